@@ -1,0 +1,6 @@
+"""``python -m embercoach``."""
+
+from embercoach.cli import main
+
+if __name__ == "__main__":
+    main()

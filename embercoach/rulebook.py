@@ -1,0 +1,137 @@
+"""The rules as their pages in ``rules/`` state them: the single home of rule metadata."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from embercoach.finding import SEVERITIES, Severity
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover
+    import tomli as tomllib
+
+Fixability = Literal["none", "safe", "unsafe", "mixed"]
+PROFILES = ("recommended", "ember")
+#: Where a finding stands; a rule page may give each its own severity.
+CONTEXTS = (
+    "compiled",  # inside a function handed to mx.compile or mx.vmap: it raises
+    "differentiated",  # the pulled value flows into a differentiated result: gradient lost
+    "loop",  # runs again in every iteration
+    "forward",  # in a layer's __call__, once per forward pass
+    "function",
+    "evaluated",  # right after mx.eval of the same value: the wait has been paid
+    "periodic",  # guarded so that it runs every k-th iteration
+    "script",  # at top level of a module
+    "test",
+    "default",
+)
+FRONT_MATTER = "+++"
+
+
+class RulePageError(ValueError):
+    """A rule page that breaks the form, with its path and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule's metadata, read from its page's front matter.
+
+    ``severity`` maps a profile to a mapping from context to severity; ``default`` is always there.
+    """
+
+    code: str
+    name: str
+    family: str
+    summary: str
+    since: str
+    fix: Fixability
+    severity: dict[str, dict[str, Severity]]
+    page: str
+
+    def severity_in(self, profile: str, context: str) -> Severity:
+        """The severity of a finding of this rule, by profile and by where it stands."""
+        table = self.severity[profile]
+        return table.get(context, table["default"])
+
+
+def pages_directory() -> Path:
+    """Where the pages are: inside the installed wheel, or at the top of a checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / "rules"
+    return installed if installed.is_dir() else package.parent / "rules"
+
+
+@lru_cache(maxsize=1)
+def codes() -> frozenset[str]:
+    """All rule codes, from the pages' file names alone (no page is read)."""
+    return frozenset(p.stem for p in pages_directory().glob("*.md") if p.stem != "README")
+
+
+@lru_cache(maxsize=1)
+def rules() -> dict[str, Rule]:
+    """All rules by code, sorted."""
+    return {code: rule(code) for code in sorted(codes())}
+
+
+@lru_cache(maxsize=None)
+def rule(code: str) -> Rule:
+    """One rule, read from its page.
+
+    Raises:
+        KeyError: no page has that code.
+        RulePageError: the page breaks the form.
+    """
+    if code not in codes():
+        raise KeyError(code)
+    path = pages_directory() / f"{code}.md"
+    return parse_page(path.read_text(encoding="utf-8"), path)
+
+
+def parse_page(text: str, path: Path) -> Rule:
+    """Split a page into its front matter and its text, and check the front matter."""
+    head, _, rest = text.partition(f"{FRONT_MATTER}\n")
+    front, closed, body = rest.partition(f"\n{FRONT_MATTER}\n")
+    if head or not closed:
+        raise RulePageError(f"{path}: front matter must stand between two '+++' lines at the top")
+    try:
+        data = tomllib.loads(front)
+    except tomllib.TOMLDecodeError as error:
+        raise RulePageError(f"{path}: front matter is not TOML: {error}") from error
+    _require(data, path)
+    return Rule(
+        code=data["code"],
+        name=data["name"],
+        family=data["family"],
+        summary=data["summary"],
+        since=data["since"],
+        fix=data["fix"],
+        severity=data["severity"],
+        page=body.strip() + "\n",
+    )
+
+
+def _require(data: dict[str, Any], path: Path) -> None:
+    for key in ("code", "name", "family", "summary", "since", "fix"):
+        if not isinstance(data.get(key), str):
+            raise RulePageError(f"{path}: front matter lacks the text '{key}'")
+    unknown = data.keys() - {"code", "name", "family", "summary", "since", "fix", "severity"}
+    if unknown:
+        raise RulePageError(f"{path}: front matter has unknown keys: {', '.join(sorted(unknown))}")
+    if data["code"] != path.stem:
+        raise RulePageError(f"{path}: is the page of '{data['code']}'")
+    if data["fix"] not in get_args(Fixability):
+        raise RulePageError(f"{path}: fix must be one of {', '.join(get_args(Fixability))}")
+    severity = data.get("severity", {})
+    if set(severity) != set(PROFILES):
+        raise RulePageError(f"{path}: needs [severity.recommended] and [severity.ember]")
+    for profile, table in severity.items():
+        if "default" not in table:
+            raise RulePageError(f"{path}: [severity.{profile}] lacks 'default'")
+        for context, value in table.items():
+            if context not in CONTEXTS or value not in SEVERITIES:
+                raise RulePageError(f"{path}: [severity.{profile}] {context} = {value!r} is unknown")
