@@ -1,0 +1,1 @@
+"""The accuracy measurement: a hand-labelled sample of real MLX code judges the linter."""
