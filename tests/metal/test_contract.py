@@ -1,0 +1,243 @@
+"""The contract against the source that the installed MLX generates, over made-up kernels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from embercoach.metal.contract import (
+    ATTRIBUTES,
+    Input,
+    Kernel,
+    Output,
+    TemplateArgument,
+    mentioned_attributes,
+    signature,
+)
+from embercoach.metal.generated import UnknownFactError, function_name, generated_source
+
+mx = pytest.importorskip("mlx.core")
+
+DTYPES = [
+    "bool_",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "complex64",
+]
+NAMES = ("x", "y", "w_1", "out", "grid_size", "x_shape", "thread_position_in_grid", "K")
+SHAPES = ((), (1,), (7,), (8,), (2, 3), (2, 4), (0,), (3, 0, 2), (1, 1, 1), (2, 2, 2))
+
+
+def made_by_mlx(kernel: Kernel, shapes: list[tuple[int, ...]], output_dtypes: list[str]) -> list:
+    """What MLX records for the kernel when a call of it is exported: name, source, launch, ..."""
+    built = mx.fast.metal_kernel(
+        name=kernel.name,
+        input_names=[i.name for i in kernel.inputs],
+        output_names=[o.name for o in kernel.outputs],
+        source=kernel.source,
+        header=kernel.header,
+        atomic_outputs=kernel.atomic_outputs,
+        ensure_row_contiguous=kernel.ensure_row_contiguous,
+    )
+    template = [
+        (t.name, getattr(mx, t.value) if isinstance(t.value, str) else t.value)
+        for t in kernel.template
+    ]
+    recorded: list[dict] = []
+
+    def call(*arrays):
+        return built(
+            inputs=list(arrays),
+            template=template,
+            grid=(1, 1, 1),
+            threadgroup=(1, 1, 1),
+            output_shapes=[(1,)] * len(output_dtypes),
+            output_dtypes=[getattr(mx, dtype) for dtype in output_dtypes],
+        )
+
+    arrays = [
+        mx.zeros(shape, dtype=getattr(mx, i.dtype))
+        for i, shape in zip(kernel.inputs, shapes, strict=True)
+    ]
+    mx.export_function(recorded.append, call, *arrays)
+    (primitive,) = (r for r in recorded if r.get("name") == "CustomKernel")
+    return primitive["arguments"]
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> tuple[Kernel, list[tuple[int, ...]]]:
+    """A kernel of any shape, together with the shapes of its inputs."""
+    names = st.sampled_from(NAMES)
+    shapes = draw(st.lists(st.sampled_from(SHAPES), max_size=4))
+    inputs = tuple(
+        Input.of_shape(draw(names), shape, draw(st.sampled_from(DTYPES))) for shape in shapes
+    )
+    outputs = tuple(
+        Output(draw(names), draw(st.sampled_from(DTYPES)))
+        for _ in range(draw(st.integers(min_value=1, max_value=3)))
+    )
+    mentions = [*ATTRIBUTES, "my_grid_size", "thread_position", "threads_per", " ", "; // é\n"]
+    mentions += [f"{n}{end}" for n in NAMES for end in ("", "_shape", "_strides", "_ndim", "_sh")]
+    source = "".join(draw(st.lists(st.sampled_from(mentions), max_size=5)))
+    values = st.booleans() | st.integers(-(2**31), 2**31 - 1) | st.sampled_from(DTYPES)
+    template = tuple(
+        TemplateArgument(f"T{i}", value)
+        for i, value in enumerate(draw(st.lists(values, max_size=3)))
+    )
+    return Kernel(
+        name=draw(st.sampled_from(["k", "my kernel-1", "a_b"])),
+        inputs=inputs,
+        outputs=outputs,
+        source=source,
+        header=draw(st.sampled_from(["", "// x_shape grid_size\n", "#define N 3"])),
+        template=template,
+        atomic_outputs=draw(st.booleans()),
+        ensure_row_contiguous=draw(st.booleans()),
+    ), shapes
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(kernels())
+def test_text_equals_mlx(case) -> None:
+    kernel, shapes = case
+    arguments = made_by_mlx(kernel, shapes, [o.dtype for o in kernel.outputs])
+    assert function_name(kernel) == arguments[0]
+    assert generated_source(kernel) == arguments[1]
+
+
+def test_attribute_table_is_complete() -> None:
+    """MLX passes exactly the attributes of the table when a body mentions all that Metal has."""
+    more = ["threads_per_quadgroup", "thread_position_in_simdgroup", "amplification_id"]
+    kernel = Kernel("all", (), (Output("o", "float32"),), " ".join([*ATTRIBUTES, *more]))
+    source = made_by_mlx(kernel, [], ["float32"])[1]
+    assert mentioned_attributes(kernel.source) == tuple(ATTRIBUTES)
+    assert source.count("[[") == 2 + len(ATTRIBUTES)
+
+
+def simple(source: str = "", **facts) -> Kernel:
+    return Kernel("k", (Input("x", **facts),), (Output("o"), Output("p")), source)
+
+
+@pytest.mark.parametrize(
+    ("facts", "space", "declarator"),
+    [
+        ({}, None, None),
+        ({"ndim": 0}, "constant", "&"),
+        ({"ndim": 1}, None, "*"),
+        ({"size": 1}, "constant", None),
+        ({"size": 7}, "constant", "*"),
+        ({"size": 8}, "device", "*"),
+        ({"ndim": 2, "size": 0}, "constant", "*"),
+    ],
+)
+def test_unknown_facts_stay_unknown(facts, space, declarator) -> None:
+    parameter = signature(simple(**facts)).by_name["x"]
+    assert (parameter.address_space, parameter.declarator) == (space, declarator)
+
+
+def test_uncertain_parameters_unsettle_what_follows() -> None:
+    made = signature(simple("x_shape x_ndim"))
+    assert [(p.name, p.index, p.certain) for p in made.parameters] == [
+        ("x", 0, True),
+        ("x_shape", None, False),
+        ("x_ndim", None, False),
+        ("o", None, True),
+        ("p", None, True),
+    ]
+    assert made.buffers == (3, 5)
+    assert made.names == {"x", "x_shape", "x_ndim", "o", "p"}
+    assert made.certain_names == {"x", "o", "p"}
+    assert made.malformed is None
+
+
+@pytest.mark.parametrize(
+    ("source", "ndim", "outputs", "malformed"),
+    [
+        ("x_shape", 1, 2, True),
+        ("x_shape", 0, 2, False),
+        ("x_shape", 1, 1, False),
+        ("x_shape threads_per_grid", 1, 2, False),
+        ("", 1, 2, False),
+    ],
+)
+def test_malformed_signature_is_mlx_own(source, ndim, outputs, malformed) -> None:
+    """MLX opens the function body more than once exactly where ``malformed`` says so."""
+    shape = (9,) * ndim
+    kernel = Kernel(
+        "k",
+        (Input.of_shape("x", shape, "float32"),),
+        tuple(Output(f"o{i}", "float32") for i in range(outputs)),
+        source,
+    )
+    text = made_by_mlx(kernel, [shape], ["float32"] * outputs)[1]
+    assert (text.count(") {\n") > 1) is malformed
+    assert signature(kernel).malformed is malformed
+
+
+def test_buffer_count_reaches_past_the_table() -> None:
+    names = [f"a{i}" for i in range(9)]
+    source = "thread_position_in_grid " + " ".join(f"{n}_shape {n}_strides {n}_ndim" for n in names)
+    inputs = tuple(Input.of_shape(n, (4, 4), "float32") for n in names)
+    kernel = Kernel("k", inputs, (Output("o", "float32"),), source)
+    assert signature(kernel).buffers == (37, 37)
+    assert "o [[buffer(36)]]" in made_by_mlx(kernel, [(4, 4)] * 9, ["float32"])[1]
+
+
+def test_unknown_template_leaves_the_scope_open() -> None:
+    kernel = Kernel("k", (Input("x"),), (Output("o"),), "", template=None)
+    made = signature(kernel)
+    assert not made.complete
+    assert made.names == {"x", "o"}
+
+
+def test_repeated_names() -> None:
+    kernel = Kernel(
+        "k",
+        (Input("x"), Input("grid_size")),
+        (Output("x"),),
+        "grid_size",
+        template=(TemplateArgument("x"),),
+    )
+    assert signature(kernel).repeated == ("x", "grid_size")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (simple(), "the size of x"),
+        (simple(size=9), "the dtype of x"),
+        (simple(size=1, dtype="float32"), "the rank of x"),
+        (simple(size=9, dtype="float32"), "the dtype of o"),
+        (Kernel("k", (), (Output("o", "int8"),), "", template=None), "template arguments"),
+        (Kernel("k", (), (Output("o", "int8"),), "", template=(TemplateArgument("N"),)), "N is"),
+    ],
+)
+def test_exact_text_needs_every_fact(kernel, message) -> None:
+    with pytest.raises(UnknownFactError, match=message):
+        generated_source(kernel)
+
+
+def test_parameter_text_shows_what_is_unknown() -> None:
+    texts = [p.text for p in signature(simple("x_shape threads_per_grid")).parameters]
+    assert texts == [
+        "const <constant or device> <dtype of x><* or &> x [[buffer(0)]]",
+        "const constant int* x_shape [[buffer(?)]]",
+        "device <dtype of o>* o [[buffer(?)]]",
+        "device <dtype of p>* p [[buffer(?)]]",
+        "uint3 threads_per_grid [[threads_per_grid]]",
+    ]
+
+
+def test_scalar_with_elements_is_refused() -> None:
+    with pytest.raises(ValueError, match="0-d array has one element"):
+        Input("x", ndim=0, size=4)
