@@ -1,0 +1,189 @@
+"""Imports run one way through the house, and starting the command loads little."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "embercoach"
+
+BOTTOM = {"finding", "rulebook"}
+# What each room may import besides itself. A new room needs a place here, chosen on purpose.
+MAY_IMPORT: dict[str, set[str]] = {
+    "finding": set(),
+    "rulebook": {"finding"},
+    "metal": set(),
+    "analysis": {"metal"},
+    "checks": {"analysis", "metal"} | BOTTOM,
+    "fixes": BOTTOM,
+    "config": BOTTOM,
+    "report": {"fixes"} | BOTTOM,
+    "engine": {"checks", "analysis", "metal", "fixes", "config"} | BOTTOM,
+    "cli": {"engine", "checks", "analysis", "metal", "fixes", "config", "report"} | BOTTOM,
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# The house stands: with fewer modules these tests would look at nothing.
+FEWEST_MODULES = 20
+
+
+def dotted(path: Path) -> str:
+    """``embercoach/engine/run.py`` -> ``embercoach.engine.run``, a package by its own name."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and absolute name of every import of a file, those inside functions included."""
+    package = dotted(path) if path.name == "__init__.py" else dotted(path).rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1]
+            start = ".".join(base) if node.level else ""
+            name = ".".join(filter(None, (start, node.module)))
+            yield from ((node.lineno, f"{name}.{alias.name}") for alias in node.names)
+
+
+def room(name: str) -> str:
+    """The room of a dotted module name: the part after ``embercoach``."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def trespasses(path: Path) -> list[str]:
+    """The imports of a file that its room may not make."""
+    own = room(dotted(path))
+    allowed = MAY_IMPORT[own] | {own}
+    found = []
+    for line, name in imported_modules(path):
+        top = name.split(".")[0]
+        if top == "xlstm_kernels" or (top == "embercoach" and not room_allows(name, allowed)):
+            found.append(f"{path.relative_to(ROOT)}:{line}: {own} must not import {name}")
+    return found
+
+
+def room_allows(name: str, allowed: set[str]) -> bool:
+    # `from embercoach import __version__` names an attribute of the package, not a room.
+    target = room(name)
+    return target in allowed or target.startswith("__")
+
+
+def test_the_house_stands() -> None:
+    assert len(MODULES) >= FEWEST_MODULES
+
+
+def test_every_room_has_a_place() -> None:
+    assert {room(dotted(path)) for path in MODULES} <= set(MAY_IMPORT)
+
+
+def test_the_rules_themselves_run_one_way() -> None:
+    """No two rooms may import each other, not even by a detour."""
+    remaining = {name: set(targets) for name, targets in MAY_IMPORT.items()}
+    while remaining:
+        free = {name for name, targets in remaining.items() if not targets & remaining.keys()}
+        assert free, f"a circle among {sorted(remaining)}"
+        remaining = {name: targets for name, targets in remaining.items() if name not in free}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_imports_run_downward(path: Path) -> None:
+    assert trespasses(path) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "source", "forbidden"),
+    [
+        ("analysis/names.py", "from embercoach.checks import dtype", True),
+        ("analysis/names.py", "from embercoach import checks", True),
+        ("analysis/names.py", "import embercoach.checks.dtype", True),
+        ("analysis/names.py", "from ..checks import dtype", True),
+        ("analysis/names.py", "from .. import checks", True),
+        ("analysis/names.py", "def f():\n    from embercoach.engine import run", True),
+        ("analysis/__init__.py", "from ..engine import run", True),
+        ("metal/body.py", "from embercoach.finding import Finding", True),
+        ("engine/run.py", "from embercoach.report import text", True),
+        ("engine/run.py", "import xlstm_kernels", True),
+        ("analysis/names.py", "from . import values", False),
+        ("analysis/__init__.py", "from .names import Name", False),
+        ("analysis/names.py", "from embercoach.metal import contract", False),
+        ("analysis/names.py", "import ast\nfrom libcst import Module", False),
+        ("cli/check.py", "from embercoach import __version__", False),
+    ],
+)
+def test_a_trespass_is_seen(
+    place: str, source: str, forbidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    path = tmp_path / "embercoach" / place
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    assert bool(trespasses(path)) == forbidden
+
+
+KERNELS = sorted((ROOT / "xlstm_kernels").rglob("*.py"))
+
+
+def test_the_kernel_pack_stands_alone() -> None:
+    """The pack runs without the analyzer; only the simulated executor may reach for it."""
+    assert KERNELS
+    reaching = {
+        path.relative_to(ROOT).as_posix()
+        for path in KERNELS
+        for _, name in imported_modules(path)
+        if name.split(".")[0] == "embercoach"
+    }
+    assert reaching <= {"xlstm_kernels/executors/simulated.py"}
+
+
+def declared(lines: list[str]) -> set[str]:
+    return {Requirement(line).name.replace("-", "_") for line in lines}
+
+
+def test_third_party_imports_are_declared() -> None:
+    """The analyzer imports core dependencies only, the kernel pack its extra: no mlx to lint."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = declared(project["dependencies"])
+    kernels = core | declared(project["optional-dependencies"]["kernels"])
+    ours = {"embercoach", "xlstm_kernels"}
+    undeclared = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in MODULES + KERNELS
+        for line, name in imported_modules(path)
+        if name.split(".")[0]
+        not in ours | sys.stdlib_module_names | {"tomllib"} | (core if path in MODULES else kernels)
+    ]
+    assert undeclared == []
+
+
+@pytest.mark.parametrize(
+    "start", ["import embercoach.cli", "import sys; sys.argv[1:] = ['--version']; start()"]
+)
+def test_starting_loads_nothing_heavy(start: str) -> None:
+    code = (
+        "import sys, atexit\n"
+        "heavy = {'libcst', 'rich', 'mlx', 'numpy', 'tree_sitter', 'pathspec'}\n"
+        "atexit.register(lambda: print(sorted(heavy & sys.modules.keys()), file=sys.stderr))\n"
+        "from embercoach.cli import main as start\n" + start
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stderr.strip() == "[]"
