@@ -207,9 +207,19 @@ class Scope:
         held = mentioned(node)
         if held & self.assigned:
             return "assigned"
-        if called & REDUCTIONS:
+        if self._reduces(node):
             return "reduced"
         return "passed" if held & self.passed else "none"
+
+
+    def _reduces(self, node: ast.AST) -> bool:
+        # A builtin max(...) says nothing; a method x.max() is an array's, whosever array it is.
+        return any(
+            isinstance(inner, ast.Call)
+            and isinstance(inner.func, ast.Attribute)
+            and inner.func.attr in REDUCTIONS
+            for inner in ast.walk(node)
+        )
 
 
 class Finder:

@@ -20,21 +20,25 @@ from tests.accuracy.corpus import corpus_roots
 LABELS = Path(__file__).with_name("labels.json")
 SEED = 20261121
 SCRIPT_SHARE = 0.35
+# Real truth tests of arrays are rare, so some more likely ones a package join, same text or not.
+MORE_TRUTHS = 12
 
 # Package: version, distribution, and how many sites of host-pull, truth and scalar.
 PACKAGES: dict[str, tuple[str, str, tuple[int, int, int]]] = {
-    "mlx-lm": ("0.32.2", "sdist", (48, 44, 48)),
-    "mflux": ("0.24.0", "wheel", (13, 14, 13)),
-    "mlx-lm-lora": ("5.10.2", "sdist", (13, 9, 12)),
-    "mlx-snn": ("0.5.0", "sdist", (12, 20, 12)),
-    "mlx-mfa": ("2.64.0", "sdist", (12, 20, 10)),
-    "mlx-optimizers": ("0.4.1", "sdist", (8, 14, 13)),
+    "mlx-lm": ("0.32.2", "sdist", (48, 34, 48)),
+    "mflux": ("0.24.0", "wheel", (13, 16, 13)),
+    "mlx-lm-lora": ("5.10.2", "sdist", (13, 8, 12)),
+    "mlx-snn": ("0.5.0", "sdist", (12, 18, 12)),
+    "mlx-mfa": ("2.64.0", "sdist", (12, 27, 10)),
+    "mlx-optimizers": ("0.4.1", "sdist", (8, 12, 13)),
     "mlx-graphs": ("0.0.10", "wheel", (10, 12, 9)),
     "mlx-whisper": ("0.4.3", "wheel", (10, 8, 8)),
     "mlx-embeddings": ("0.1.0", "wheel", (9, 6, 8)),
     "parakeet-mlx": ("0.7.0", "wheel", (9, 6, 9)),
     "mlx-sparse": ("0.0.6b0", "sdist", (8, 6, 6)),
-    "mlx-image": ("0.1.10", "wheel", (6, 5, 6)),
+    "mlx-image": ("0.1.10", "wheel", (6, 4, 6)),
+    "mlx-tune": ("0.6.0", "sdist", (6, 16, 6)),
+    "vllm-mlx": ("0.6.0", "sdist", (8, 12, 6)),
     "mlx-kan": ("0.2.5", "wheel", (5, 5, 6)),
 }
 
@@ -49,12 +53,12 @@ HINT_SHARES: dict[str, dict[str, float]] = {
         "meta": 0.08,
     },
     "truth": {
-        "direct": 0.36,
-        "assigned": 0.22,
-        "passed": 0.08,
-        "reduced": 0.14,
+        "direct": 0.62,
+        "assigned": 0.20,
+        "passed": 0.06,
+        "reduced": 0.10,
         "pulled": 0.06,
-        "none": 0.08,
+        "none": 0.06,
         "meta": 0.06,
     },
     "scalar": {
@@ -145,6 +149,11 @@ class Drawing:
             # min is stable, so ties fall to the shuffled order.
             self._keep(min(preferred, key=self._crowding))
 
+    def take_more(self, count: int, hint: str) -> None:
+        """Take up to `count` further sites of `hint`, even where their text is taken already."""
+        for site in [site for site in self.pool if site.hint == hint][:count]:
+            self._keep(site)
+
     def _fresh(self, site: Site) -> bool:
         return self.sources.text(site) not in self.texts
 
@@ -171,8 +180,10 @@ def draw(sites: Iterable[Site], sources: Sources, quotas: dict[str, int], seed: 
         for hint, share in HINT_SHARES[family].items():
             room = quota - len(drawing.taken)
             drawing.take(min(room, max(1, round(share * quota))), hint)
-        for hint in ("direct", "assigned", "reduced", None):
+        for hint in ("assigned", "reduced", None):
             drawing.take((quota - len(drawing.taken)) // (1 if hint is None else 2), hint)
+        if family == "truth":
+            drawing.take_more(MORE_TRUTHS, "direct")
         drawn += drawing.taken
     return sorted(drawn, key=lambda s: (FAMILIES.index(s.family), s.file, s.span))
 
