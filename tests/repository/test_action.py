@@ -63,6 +63,7 @@ def recorded(tmp_path: Path) -> list[str]:
         ({}, ["--output-format", "github", "."]),
         ({"output-format": "sarif"}, ["--output-format", "sarif", "."]),
         ({"profile": "ember"}, ["--output-format", "github", "--profile", "ember", "."]),
+        ({"paths": ""}, ["--output-format", "github"]),
         ({"paths": "src tests"}, ["--output-format", "github", "src", "tests"]),
         ({"paths": "'a folder' b"}, ["--output-format", "github", "a folder", "b"]),
         ({"paths": "src\ntests\n"}, ["--output-format", "github", "src", "tests"]),

@@ -168,7 +168,7 @@ def test_a_readme_without_the_command_fails_the_gate(checkout: Path) -> None:
 def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
     result = run_gate(checkout, PYTHON="no-such-python")
     assert result.returncode != 0
-    assert "no Python 3.10 or newer found (PYTHON=no-such-python)" in result.stderr
+    assert "no Python 3.10 or newer found; tried: no-such-python" in result.stderr
 
 
 def test_workflow_logs_are_grouped(checkout: Path) -> None:

@@ -1,0 +1,43 @@
+"""CONTRIBUTING.md tells the truth: its rule page is one, and its house is the one that stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from embercoach.rulebook import FRONT_MATTER, parse_page
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGES = sorted(path for path in (ROOT / "rules").glob("*.md") if path.stem != "README")
+SECTIONS = re.findall(r"`## (.+?)`", TEXT)
+
+
+def test_the_example_is_a_rule_page() -> None:
+    blocks = re.findall(r"(?:^(?: {7}.*)?\n)+", TEXT, re.MULTILINE)
+    (front_matter,) = (dedent(block).strip() for block in blocks if FRONT_MATTER in block)
+    code = re.findall(r'^code = "(.+)"$', front_matter, re.MULTILINE)[0]
+    rule = parse_page(f"{front_matter}\n\n# title\n", ROOT / "rules" / f"{code}.md")
+    assert rule.severity_in("recommended", "loop") == "warning"
+    assert rule.severity_in("recommended", "script") == "note"
+    assert f"`# {rule.name} ({rule.code})`" in TEXT
+
+
+def test_there_are_pages() -> None:
+    assert PAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_have_the_sections_in_order(page: Path) -> None:
+    sections = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert SECTIONS[-1] == "References"
+    assert sections in (SECTIONS, SECTIONS[:-1])
+
+
+def test_every_room_is_named() -> None:
+    named = set(re.findall(r"`embercoach/([a-z_]+)`", TEXT))
+    rooms = {path.name for path in (ROOT / "embercoach").iterdir() if path.is_dir()}
+    assert named == {room for room in rooms if not room.startswith("__")}
