@@ -1,0 +1,1 @@
+"""Activation functions: one operator a module."""

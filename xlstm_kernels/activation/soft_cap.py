@@ -1,0 +1,228 @@
+"""Soft cap: y = c * tanh(x / c), which bounds x to (-c, c) and is close to the identity near zero.
+
+xLSTM caps its gate pre-activations at 15 and its logits at 30.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.arguments import require_floating, require_real
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.kernel import Kernel, Launch
+
+_SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes anything smaller for zero
+_THREADGROUP = 256
+_ELEMENTS_PER_THREAD = 4
+
+
+def soft_cap(
+    values: mx.array, cap_value: float | mx.array, *, backend: str | None = None
+) -> mx.array:
+    """Bound `values` smoothly to the interval [-cap_value, cap_value].
+
+    Computed in float32 and rounded once. Differentiable any number of times, in `values` and in a
+    `cap_value` that is an array.
+
+    Args:
+        values: any shape, 0-d and empty included; float32, float16 or bfloat16.
+        cap_value: a positive number; or a 0-d array of one, such as a learned cap. The number in
+            an array is not checked, since looking at it would force its evaluation: a cap of zero
+            gives NaN, a negative one acts as its absolute value.
+        backend: `"metal"`, `"native"`, or None for Metal where it is available and the GPU is the
+            default device.
+
+    Returns:
+        An array of the shape and dtype of `values`.
+
+    Raises:
+        TypeError: for a dtype or a kind of cap that is not listed.
+        ValueError: for a number that is not positive and finite, for an array that is not 0-d, for
+            an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_floating("soft_cap", "values", values)
+    if isinstance(cap_value, mx.array):
+        cap, variable_cap = _array_cap(cap_value), True
+    else:
+        cap, variable_cap = _number_cap(cap_value), False
+    operation = _soft_cap(executors.resolve(backend), variable_cap)
+    capped: mx.array = operation(values, cap)
+    return capped
+
+
+def soft_cap_reference(values: mx.array, cap: mx.array) -> mx.array:
+    """`soft_cap` in MLX operations; `cap` is a 0-d float32 array."""
+    return (cap * mx.tanh(values.astype(mx.float32) / cap)).astype(values.dtype)
+
+
+def soft_cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
+    """The cotangent times the slope of the soft cap, in the shape and dtype of `values`."""
+    slope = _slope(values.astype(mx.float32) / cap)
+    return (cotangent.astype(mx.float32) * slope).astype(values.dtype)
+
+
+def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
+    """The sum of cotangent * (tanh(z) - z sech^2(z)) over all z = x / c: a 0-d float32 array.
+
+    For small z the difference would lose its digits. There the same number is taken as
+    (sinh(u) - u) / (1 + cosh(u)), u = 2 z, with the series of its numerator.
+    """
+    # Beyond 50 the number is one to the last bit; at infinity the formula has none.
+    reach = mx.array(50, dtype=mx.float32)
+    scaled = mx.clip(values.astype(mx.float32) / cap, mx.negative(reach), reach)
+    direct = mx.tanh(scaled) - scaled * _slope(scaled)
+
+    small = mx.abs(scaled) < mx.array(0.5, dtype=mx.float32)
+    # The branch not taken must stay finite too: its gradient is multiplied by zero, not skipped.
+    bounded = mx.where(small, scaled, mx.zeros_like(scaled))
+    u = bounded + bounded
+    series = mx.zeros_like(u)
+    for power in (11, 9, 7, 5, 3):
+        coefficient = mx.array(1 / math.factorial(power), dtype=mx.float32)
+        series = series * mx.square(u) + coefficient
+    near_zero = u * mx.square(u) * series / (mx.ones_like(u) + mx.cosh(u))
+
+    return mx.sum(cotangent.astype(mx.float32) * mx.where(small, near_zero, direct))
+
+
+def _slope(scaled: mx.array) -> mx.array:
+    """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
+    magnitude = mx.abs(scaled)
+    decay = mx.exp(mx.negative(magnitude + magnitude))
+    four = mx.array(4, dtype=mx.float32)
+    return four * decay / mx.square(mx.ones_like(decay) + decay)
+
+
+def _number_cap(cap_value: float) -> mx.array:
+    require_real("soft_cap", "cap_value", cap_value)
+    if cap_value < _SMALLEST_CAP:
+        raise ValueError(
+            f"soft_cap: cap_value must be positive, at least {_SMALLEST_CAP:.3g}, got {cap_value}"
+        )
+    return mx.array(cap_value, dtype=mx.float32)
+
+
+def _array_cap(cap_value: mx.array) -> mx.array:
+    require_floating("soft_cap", "cap_value", cap_value)
+    if cap_value.ndim:
+        raise ValueError(
+            f"soft_cap: cap_value must be a number or a 0-d array, got shape {cap_value.shape}; "
+            "make an array of one element 0-d with .reshape(())"
+        )
+    return cap_value.astype(mx.float32)
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+
+def _launch(values: mx.array, *_others: mx.array) -> Launch:
+    """One flat line of threads, each of which strides over the elements."""
+    threads = math.ceil(values.size / _ELEMENTS_PER_THREAD)
+    # 32-bit indices are faster; index + stride must fit them.
+    index = mx.uint32 if values.size < 2**31 else mx.int64
+    return Launch(
+        grid=(threads, 1, 1),
+        threadgroup=(_THREADGROUP, 1, 1),
+        output_shapes=(values.shape,),
+        output_dtypes=(values.dtype,),
+        template=(("T", values.dtype), ("Index", index)),
+    )
+
+
+_FORWARD = Kernel(
+    name="xlstm_soft_cap",
+    inputs=("values", "cap", "element_count"),
+    outputs=("capped",),
+    launch=_launch,
+    body="""
+    // values, capped: any shape, contiguous, read as flat; cap, element_count: 0-d.
+    const Index count = static_cast<Index>(element_count);
+    for (Index i = thread_position_in_grid.x; i < count; i += threads_per_grid.x) {
+        const float scaled = static_cast<float>(values[i]) / cap;
+        // The fast tanh overflows for big arguments.
+        capped[i] = static_cast<T>(cap * metal::precise::tanh(scaled));
+    }
+    """,
+)
+
+_GRADIENT = Kernel(
+    name="xlstm_soft_cap_gradient",
+    inputs=("values", "cotangent", "cap", "element_count"),
+    outputs=("values_gradient",),
+    launch=_launch,
+    body="""
+    // values, cotangent, values_gradient: one shape, contiguous, read as flat.
+    const Index count = static_cast<Index>(element_count);
+    for (Index i = thread_position_in_grid.x; i < count; i += threads_per_grid.x) {
+        const float scaled = static_cast<float>(values[i]) / cap;
+        // sech^2, see _slope
+        const float decay = metal::precise::exp(-2.0f * metal::abs(scaled));
+        const float slope = 4.0f * decay / ((1.0f + decay) * (1.0f + decay));
+        values_gradient[i] = static_cast<T>(static_cast<float>(cotangent[i]) * slope);
+    }
+    """,
+)
+
+
+def _element_count(values: mx.array) -> mx.array:
+    return mx.array(values.size, dtype=mx.int64)
+
+
+def _indexable(array: mx.array) -> mx.array:
+    """A kernel gets a 0-d array as a reference, which has no elements to index."""
+    return array if array.ndim else array.reshape((1,))
+
+
+@functools.cache
+def _soft_cap(backend: str, variable_cap: bool) -> Operation:
+    """The differentiable operation (values, cap) -> capped on one backend.
+
+    Nobody can ask for the gradient in a cap that came as a number, so none is built.
+    """
+    input_gradient = _soft_cap_gradient(backend)
+
+    def launch(values: mx.array, cap: mx.array) -> mx.array:
+        count = _element_count(values)
+        (capped,) = _FORWARD(_indexable(values), cap, count, backend=backend)
+        return capped.reshape(values.shape)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        values, cap = primals
+        (cotangent,) = cotangents
+        return (
+            input_gradient(values, cotangent, cap),
+            cap_gradient_reference(values, cotangent, cap) if variable_cap else mx.zeros_like(cap),
+        )
+
+    return differentiable(
+        soft_cap_reference if backend == executors.NATIVE else launch,
+        reference=soft_cap_reference,
+        gradient=gradient,
+        leading=(0,),
+    )
+
+
+@functools.cache
+def _soft_cap_gradient(backend: str) -> Operation:
+    """The differentiable operation (values, cotangent, cap) -> gradient on one backend."""
+
+    def launch(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
+        (gradient,) = _GRADIENT(
+            _indexable(values),
+            _indexable(cotangent),
+            cap,
+            _element_count(values),
+            backend=backend,
+        )
+        return gradient.reshape(values.shape)
+
+    return differentiable(
+        soft_cap_gradient_reference if backend == executors.NATIVE else launch,
+        reference=soft_cap_gradient_reference,
+        leading=(0, 1),
+    )

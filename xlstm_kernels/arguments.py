@@ -1,0 +1,40 @@
+"""Checks on the arguments of public operators. None looks at the values of an array."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+import mlx.core as mx
+
+FLOATING = (mx.float32, mx.float16, mx.bfloat16)
+
+
+def require_floating(operator: str, argument: str, array: object) -> None:
+    """Accept an array of float32, float16 or bfloat16.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if not isinstance(array, mx.array):
+        raise TypeError(
+            f"{operator}: {argument} must be an mlx.core.array, got {type(array).__name__}"
+        )
+    if array.dtype not in FLOATING:
+        raise TypeError(
+            f"{operator}: {argument} must be float32, float16 or bfloat16, got {array.dtype}; "
+            "convert it with .astype(mx.float32)"
+        )
+
+
+def require_real(operator: str, argument: str, number: object) -> None:
+    """Accept a number of the host, Python's or NumPy's, that float32 can hold: no bool, no array.
+
+    Raises:
+        TypeError: for anything that is no real number.
+        ValueError: for NaN, and for what is infinite in float32.
+    """
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise TypeError(f"{operator}: {argument} must be a number, got {type(number).__name__}")
+    if math.isnan(number) or abs(number) > mx.finfo(mx.float32).max:
+        raise ValueError(f"{operator}: {argument} must be finite in float32, got {number}")

@@ -1,0 +1,27 @@
+"""Where kernels run. Each executor joins the registry under the name that `backend=` takes."""
+
+from __future__ import annotations
+
+from xlstm_kernels.executors.metal import MetalExecutor
+from xlstm_kernels.executors.registry import (
+    NATIVE,
+    Executor,
+    choose,
+    names,
+    register,
+    resolve,
+    unregister,
+)
+
+__all__ = [
+    "NATIVE",
+    "Executor",
+    "MetalExecutor",
+    "choose",
+    "names",
+    "register",
+    "resolve",
+    "unregister",
+]
+
+register(MetalExecutor())

@@ -1,0 +1,58 @@
+"""Runs kernels on an Apple GPU through `mx.fast.metal_kernel`."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, cast
+
+import mlx.core as mx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from xlstm_kernels.kernel import Kernel, Launch
+
+
+@functools.cache
+def metal_kernel(kernel: Kernel) -> Callable[..., list[mx.array]]:
+    """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew."""
+    # MLX's stubs call the result an object, though it is only good for calling.
+    built: Any = mx.fast.metal_kernel(
+        name=kernel.name,
+        input_names=kernel.inputs,
+        output_names=kernel.outputs,
+        source=kernel.body,
+        header=kernel.header,
+    )
+    return cast("Callable[..., list[mx.array]]", built)
+
+
+class MetalExecutor:
+    """The executor of `backend="metal"`: the default stream of the default device."""
+
+    name = "metal"
+
+    def unavailable(self) -> str | None:
+        """Metal runs where MLX has it and the GPU is the default device: the rule of mlx-lm."""
+        if not mx.metal.is_available():
+            return (
+                "this MLX has no Metal, which needs macOS on Apple silicon; "
+                "use backend='native', or None to choose."
+            )
+        if mx.default_device() != mx.gpu:
+            return (
+                f"the default device is {mx.default_device()}; call "
+                "mx.set_default_device(mx.gpu), or use backend='native'."
+            )
+        return None
+
+    def run(self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> Sequence[mx.array]:
+        """Record the launch in MLX's graph; it runs when its outputs are evaluated."""
+        return metal_kernel(kernel)(
+            inputs=inputs,
+            template=launch.template,
+            grid=launch.grid,
+            threadgroup=launch.threadgroup,
+            output_shapes=launch.output_shapes,
+            output_dtypes=launch.output_dtypes,
+        )

@@ -1,0 +1,109 @@
+"""The contract of an executor, and the choice among those registered.
+
+`"native"` is no executor. It names the path without kernels: the MLX operations that every operator
+of the pack has beside its kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import mlx.core as mx
+
+    from xlstm_kernels.kernel import Kernel, Launch
+
+NATIVE = "native"
+
+
+class Executor(Protocol):
+    """Something that can run a `Kernel`."""
+
+    @property
+    def name(self) -> str:
+        """The name that `backend=` takes."""
+
+    def unavailable(self) -> str | None:
+        """Say why this executor cannot run here and now, with the remedy; None if it can."""
+
+    def run(self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> Sequence[mx.array]:
+        """Run a launch that has threads; return an array for each of `kernel.outputs`.
+
+        The inputs may be tracers of `mx.compile` or `mx.grad`: nothing may look at their values.
+        """
+
+
+_registered: dict[str, Executor] = {}
+
+
+def register(executor: Executor) -> None:
+    """Add an executor. Of those that can run, the one registered first is the default.
+
+    Raises:
+        ValueError: if the name is taken.
+    """
+    if executor.name in names():
+        raise ValueError(f"backend {executor.name!r} is already registered")
+    _registered[executor.name] = executor
+
+
+def unregister(name: str) -> None:
+    """Remove an executor.
+
+    Raises:
+        ValueError: if no executor has that name.
+    """
+    if name not in _registered:
+        raise ValueError(f"no executor is registered as {name!r}")
+    del _registered[name]
+
+
+def names() -> tuple[str, ...]:
+    """Every name that `backend=` takes."""
+    return (*_registered, NATIVE)
+
+
+def resolve(backend: str | None) -> str:
+    """Turn the `backend` argument of an operator into the name of what will run.
+
+    None chooses: the first registered executor that can run here, else `"native"`. A name is an
+    order, and never falls back to something else.
+
+    Raises:
+        ValueError: for an unknown name.
+        RuntimeError: for an executor that cannot run here; the message says why.
+    """
+    if backend is None:
+        able = (name for name, executor in _registered.items() if executor.unavailable() is None)
+        return next(able, NATIVE)
+    if backend not in names():
+        raise ValueError(
+            f"unknown backend {backend!r}; "
+            f"expected {', '.join(map(repr, names()))}, or None to choose"
+        )
+    if backend != NATIVE:
+        reason = _registered[backend].unavailable()
+        if reason is not None:
+            raise RuntimeError(f"backend {backend!r} cannot run here: {reason}")
+    return backend
+
+
+def choose(backend: str | None) -> Executor:
+    """Return the executor that `resolve(backend)` names.
+
+    Raises:
+        ValueError: for an unknown name.
+        RuntimeError: if that executor, or with None every executor, cannot run here, and for
+            `"native"`, which runs no kernels.
+    """
+    if backend == NATIVE:
+        raise RuntimeError("backend 'native' is made of MLX operations, it runs no kernels")
+    name = resolve(backend)
+    if name == NATIVE:
+        reasons = [
+            f"{executor.name}: {executor.unavailable()}" for executor in _registered.values()
+        ]
+        raise RuntimeError("no executor can run kernels here. " + " ".join(reasons))
+    return _registered[name]

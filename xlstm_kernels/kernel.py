@@ -1,0 +1,117 @@
+"""A GPU kernel as data: its names, its text, and the rule that turns input arrays into a launch.
+
+A `Kernel` knows nothing about where it runs. Calling it picks an executor (see
+`xlstm_kernels.executors`), which gets the kernel, the inputs, and the `Launch` that the kernel's
+rule made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a kernel: host metadata only, so that making it never evaluates an array.
+
+    Attributes:
+        grid: number of *threads* (not threadgroups) along x, y and z. A zero means: no work.
+        threadgroup: threads of a threadgroup along x, y and z. MLX clamps it to the grid, so a
+            body that relies on whole threadgroups needs a grid that is a multiple of it.
+        output_shapes: shape of each output, in the order of `Kernel.outputs`.
+        output_dtypes: dtype of each output, in the same order.
+        template: name and value of each template argument of the body. Each new combination of
+            values compiles the kernel anew.
+    """
+
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+    output_shapes: tuple[tuple[int, ...], ...]
+    output_dtypes: tuple[mx.Dtype, ...]
+    template: tuple[tuple[str, mx.Dtype | int | bool], ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """True when the launch has no thread at all."""
+        return 0 in self.grid
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel in the Metal Shading Language, called like a function of arrays.
+
+    The body follows MLX's contract. It is the inside of the function; MLX writes the signature
+    from the names. An input of fewer than 8 elements arrives as `const constant T*`, a bigger one
+    as `const device T*` (so let `auto` name the type of a pointer into it), a 0-d one as
+    `const constant T&`; an output as `device T*`, uninitialised. `<input>_shape` and attributes
+    such as `thread_position_in_grid` are parameters where `body` names them, never where only
+    `header` does. A body checks its bounds: some executors round the grid up to whole threadgroups.
+
+    Attributes:
+        name: names the compiled function: a C identifier, and no other body's name.
+        inputs: parameter name of each input array.
+        outputs: parameter name of each output array.
+        body: MSL statements.
+        launch: called with the input arrays, returns the `Launch`: grid, threadgroup, shapes and
+            dtypes of the outputs, and the template. It reads shapes and dtypes, never values.
+        header: MSL before the function: includes, helper functions, constants.
+
+    Raises:
+        ValueError: for a name that is no C identifier, names that collide, or no output at all.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: str
+    launch: Callable[..., Launch]
+    header: str = ""
+
+    def __post_init__(self) -> None:
+        parameters = (*self.inputs, *self.outputs)
+        for identifier in (self.name, *parameters):
+            if not (identifier.isascii() and identifier.isidentifier()):
+                raise ValueError(f"kernel {self.name!r}: {identifier!r} is not a C identifier")
+        if len(set(parameters)) != len(parameters):
+            raise ValueError(
+                f"kernel {self.name!r}: inputs and outputs share one signature, so their names "
+                f"must differ, got {', '.join(parameters)}"
+            )
+        if not self.outputs:
+            raise ValueError(f"kernel {self.name!r}: a kernel needs at least one output")
+
+    def __call__(self, *inputs: mx.array, backend: str | None = None) -> tuple[mx.array, ...]:
+        """Run the kernel and return its outputs, lazily, in the order of `outputs`.
+
+        A launch without threads runs nothing and gives zeros.
+
+        Args:
+            *inputs: one array for each name in `self.inputs`.
+            backend: name of the executor, or None for the first one that can run here.
+
+        Raises:
+            ValueError: for a wrong number of inputs, or an unknown backend.
+            RuntimeError: if that executor, or with None every executor, cannot run here. A bare
+                kernel has no pure-MLX path to fall back to; the operators of this package have.
+        """
+        if len(inputs) != len(self.inputs):
+            raise ValueError(
+                f"kernel {self.name!r} takes {len(self.inputs)} inputs "
+                f"({', '.join(self.inputs)}), got {len(inputs)}"
+            )
+        executor = executors.choose(backend)
+        launch = self.launch(*inputs)
+        if launch.empty:
+            return tuple(
+                mx.zeros(shape, dtype=dtype)
+                for shape, dtype in zip(launch.output_shapes, launch.output_dtypes, strict=True)
+            )
+        return tuple(executor.run(self, inputs, launch))
