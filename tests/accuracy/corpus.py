@@ -8,8 +8,11 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 CACHE = Path(__file__).resolve().parents[2] / ".embercoach_corpus"
 LEFT_OUT = frozenset({"build"})  # mlx-whisper's wheel ships nested copies of itself there

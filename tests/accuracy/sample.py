@@ -11,17 +11,21 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.accuracy.candidates import FAMILIES, Site, sites_of_package
 from tests.accuracy.corpus import corpus_roots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 LABELS = Path(__file__).with_name("labels.json")
 SEED = 20261121
 SCRIPT_SHARE = 0.35
 # Real truth tests of arrays are rare, so some more likely ones a package join, same text or not.
 MORE_TRUTHS = 12
+MORE_ELEMENTS = 5
 
 # Package: version, distribution, and how many sites of host-pull, truth and scalar.
 PACKAGES: dict[str, tuple[str, str, tuple[int, int, int]]] = {
@@ -71,6 +75,9 @@ HINT_SHARES: dict[str, dict[str, float]] = {
         "meta": 0.10,
     },
 }
+
+# The kinds whose result is a plain Python value, whatever they were given.
+PULLS = frozenset({"item", "tolist", "cast"})
 
 # Kinds not named here weigh 1.
 KIND_WEIGHTS = {
@@ -149,9 +156,9 @@ class Drawing:
             # min is stable, so ties fall to the shuffled order.
             self._keep(min(preferred, key=self._crowding))
 
-    def take_more(self, count: int, hint: str) -> None:
-        """Take up to `count` further sites of `hint`, even where their text is taken already."""
-        for site in [site for site in self.pool if site.hint == hint][:count]:
+    def take_more(self, count: int, likely: Callable[[Site], bool]) -> None:
+        """Take up to `count` further `likely` sites, even where their text is taken already."""
+        for site in [site for site in self.pool if likely(site)][:count]:
             self._keep(site)
 
     def _fresh(self, site: Site) -> bool:
@@ -183,22 +190,25 @@ def draw(sites: Iterable[Site], sources: Sources, quotas: dict[str, int], seed: 
         for hint in ("assigned", "reduced", None):
             drawing.take((quota - len(drawing.taken)) // (1 if hint is None else 2), hint)
         if family == "truth":
-            drawing.take_more(MORE_TRUTHS, "direct")
+            drawing.take_more(MORE_TRUTHS, lambda site: site.hint == "direct")
+            drawing.take_more(MORE_ELEMENTS, lambda site: site.element and site.hint == "assigned")
         drawn += drawing.taken
     return sorted(drawn, key=lambda s: (FAMILIES.index(s.family), s.file, s.span))
 
 
-def overlapping(site: Site, others: Iterable[Site]) -> Iterator[list[int]]:
-    """Yield the distinct spans of other candidates that share source with `site`."""
+def overlapping(site: Site, others: Iterable[Site]) -> list[list[int]]:
+    """Return the distinct spans of other candidates that share source with `site`.
+
+    Its own span is among them where a truth test consists of one pull, as in `if x.item():`.
+    """
     start, end = (site.line, site.column), (site.end_line, site.end_column)
     spans = {
         other.span
         for other in others
-        if other.span != site.span
-        and (other.line, other.column) < end
-        and start < (other.end_line, other.end_column)
+        if (other.line, other.column) < end and start < (other.end_line, other.end_column)
+        if other.span != site.span or (site.family == "truth" and other.kind in PULLS)
     }
-    yield from (list(span) for span in sorted(spans))
+    return [list(span) for span in sorted(spans)]
 
 
 def record(site: Site, line: str, rivals: list[list[int]], truth: object) -> dict[str, object]:
@@ -242,7 +252,7 @@ def sample() -> dict[str, object]:
             by_file.setdefault(site.file, []).append(site)
         quotas = dict(zip(FAMILIES, counts, strict=True))
         for site in draw(sites, sources, quotas, f"{SEED}/{name}"):
-            rivals = list(overlapping(site, by_file[site.file]))
+            rivals = overlapping(site, by_file[site.file])
             truth = known.get((name, site.file, site.span, site.family))
             records.append(record(site, sources.line(site), rivals, truth))
     return {"seed": SEED, "packages": pins, "sites": records}
