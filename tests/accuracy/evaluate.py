@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +26,8 @@ from tests.accuracy.sample import LABELS, line_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 # What a finding's code begins with, by family.
 FAMILY_CODES: dict[str, tuple[str, ...]] = {
@@ -132,11 +137,25 @@ def check_drift(labels: Iterable[Label], roots: Mapping[str, Path]) -> None:
         )
 
 
-def run_linter(folder: Path) -> dict[str, Any]:
-    """Lint `folder` under the profile `ember` and return the linter's JSON output."""
+def lint_package(root: Path) -> list[dict[str, Any]]:
+    """Lint a copy of an unpacked package by itself and return the findings of the JSON output.
+
+    The copy lies outside this repository, whose configuration and ignore files would count else.
+    """
+    with tempfile.TemporaryDirectory(prefix="embercoach-accuracy-") as folder:
+        copy = Path(folder) / root.name
+        shutil.copytree(root, copy)
+        return run_linter(copy)
+
+
+def run_linter(folder: Path) -> list[dict[str, Any]]:
+    """Run the linter on `folder` under the profile `ember` and return its findings."""
     command = [sys.executable, "-m", "embercoach", "check", "--profile", "ember"]
     command += ["--output-format", "json", "--no-cache", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = dict(os.environ, PYTHONPATH=str(REPOSITORY))
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment
+    )
     try:
         output = json.loads(done.stdout)
     except json.JSONDecodeError as error:
@@ -144,11 +163,12 @@ def run_linter(folder: Path) -> dict[str, Any]:
         raise LinterError(message) from error
     if not isinstance(output, dict) or "findings" not in output:
         raise LinterError("the linter's JSON holds no findings key")
-    return output
+    findings: list[dict[str, Any]] = output["findings"]
+    return findings
 
 
 def group_findings(
-    output: Mapping[str, Any], roots: Mapping[str, Path]
+    findings: Iterable[Mapping[str, Any]], roots: Mapping[str, Path]
 ) -> dict[tuple[str, str], list[Finding]]:
     """Return the findings by package and file; those outside the corpus are an error.
 
@@ -156,7 +176,7 @@ def group_findings(
     """
     by_folder = {root.name: package for package, root in roots.items()}
     grouped: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for entry in output["findings"]:
+    for entry in findings:
         parts = Path(entry["path"]).parts
         folder = next((part for part in parts if part in by_folder), None)
         if folder is None:
@@ -252,17 +272,17 @@ def mistakes(scores: Mapping[str, Score]) -> str:
     return "\n".join(lines)
 
 
-def evaluate(linter_output: Mapping[str, Any] | None = None) -> dict[str, Score]:
-    """Fetch the corpus, check it against the labels, lint it and return the scores."""
+def evaluate(findings: Iterable[Mapping[str, Any]] | None = None) -> dict[str, Score]:
+    """Fetch the corpus, check it against the labels, lint it and return the scores.
+
+    Given the `findings` of an earlier run over the same packages, these are scored instead.
+    """
     packages, labels = read_labels()
     roots = corpus_roots(packages)
     check_drift(labels, roots)
-    if linter_output is None:
-        findings: list[Any] = []
-        for root in roots.values():
-            findings += run_linter(root)["findings"]
-        linter_output = {"findings": findings}
-    return score(labels, group_findings(linter_output, roots), roots)
+    if findings is None:
+        findings = [finding for root in roots.values() for finding in lint_package(root)]
+    return score(labels, group_findings(findings, roots), roots)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -273,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         given = json.loads(options.linter_json.read_text()) if options.linter_json else None
-        scores = evaluate(given)
+        scores = evaluate(given["findings"] if given else None)
     except (CorpusError, DriftError, LinterError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
