@@ -1,0 +1,105 @@
+"""Rule pages as the tests see them: title, sections, and Python blocks with their places."""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from embercoach.rulebook import Rule, pages_directory, parse_page
+
+SECTIONS = ("What it does", "Why it hurts", "Evidence", "Bad", "Good")
+OPTIONAL = ("References",)
+CODE_SECTIONS = ("Evidence", "Bad", "Good")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced Python block: its section, its first line in the file (from 1), its code."""
+
+    path: Path
+    section: str
+    line: int
+    code: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.path.stem}:{self.section.lower()}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page's metadata, and what its text is made of."""
+
+    path: Path
+    rule: Rule
+    title: str
+    sections: tuple[str, ...]
+    blocks: tuple[Block, ...]
+
+    def blocks_of(self, section: str) -> tuple[Block, ...]:
+        return tuple(block for block in self.blocks if block.section == section)
+
+
+def page_paths() -> list[Path]:
+    return sorted(path for path in pages_directory().glob("*.md") if path.stem != "README")
+
+
+def read_page(path: Path) -> Page:
+    return page_of(path.read_text(encoding="utf-8"), path)
+
+
+def page_of(text: str, path: Path) -> Page:
+    """Parse a page.
+
+    Raises:
+        RulePageError: the front matter breaks the form.
+        ValueError: a code section holds a block that is not fenced as ``python``.
+    """
+    rule = parse_page(text, path)
+    body_line = text[: text.index(rule.page.rstrip())].count("\n") + 1
+    title, section = "", ""
+    sections: list[str] = []
+    blocks: list[Block] = []
+    tokens = MarkdownIt().parse(rule.page)
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.type == "heading_open" and following is not None:
+            if token.tag == "h1":
+                title = following.content
+            elif token.tag == "h2":
+                section = following.content
+                sections.append(section)
+        elif token.type in ("fence", "code_block") and section in CODE_SECTIONS:
+            line = body_line + (token.map or [0])[0] + 1
+            if token.type != "fence" or token.info.strip() != "python":
+                raise ValueError(f"{path}:{line}: a block under '{section}' is not ```python")
+            blocks.append(Block(path, section, line, token.content))
+    return Page(path, rule, title, tuple(sections), tuple(blocks))
+
+
+def form_errors(page: Page) -> list[str]:
+    """What the page lacks, in words; empty for a page that keeps to the form."""
+    errors = []
+    if page.title != f"{page.rule.name} ({page.rule.code})":
+        errors.append(f"the title is '{page.title}'")
+    if page.sections not in (SECTIONS, SECTIONS + OPTIONAL):
+        errors.append(f"the sections are {', '.join(page.sections)}")
+    if not page.rule.code.lower().startswith(f"{page.rule.family}-"):
+        errors.append(f"the family is '{page.rule.family}'")
+    errors += [f"no block under '{name}'" for name in CODE_SECTIONS if not page.blocks_of(name)]
+    return errors
+
+
+def execute(block: Block) -> None:
+    """Run a block as a module of its own; its tracebacks point into the page."""
+    name = f"page_{block.path.stem.replace('-', '_').lower()}_{block.line}"
+    module = types.ModuleType(name)
+    code = compile("\n" * (block.line - 1) + block.code, str(block.path), "exec")
+    sys.modules[name] = module  # dataclasses and pickle look their module up
+    try:
+        exec(code, module.__dict__)
+    finally:
+        del sys.modules[name]

@@ -1,0 +1,180 @@
+"""Every rule page is true: its evidence runs, and its examples are flagged, or not, as it says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from embercoach import rulebook
+from tests.rules.pages import Block, Page, execute, form_errors, page_of, page_paths, read_page
+
+PAGES = [read_page(path) for path in page_paths()]
+#: Codes about comments are found by the engine, after the checks.
+SUPPRESSION_FAMILY = "noqa"
+
+
+def blocks_in(section: str) -> list[pytest.param]:
+    return [pytest.param(b, id=b.label) for page in PAGES for b in page.blocks_of(section)]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding in an example: its code, its line, and whether it has a fix and a safe one."""
+
+    code: str
+    line: int
+    safe: bool | None
+
+
+Lint = Callable[[Block], list[Found]]
+
+
+@pytest.fixture
+def lint(tmp_path: Path) -> Lint:
+    """All findings in a block, of whatever severity."""
+
+    def by_checks(block: Block) -> list[Found]:
+        from embercoach.checks import Project, check_source
+
+        report = check_source(block.code, Path("example.py"), Project())
+        return [Found(f.code, f.line, f.fix and f.fix.safe) for f in report.findings]
+
+    def by_command(block: Block) -> list[Found]:
+        example = tmp_path / "example.py"
+        example.write_text(block.code, encoding="utf-8")
+        options = ["--output-format", "json", "--show-notes", "--no-cache"]
+        command = [sys.executable, "-m", "embercoach", "check", *options, example.name]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode in (0, 1), done.stderr
+        findings = json.loads(done.stdout)["findings"]
+        return [Found(f["code"], f["line"], f["fix"] and f["fix"]["safe"]) for f in findings]
+
+    def lint_block(block: Block) -> list[Found]:
+        family = rulebook.rule(block.path.stem).family
+        return by_command(block) if family == SUPPRESSION_FAMILY else by_checks(block)
+
+    return lint_block
+
+
+def test_there_are_pages() -> None:
+    assert PAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_a_page_keeps_to_the_form(page: Page) -> None:
+    assert form_errors(page) == []
+
+
+def test_names_and_summaries_are_unique() -> None:
+    for values in ([p.rule.name for p in PAGES], [p.rule.summary for p in PAGES]):
+        assert [value for value, count in Counter(values).items() if count > 1] == []
+
+
+def test_checks_and_pages_are_the_same() -> None:
+    from embercoach.checks import registered_codes
+    from embercoach.engine import suppressions
+
+    reported = registered_codes() | set(suppressions.CODES)
+    assert sorted(reported - rulebook.codes()) == [], "checks without a page"
+    assert sorted(rulebook.codes() - reported) == [], "pages without a check"
+
+
+@pytest.mark.parametrize("block", blocks_in("Evidence"))
+def test_evidence_can_fail(block: Block) -> None:
+    nodes = ast.walk(ast.parse(block.code))
+    assert any(isinstance(node, ast.Assert) for node in nodes)
+
+
+@pytest.mark.parametrize("block", blocks_in("Evidence"))
+def test_evidence_holds(block: Block) -> None:
+    execute(block)
+
+
+@pytest.mark.parametrize("block", blocks_in("Good"))
+def test_good_examples_run(block: Block) -> None:
+    execute(block)
+
+
+@pytest.mark.parametrize("block", blocks_in("Bad"))
+def test_bad_examples_are_flagged_with_their_code_alone(block: Block, lint: Lint) -> None:
+    findings = lint(block)
+    assert {found.code for found in findings} == {block.path.stem}, findings
+
+
+@pytest.mark.parametrize("block", blocks_in("Good"))
+def test_good_examples_are_silent(block: Block, lint: Lint) -> None:
+    assert lint(block) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_fixes_are_as_the_page_says(page: Page, lint: Lint) -> None:
+    found = [f for block in page.blocks_of("Bad") for f in lint(block)]
+    kinds = {f.safe for f in found if f.safe is not None}
+    said = {"none": [set()], "safe": [{True}], "unsafe": [{False}]}
+    assert kinds in said.get(page.rule.fix, [{True}, {False}, {True, False}])
+
+
+FRONT_MATTER = """\
++++
+code = "DTYPE-099"
+name = "bad-name"
+family = "dtype"
+summary = "one line"
+since = "0.1.0"
+fix = "none"
+[severity.recommended]
+default = "note"
+[severity.ember]
+default = "error"
++++
+"""
+TEXT = "# bad-name (DTYPE-099)\n## What it does\nA\n## Why it hurts\nB\n"
+CODE = "## Evidence\n```python\nassert True\n```\n## Bad\n```python\nx = 1\n```\n"
+GOOD = "## Good\n```python\nx = 2\nraise KeyError(x)\n```\n"
+PATH = Path("DTYPE-099.md")
+
+
+def test_a_page_is_taken_apart() -> None:
+    page = page_of(FRONT_MATTER + "\n" + TEXT + CODE + GOOD, PATH)
+    assert form_errors(page) == []
+    lines = (FRONT_MATTER + "\n" + TEXT + CODE + GOOD).splitlines()
+    assert [lines[block.line - 1] for block in page.blocks] == ["assert True", "x = 1", "x = 2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (TEXT + CODE, "the sections are"),
+        (TEXT + CODE + "## Good\nwords\n", "no block under 'Good'"),
+        (TEXT + GOOD + CODE, "the sections are"),
+        ((TEXT + CODE + GOOD).replace("(DTYPE-099)", ""), "the title is 'bad-name'"),
+    ],
+)
+def test_a_page_that_breaks_the_form_is_told(text: str, error: str) -> None:
+    assert any(found.startswith(error) for found in form_errors(page_of(FRONT_MATTER + text, PATH)))
+
+
+@pytest.mark.parametrize("fence", ["```\nx = 1\n```", "    x = 1", "```py\nx = 1\n```"])
+def test_code_that_no_test_would_see_is_refused(fence: str) -> None:
+    with pytest.raises(ValueError, match="not ```python"):
+        page_of(f"{FRONT_MATTER}{TEXT}{CODE}## Good\n\n{fence}\n", PATH)
+
+
+def test_a_failing_block_points_into_its_page() -> None:
+    page = page_of(FRONT_MATTER + TEXT + CODE + GOOD, PATH)
+    (block,) = page.blocks_of("Good")
+    with pytest.raises(KeyError) as caught:
+        execute(block)
+    place = caught.traceback[-1]
+    assert Path(place.path).name == PATH.name
+    assert place.lineno + 1 == block.line + 1
