@@ -7,7 +7,7 @@ value is: a site is a candidate because of its shape (`float(x)`, `if x:`, `x * 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,11 @@ Match = tuple[str, ast.expr, ast.AST]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One candidate; lines and columns count from 1, columns in characters, the end exclusive."""
+    """One candidate; lines and columns count from 1, columns in characters, the end exclusive.
+
+    `element` says that a subscript is what it tests or compares, `number` that a numeric literal
+    is one of its parts, `scaling` that it is an augmented `*=`, `/=` or `**=`.
+    """
 
     package: str
     file: str
@@ -84,6 +88,8 @@ class Site:
     hint: str
     script: bool
     element: bool = False
+    number: bool = False
+    scaling: bool = False
 
     @property
     def span(self) -> tuple[int, int, int, int]:
@@ -308,6 +314,9 @@ class Finder:
             top = False
         for family, (kind, place, subject) in self._matches(node):
             site = self._site(family, kind, place, scope.hint(subject), script=top)
+            if kind == "augmented" and isinstance(node, ast.AugAssign):
+                scaling = isinstance(node.op, (ast.Mult, ast.Div, ast.Pow))
+                site = replace(site, scaling=scaling)
             if (family, site.span) not in self.seen:
                 self.seen.add((family, site.span))
                 yield site
@@ -336,6 +345,7 @@ class Finder:
             hint=hint,
             script=script or self.script_file,
             element=is_element(place),
+            number=any(is_number(side) for side in ast.iter_child_nodes(place)),
         )
 
     def _column(self, line: int, offset: int) -> int:

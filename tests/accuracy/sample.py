@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,23 @@ from tests.accuracy.candidates import FAMILIES, Site, sites_of_package
 from tests.accuracy.corpus import corpus_roots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 LABELS = Path(__file__).with_name("labels.json")
 SEED = 20261121
 SCRIPT_SHARE = 0.35
-# Real truth tests of arrays are rare, so some more likely ones a package join, same text or not.
-MORE_TRUTHS = 12
-MORE_ELEMENTS = 5
+# Likely sites that join beyond the quotas, as arrays are rare in what was drawn of their kinds:
+# how many a package, of which family, and which.
+MORE: tuple[tuple[int, str, Callable[[Site], bool]], ...] = (
+    (12, "truth", lambda site: site.hint == "direct"),
+    (5, "truth", lambda site: site.element and site.hint == "assigned"),
+    (1, "host-pull", lambda site: _likely(site) and site.kind in ("format", "print")),
+    (1, "host-pull", lambda site: _likely(site) and site.kind in ("cast", "numpy")),
+    (1, "host-pull", lambda site: _likely(site) and site.kind in ("round-trip", "shape", "range")),
+    (2, "scalar", lambda site: _likely(site) and site.number and site.kind == "augmented"),
+    (2, "scalar", lambda site: _likely(site) and site.number and site.kind == "binop"),
+    (6, "scalar", lambda site: site.scaling and site.hint not in ("meta", "pulled")),
+)
 
 # Package: version, distribution, and how many sites of host-pull, truth and scalar.
 PACKAGES: dict[str, tuple[str, str, tuple[int, int, int]]] = {
@@ -105,6 +115,10 @@ KIND_WEIGHTS = {
 def line_hash(line: str) -> str:
     """Return the short hash of a stripped source line that ties a label to its code."""
     return hashlib.blake2b(line.strip().encode(), digest_size=8).hexdigest()
+
+
+def _likely(site: Site) -> bool:
+    return site.hint in ("direct", "assigned")
 
 
 class Sources:
@@ -189,9 +203,9 @@ def draw(sites: Iterable[Site], sources: Sources, quotas: dict[str, int], seed: 
             drawing.take(min(room, max(1, round(share * quota))), hint)
         for hint in ("assigned", "reduced", None):
             drawing.take((quota - len(drawing.taken)) // (1 if hint is None else 2), hint)
-        if family == "truth":
-            drawing.take_more(MORE_TRUTHS, lambda site: site.hint == "direct")
-            drawing.take_more(MORE_ELEMENTS, lambda site: site.element and site.hint == "assigned")
+        for count, of, likely in MORE:
+            if of == family:
+                drawing.take_more(count, likely)
         drawn += drawing.taken
     return sorted(drawn, key=lambda s: (FAMILIES.index(s.family), s.file, s.span))
 
