@@ -27,8 +27,8 @@ def require_floating(operator: str, argument: str, array: object) -> None:
         )
 
 
-def require_real(operator: str, argument: str, number: object) -> None:
-    """Accept a number of the host, Python's or NumPy's, that float32 can hold: no bool, no array.
+def host_number(operator: str, argument: str, number: object) -> float:
+    """Return a number of the host, Python's or NumPy's, as a float: no bool, no array.
 
     Raises:
         TypeError: for anything that is no real number.
@@ -36,5 +36,10 @@ def require_real(operator: str, argument: str, number: object) -> None:
     """
     if isinstance(number, bool) or not isinstance(number, Real):
         raise TypeError(f"{operator}: {argument} must be a number, got {type(number).__name__}")
-    if math.isnan(number) or abs(number) > mx.finfo(mx.float32).max:
-        raise ValueError(f"{operator}: {argument} must be finite in float32, got {number}")
+    try:
+        value = float(number)
+    except OverflowError:
+        value = math.inf
+    if not math.fabs(value) <= mx.finfo(mx.float32).max:
+        raise ValueError(f"{operator}: {argument} must be finite in float32, got {value}")
+    return value

@@ -11,8 +11,8 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating, require_real
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.arguments import host_number, require_floating
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
 
 _SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes anything smaller for zero
@@ -33,8 +33,9 @@ def soft_cap(
         cap_value: a positive number; or a 0-d array of one, such as a learned cap. The number in
             an array is not checked, since looking at it would force its evaluation: a cap of zero
             gives NaN, a negative one acts as its absolute value.
-        backend: `"metal"`, `"native"`, or None for Metal where it is available and the GPU is the
-            default device.
+        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
+            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+            since MLX refuses kernels there.
 
     Returns:
         An array of the shape and dtype of `values`.
@@ -99,12 +100,12 @@ def _slope(scaled: mx.array) -> mx.array:
 
 
 def _number_cap(cap_value: float) -> mx.array:
-    require_real("soft_cap", "cap_value", cap_value)
-    if cap_value < _SMALLEST_CAP:
+    number = host_number("soft_cap", "cap_value", cap_value)
+    if number < _SMALLEST_CAP:
         raise ValueError(
-            f"soft_cap: cap_value must be positive, at least {_SMALLEST_CAP:.3g}, got {cap_value}"
+            f"soft_cap: cap_value must be positive, at least {_SMALLEST_CAP:.3g}, got {number}"
         )
-    return mx.array(cap_value, dtype=mx.float32)
+    return mx.array(number, dtype=mx.float32)
 
 
 def _array_cap(cap_value: mx.array) -> mx.array:
@@ -199,12 +200,8 @@ def _soft_cap(backend: str, variable_cap: bool) -> Operation:
             cap_gradient_reference(values, cotangent, cap) if variable_cap else mx.zeros_like(cap),
         )
 
-    return differentiable(
-        soft_cap_reference if backend == executors.NATIVE else launch,
-        reference=soft_cap_reference,
-        gradient=gradient,
-        leading=(0,),
-    )
+    forward = soft_cap_reference if backend == executors.NATIVE else launch
+    return differentiable(forward, gradient)
 
 
 @functools.cache
@@ -221,8 +218,5 @@ def _soft_cap_gradient(backend: str) -> Operation:
         )
         return gradient.reshape(values.shape)
 
-    return differentiable(
-        soft_cap_gradient_reference if backend == executors.NATIVE else launch,
-        reference=soft_cap_gradient_reference,
-        leading=(0, 1),
-    )
+    forward = soft_cap_gradient_reference if backend == executors.NATIVE else launch
+    return differentiable(forward, gradient_of(soft_cap_gradient_reference))

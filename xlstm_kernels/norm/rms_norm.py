@@ -12,8 +12,8 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating, require_real
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.arguments import host_number, require_floating
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
 
 _SIMD_WIDTH = 32
@@ -40,8 +40,9 @@ def rms_norm(
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
         weight: (D,) of any of these dtypes, or None for ones.
         eps: a number, zero or positive, added to the mean square.
-        backend: `"metal"`, `"native"`, or None for Metal where it is available and the GPU is the
-            default device.
+        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
+            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+            since MLX refuses kernels there.
 
     Returns:
         An array of the shape and dtype of `x`: a float32 weight does not promote a half-precision
@@ -56,12 +57,12 @@ def rms_norm(
     require_floating("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
-    require_real("rms_norm", "eps", eps)
-    if eps < 0:
-        raise ValueError(f"rms_norm: eps must not be negative, got {eps}")
+    epsilon = host_number("rms_norm", "eps", eps)
+    if epsilon < 0:
+        raise ValueError(f"rms_norm: eps must not be negative, got {epsilon}")
     if weight is not None:
         _require_fit(x, weight)
-    operation = _rms_norm(executors.resolve(backend), eps)
+    operation = _rms_norm(executors.resolve(backend), epsilon)
     normalised: mx.array = operation(x) if weight is None else operation(x, weight)
     return normalised
 
@@ -169,11 +170,11 @@ def _weight_gradient_launch(x: mx.array, *_others: mx.array) -> Launch:
     )
 
 
-# Whether there is a weight -> suffix of the kernel's name, the input it adds, and its factor.
-_WEIGHTINGS = {
-    False: ("", (), "1.0f"),
-    True: ("_weighted", ("weight",), "static_cast<float>(weight[column])"),
-}
+# Without and with a weight: suffix of the kernel's name, the input it adds, the factor in MSL.
+_WEIGHTINGS = (
+    ("", (), "1.0f"),
+    ("_weighted", ("weight",), "static_cast<float>(weight[column])"),
+)
 
 
 def _forward_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) -> Kernel:
@@ -257,8 +258,9 @@ def _gradient_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) ->
     )
 
 
-_FORWARD = {weighted: _forward_kernel(*texts) for weighted, texts in _WEIGHTINGS.items()}
-_GRADIENT = {weighted: _gradient_kernel(*texts) for weighted, texts in _WEIGHTINGS.items()}
+# Indexed by the number of weights.
+_FORWARD = tuple(_forward_kernel(*weighting) for weighting in _WEIGHTINGS)
+_GRADIENT = tuple(_gradient_kernel(*weighting) for weighting in _WEIGHTINGS)
 _WEIGHT_GRADIENT = Kernel(
     name="xlstm_rms_norm_weight_gradient",
     inputs=("values", "cotangent", "inverse_rms"),
@@ -293,8 +295,7 @@ def _rms_norm(backend: str, eps: float) -> Operation:
     weight_gradient = _weight_gradient(backend)
 
     def launch(x: mx.array, *weight: mx.array) -> mx.array:
-        kernel = _FORWARD[bool(weight)]
-        (normalised,) = kernel(_rows(x), _epsilon(eps), *weight, backend=backend)
+        (normalised,) = _FORWARD[len(weight)](_rows(x), _epsilon(eps), *weight, backend=backend)
         return normalised.reshape(x.shape)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
@@ -306,12 +307,8 @@ def _rms_norm(backend: str, eps: float) -> Operation:
             *(weight_gradient(x, cotangent, inverse_rms).astype(w.dtype) for w in weight),
         )
 
-    return differentiable(
-        reference if backend == executors.NATIVE else launch,
-        reference=reference,
-        gradient=gradient,
-        leading=(0,),
-    )
+    forward = reference if backend == executors.NATIVE else launch
+    return differentiable(forward, gradient)
 
 
 @functools.cache
@@ -320,14 +317,13 @@ def _input_gradient(backend: str, eps: float) -> Operation:
     reference = functools.partial(rms_norm_gradient_reference, eps=eps)
 
     def launch(x: mx.array, cotangent: mx.array, *weight: mx.array) -> Arrays:
-        x_gradient, inverse_rms = _GRADIENT[bool(weight)](
+        x_gradient, inverse_rms = _GRADIENT[len(weight)](
             _rows(x), _rows(cotangent), _epsilon(eps), *weight, backend=backend
         )
         return x_gradient.reshape(x.shape), inverse_rms.reshape((*x.shape[:-1], 1))
 
-    return differentiable(
-        reference if backend == executors.NATIVE else launch, reference=reference, leading=(0, 1)
-    )
+    forward = reference if backend == executors.NATIVE else launch
+    return differentiable(forward, gradient_of(reference))
 
 
 @functools.cache
@@ -340,10 +336,8 @@ def _weight_gradient(backend: str) -> Operation:
         )
         return mx.sum(block_sums, axis=0)
 
-    return differentiable(
-        weight_gradient_reference if backend == executors.NATIVE else launch,
-        reference=weight_gradient_reference,
-    )
+    forward = weight_gradient_reference if backend == executors.NATIVE else launch
+    return differentiable(forward, gradient_of(weight_gradient_reference))
 
 
 def _rows(x: mx.array) -> mx.array:

@@ -1,0 +1,265 @@
+"""Backends, dtypes and tolerances that the tests of every operator share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from xlstm_kernels import executors
+from xlstm_kernels.executors.metal import metal_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from xlstm_kernels.kernel import Kernel, Launch
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests really ran on Metal: a skip must never look like a pass."""
+    outcomes = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for key, value in report.user_properties
+        if key == "metal"
+    ]
+    if outcomes:
+        ran, skipped = outcomes.count("ran"), outcomes.count("skipped")
+        terminalreporter.write_line(f"kernel pack on Metal: {ran} tests ran, {skipped} skipped")
+
+
+# --- where a test runs -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def metal(request: pytest.FixtureRequest) -> str:
+    """The name of the Metal backend, on a machine that has one."""
+    reason = executors.MetalExecutor().unavailable()
+    request.node.user_properties.append(("metal", "ran" if reason is None else "skipped"))
+    if reason is not None:
+        pytest.skip(f"no Metal: {reason}")
+    return "metal"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedKernel:
+    """What MLX made of a launch: its MSL, and where it would run."""
+
+    source: str
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+
+    @property
+    def signature(self) -> list[str]:
+        """The parameters of the generated function, in order."""
+        _, _, rest = self.source.partition("[[kernel]] void ")
+        parameters, _, _ = rest.partition(") {\n")
+        return [line.strip().rstrip(",") for line in parameters.splitlines()[1:]]
+
+    @property
+    def template_values(self) -> str:
+        """The template arguments of the instantiation, as MLX writes them."""
+        _, _, instantiation = self.source.rpartition("[[kernel]] decltype(")
+        return instantiation.partition("<")[2].partition(">")[0]
+
+
+def generate(kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> GeneratedKernel:
+    """Let MLX check a launch and write its MSL. This needs no Metal; it raises as a call would."""
+
+    def call(*arrays: mx.array) -> list[mx.array]:
+        return list(executors.MetalExecutor().run(kernel, arrays, launch))
+
+    records: list[dict] = []
+    examples = [mx.zeros(array.shape, dtype=array.dtype) for array in inputs]
+    mx.export_function(records.append, call, *examples)
+    (arguments,) = (r["arguments"] for r in records if r.get("name") == "CustomKernel")
+    _, source, *extents = arguments[:8]
+    return GeneratedKernel(source, tuple(extents[:3]), tuple(extents[3:]))
+
+
+class Understudy:
+    """An executor without a GPU: MLX checks each launch, then a twin of the kernel computes it.
+
+    What comes out is as opaque as a kernel: MLX can neither differentiate nor vectorise it. So it
+    tests all that surrounds a body, and not the body.
+    """
+
+    name = "understudy"
+
+    def __init__(self) -> None:
+        self.launched: list[tuple[str, Launch, GeneratedKernel]] = []
+
+    def unavailable(self) -> None:
+        return None
+
+    def run(self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> Sequence[mx.array]:
+        self.launched.append((kernel.name, launch, generate(kernel, inputs, launch)))
+        outputs = opaque(TWINS[kernel.name])(*inputs)
+        assert tuple(o.shape for o in outputs) == launch.output_shapes
+        assert tuple(o.dtype for o in outputs) == launch.output_dtypes
+        return outputs
+
+
+def opaque(function: Callable) -> Callable:
+    operation = mx.custom_function(function)
+
+    def refuse(*_: object) -> None:
+        raise NotImplementedError("a kernel has no transformations")
+
+    operation.vjp(refuse)
+    operation.jvp(refuse)
+    operation.vmap(refuse)
+    return operation
+
+
+def soft_cap_twin(values, cap, element_count):
+    assert element_count.shape == ()
+    return ((mx.tanh(values.astype(mx.float32) / cap) * cap).astype(values.dtype),)
+
+
+def soft_cap_gradient_twin(values, cotangent, cap, element_count):
+    slope = mx.square(mx.reciprocal(mx.cosh(values.astype(mx.float32) / cap)))
+    return ((cotangent.astype(mx.float32) * slope).astype(values.dtype),)
+
+
+def rms_norm_twin(values, epsilon, *weight):
+    rows = values.astype(mx.float32)
+    rows = rows / mx.sqrt((rows * rows).mean(axis=1, keepdims=True) + epsilon)
+    for factor in weight:
+        rows = rows * factor.astype(mx.float32)
+    return (rows.astype(values.dtype),)
+
+
+def rms_norm_gradient_twin(values, cotangent, epsilon, *weight):
+    rows, pulled = values.astype(mx.float32), cotangent.astype(mx.float32)
+    for factor in weight:
+        pulled = pulled * factor.astype(mx.float32)
+    scale = 1 / mx.sqrt((rows * rows).mean(axis=1, keepdims=True) + epsilon)
+    along = (rows * pulled).mean(axis=1, keepdims=True)
+    gradient = scale * pulled - rows * along * scale**3
+    return gradient.astype(values.dtype), scale[:, 0]
+
+
+def rms_norm_weight_gradient_twin(values, cotangent, inverse_rms):
+    rows, columns = values.shape
+    products = values.astype(mx.float32) * inverse_rms[:, None] * cotangent.astype(mx.float32)
+    blocks = min(math.ceil(rows / 64), 1024)
+    padded = mx.pad(products, ((0, -rows % blocks), (0, 0)))
+    return (padded.reshape(-1, blocks, columns).sum(axis=0),)
+
+
+TWINS = {
+    "xlstm_soft_cap": soft_cap_twin,
+    "xlstm_soft_cap_gradient": soft_cap_gradient_twin,
+    "xlstm_rms_norm": rms_norm_twin,
+    "xlstm_rms_norm_weighted": rms_norm_twin,
+    "xlstm_rms_norm_gradient": rms_norm_gradient_twin,
+    "xlstm_rms_norm_gradient_weighted": rms_norm_gradient_twin,
+    "xlstm_rms_norm_weight_gradient": rms_norm_weight_gradient_twin,
+}
+
+
+@pytest.fixture
+def understudy() -> Iterator[Understudy]:
+    executor = Understudy()
+    executors.register(executor)
+    yield executor
+    executors.unregister(executor.name)
+
+
+@pytest.fixture(
+    params=["native", "understudy", pytest.param("metal", marks=pytest.mark.metal)],
+)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Every way to compute an operator: in MLX operations, around its kernels, on Metal."""
+    if request.param != executors.NATIVE:
+        request.getfixturevalue(request.param)
+    return request.param
+
+
+@pytest.fixture
+def built_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The name of each kernel object that MLX is asked for during the test."""
+    built: list[str] = []
+    build = mx.fast.metal_kernel
+
+    def spy(**arguments: object) -> object:
+        built.append(str(arguments["name"]))
+        return build(**arguments)
+
+    monkeypatch.setattr(mx.fast, "metal_kernel", spy)
+    metal_kernel.cache_clear()
+    yield built
+    metal_kernel.cache_clear()
+
+
+@pytest.fixture(name="generate")
+def generate_fixture() -> Callable[..., GeneratedKernel]:
+    return generate
+
+
+# --- what a test compares ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """A dtype, and the relative L2 error that one rounding to it allows."""
+
+    dtype: mx.Dtype
+    value: float
+    gradient: float
+
+
+@pytest.fixture(
+    params=[
+        Precision(mx.float32, 2e-6, 5e-6),
+        Precision(mx.float16, 1e-3, 1e-3),
+        Precision(mx.bfloat16, 5e-3, 1e-2),
+    ],
+    ids=["float32", "float16", "bfloat16"],
+)
+def precision(request: pytest.FixtureRequest) -> Precision:
+    return request.param
+
+
+@pytest.fixture
+def draw() -> Callable[..., mx.array]:
+    """Makes arrays of normal numbers: shape, dtype, scale."""
+    generator = np.random.default_rng(20251121)
+
+    def normal(shape: tuple[int, ...], dtype: mx.Dtype, scale: float = 1.0) -> mx.array:
+        numbers = generator.standard_normal(shape) * scale
+        return mx.array(numbers, dtype=mx.float32).astype(dtype)
+
+    return normal
+
+
+def wide(array: mx.array) -> np.ndarray:
+    """The same numbers in NumPy's float64."""
+    return np.array(array.astype(mx.float32)).astype(np.float64)
+
+
+def relative_error(
+    actual: mx.array, expected: np.ndarray, scale: np.ndarray | None = None
+) -> float:
+    """L2 distance over the L2 norm of `scale` (of what is expected, unless told otherwise)."""
+    assert actual.shape == np.shape(expected)
+    difference = np.linalg.norm(wide(actual) - expected)
+    norm = np.linalg.norm(expected if scale is None else scale)
+    return float(difference / norm) if norm else float(difference)
+
+
+@pytest.fixture(name="wide")
+def wide_fixture() -> Callable[..., np.ndarray]:
+    return wide
+
+
+@pytest.fixture(name="relative_error")
+def relative_error_fixture() -> Callable[..., float]:
+    return relative_error

@@ -1,0 +1,158 @@
+"""The MSL that MLX writes around each body: signature, template, grid. Needs no Metal."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import pytest
+
+from xlstm_kernels import rms_norm, soft_cap
+from xlstm_kernels.activation import soft_cap as soft_cap_module
+from xlstm_kernels.norm import rms_norm as rms_norm_module
+
+MSL_TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t"}
+ROW_ATTRIBUTES = [
+    "uint simdgroup_index_in_threadgroup [[simdgroup_index_in_threadgroup]]",
+    "uint simdgroups_per_threadgroup [[simdgroups_per_threadgroup]]",
+    "uint thread_index_in_simdgroup [[thread_index_in_simdgroup]]",
+    "uint thread_index_in_threadgroup [[thread_index_in_threadgroup]]",
+    "uint3 threadgroup_position_in_grid [[threadgroup_position_in_grid]]",
+    "uint3 threadgroups_per_grid [[threadgroups_per_grid]]",
+    "uint3 threads_per_threadgroup [[threads_per_threadgroup]]",
+]
+
+
+def space(size: int) -> str:
+    return "constant" if size < 8 else "device"
+
+
+def numbered(*parameters: str) -> list[str]:
+    return [f"{parameter} [[buffer({i})]]" for i, parameter in enumerate(parameters)]
+
+
+@pytest.fixture(params=MSL_TYPES, ids=MSL_TYPES.values())
+def dtype(request):
+    return request.param
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (8,), (3, 5), (4, 300)], ids=str)
+def test_soft_cap(shape, dtype, understudy):
+    values = mx.ones(shape, dtype=dtype)
+    mx.grad(lambda v: soft_cap(v, 15.0, backend="understudy").sum())(values)
+    (name, _, forward), (gradient_name, _, gradient) = understudy.launched
+    assert (name, gradient_name) == ("xlstm_soft_cap", "xlstm_soft_cap_gradient")
+
+    type_, where = MSL_TYPES[dtype], space(values.size)
+    attributes = [
+        "uint3 thread_position_in_grid [[thread_position_in_grid]]",
+        "uint3 threads_per_grid [[threads_per_grid]]",
+    ]
+    assert forward.signature == [
+        *numbered(
+            f"const {where} {type_}* values",
+            "const constant float& cap",
+            "const constant int64_t& element_count",
+            f"device {type_}* capped",
+        ),
+        *attributes,
+    ]
+    assert gradient.signature == [
+        *numbered(
+            f"const {where} {type_}* values",
+            f"const {where} {type_}* cotangent",
+            "const constant float& cap",
+            "const constant int64_t& element_count",
+            f"device {type_}* values_gradient",
+        ),
+        *attributes,
+    ]
+    for generated in (forward, gradient):
+        assert generated.template_values == f"{type_}, uint32_t"
+        assert generated.grid == (-(-values.size // 4), 1, 1)
+        assert generated.threadgroup == (256, 1, 1)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (1, 8), (3, 33), (2, 3, 1025)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rms_norm(shape, weighted, dtype, understudy):
+    x = mx.ones(shape, dtype=dtype)
+    arrays = (x, mx.ones(shape[-1:])) if weighted else (x,)
+    mx.grad(lambda *a: rms_norm(*a, backend="understudy").sum(), argnums=tuple(range(len(arrays))))(
+        *arrays
+    )
+    launched = {name: generated for name, _, generated in understudy.launched}
+    suffix = "_weighted" if weighted else ""
+    names = [f"xlstm_rms_norm{suffix}", f"xlstm_rms_norm_gradient{suffix}"]
+    assert list(launched) == names + ["xlstm_rms_norm_weight_gradient"] * weighted
+
+    columns = shape[-1]
+    rows = x.size // columns
+    type_, where = MSL_TYPES[dtype], space(x.size)
+    values = (f"const {where} {type_}* values", "const constant int* values_shape")
+    weight = [f"const {space(columns)} float* weight"] * weighted
+    forward, gradient = (launched[name] for name in names)
+    assert forward.signature == [
+        *numbered(*values, "const constant float& epsilon", *weight, f"device {type_}* normalised"),
+        *ROW_ATTRIBUTES,
+    ]
+    assert gradient.signature == [
+        *numbered(
+            *values,
+            f"const {where} {type_}* cotangent",
+            "const constant float& epsilon",
+            *weight,
+            f"device {type_}* values_gradient",
+            "device float* inverse_rms",
+        ),
+        *ROW_ATTRIBUTES,
+    ]
+    for generated in (forward, gradient):
+        threads = generated.threadgroup[0]
+        assert threads % 32 == 0
+        assert 4 * threads >= min(columns, 2048) > 4 * (threads - 32)
+        assert generated.grid == (rows * threads, 1, 1)
+        assert generated.threadgroup[1:] == (1, 1)
+        assert generated.template_values == f"{type_}, 16"
+    if weighted:
+        in_weight = launched["xlstm_rms_norm_weight_gradient"]
+        assert in_weight.signature == [
+            *numbered(
+                *values,
+                f"const {where} {type_}* cotangent",
+                f"const {space(rows)} float* inverse_rms",
+                "device float* block_sums",
+            ),
+            "uint3 thread_position_in_grid [[thread_position_in_grid]]",
+            "uint3 threads_per_grid [[threads_per_grid]]",
+        ]
+        assert in_weight.grid == (columns, 1, 1)
+
+
+def big(*shape: int) -> mx.array:
+    """An array of any size that takes no memory."""
+    return mx.broadcast_to(mx.array(0, dtype=mx.float32), shape)
+
+
+def test_soft_cap_counts_beyond_32_bits(generate):
+    values, cap = big(2**16, 2**16), mx.array(1.0)
+    launch = soft_cap_module._launch(values)
+    assert launch.template == (("T", mx.float32), ("Index", mx.int64))
+    assert launch.grid == (2**30, 1, 1)
+    small = soft_cap_module._launch(big(2**15, 2**16 - 1))
+    assert small.template == (("T", mx.float32), ("Index", mx.uint32))
+    count = mx.array(values.size, dtype=mx.int64)
+    kernel = soft_cap_module._FORWARD
+    generated = generate(kernel, [mx.zeros((9,)), cap, count], launch)
+    assert generated.template_values == "float, int64_t"
+
+
+def test_rms_norm_grids_stay_launchable_for_any_number_of_rows():
+    for rows, columns in ((2**24, 64), (2**20, 2**14), (1, 2**30)):
+        x = big(rows, columns)
+        row_launch = rms_norm_module._forward_launch(x)
+        weight_launch = rms_norm_module._weight_gradient_launch(x)
+        for launch in (row_launch, weight_launch):
+            groups = [-(-g // t) for g, t in zip(launch.grid, launch.threadgroup, strict=True)]
+            assert all(extent < 2**31 for extent in launch.grid)
+            assert groups[1] <= 65535
+        assert row_launch.grid[0] % row_launch.threadgroup[0] == 0
+        assert row_launch.threadgroup[0] <= 512

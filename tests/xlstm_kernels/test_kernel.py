@@ -1,0 +1,258 @@
+"""Kernel, the registry of executors, and what the package says when it cannot work."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+
+import xlstm_kernels
+from xlstm_kernels import Kernel, executors, rms_norm, soft_cap
+from xlstm_kernels.kernel import Launch
+
+
+def launch_doubling(values: mx.array) -> Launch:
+    return Launch(
+        grid=(values.size, 1, 1),
+        threadgroup=(32, 1, 1),
+        output_shapes=(values.shape,),
+        output_dtypes=(values.dtype,),
+    )
+
+
+DOUBLE = Kernel(
+    name="doubling",
+    inputs=("values",),
+    outputs=("doubled",),
+    launch=launch_doubling,
+    body="""
+    const uint i = thread_position_in_grid.x;
+    if (i < values_shape[0]) {
+        doubled[i] = values[i] + values[i];
+    }
+    """,
+)
+
+
+class Doubler:
+    """An executor that knows one kernel."""
+
+    name = "doubler"
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+        self.launches: list[Launch] = []
+
+    def unavailable(self) -> str | None:
+        return self.reason
+
+    def run(self, kernel, inputs, launch):
+        assert kernel is DOUBLE
+        self.launches.append(launch)
+        return [array + array for array in inputs]
+
+
+@pytest.fixture
+def doubler():
+    executor = Doubler()
+    executors.register(executor)
+    yield executor
+    executors.unregister("doubler")
+
+
+@pytest.fixture
+def fake_metal(monkeypatch):
+    """Make MLX say that it has Metal, and set its default device."""
+
+    def pretend(available: bool, device: mx.DeviceType) -> None:
+        monkeypatch.setattr(mx.metal, "is_available", lambda: available)
+        monkeypatch.setattr(mx, "default_device", lambda: mx.Device(device, 0))
+
+    return pretend
+
+
+# --- Kernel ------------------------------------------------------------------------------------
+
+
+def test_runs_on_the_executor_named(doubler):
+    (doubled,) = DOUBLE(mx.array([1.0, 2.0]), backend="doubler")
+    assert doubled.tolist() == [2, 4]
+    assert doubler.launches == [launch_doubling(mx.array([1.0, 2.0]))]
+
+
+def test_an_empty_grid_launches_nothing_and_gives_zeros(doubler):
+    no_threads = dataclasses.replace(
+        DOUBLE,
+        launch=lambda values: Launch((0, 1, 1), (32, 1, 1), ((2, 3), (0,)), (mx.int32, mx.float16)),
+    )
+    zeros, empty = no_threads(mx.zeros((0,)), backend="doubler")
+    assert zeros.tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert (zeros.dtype, empty.dtype, empty.shape) == (mx.int32, mx.float16, (0,))
+    assert not doubler.launches
+
+
+def test_wrong_number_of_inputs(doubler):
+    with pytest.raises(ValueError, match=r"'doubling' takes 1 inputs \(values\), got 2"):
+        DOUBLE(mx.zeros((2,)), mx.zeros((2,)), backend="doubler")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "my kernel-1"}, "'my kernel-1' is not a C identifier"),
+        ({"name": ""}, "'' is not a C identifier"),
+        ({"inputs": ("Größe",)}, "'Größe' is not a C identifier"),
+        ({"outputs": ("2nd",)}, "'2nd' is not a C identifier"),
+        ({"outputs": ("values",)}, "must differ, got values, values"),
+        ({"outputs": ()}, "at least one output"),
+    ],
+)
+def test_rejects_names_that_make_no_signature(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(DOUBLE, **changes)
+
+
+def test_kernels_are_values():
+    assert dataclasses.replace(DOUBLE) == DOUBLE
+    assert hash(dataclasses.replace(DOUBLE)) == hash(DOUBLE)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DOUBLE.name = "other"
+
+
+def test_mlx_kernel_objects_are_built_once(built_kernels, understudy):
+    for shape in ((3,), (40,), (4, 5)):
+        mx.grad(lambda x: soft_cap(x, 15.0, backend="understudy").sum())(mx.ones(shape))
+    assert built_kernels == ["xlstm_soft_cap", "xlstm_soft_cap_gradient"]
+
+
+def test_native_path_touches_no_kernel(built_kernels):
+    mx.grad(lambda x: (soft_cap(rms_norm(x, mx.ones((3,))), 15.0)).sum())(mx.ones((2, 3)))
+    assert executors.resolve(None) != executors.NATIVE or not built_kernels
+
+
+@pytest.mark.parametrize("transform", [mx.vmap, lambda f: lambda x: mx.jvp(f, [x], [x])])
+def test_mlx_refuses_kernels_under_vmap_and_jvp(transform):
+    """Whatever rules the function around the kernel has. If this fails, MLX has learnt it."""
+    operation = mx.custom_function(
+        lambda x: executors.MetalExecutor().run(DOUBLE, [x], launch_doubling(x))[0]
+    )
+    operation.vmap(lambda inputs, axes: (inputs, axes))
+    operation.jvp(lambda primals, tangents: tangents)
+
+    def attempt(x):
+        with pytest.raises(ValueError, match="Not implemented for CustomKernel"):
+            transform(operation)(x)
+        return x
+
+    mx.export_function(lambda record: None, attempt, mx.zeros((3, 4)))
+
+
+# --- the choice of a backend -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", [lambda **k: soft_cap(mx.ones((2,)), 1, **k)])
+@pytest.mark.parametrize("backend", ["cuda-13", "Metal", ""])
+def test_unknown_backend(operator, backend):
+    with pytest.raises(
+        ValueError, match=f"unknown backend '{backend}'; expected 'metal', 'native'"
+    ):
+        operator(backend=backend)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda: soft_cap(mx.ones((2,)), 15.0, backend="metal"),
+        lambda: rms_norm(mx.ones((2,)), backend="metal"),
+        lambda: DOUBLE(mx.ones((2,)), backend="metal"),
+    ],
+)
+def test_metal_where_there_is_none(operator, fake_metal):
+    fake_metal(False, mx.cpu)
+    with pytest.raises(RuntimeError, match=r"'metal' cannot run here: this MLX has no Metal"):
+        operator()
+
+
+def test_metal_with_the_cpu_as_default_device(fake_metal):
+    fake_metal(True, mx.cpu)
+    with pytest.raises(RuntimeError, match=r"default device is Device\(cpu, 0\); call mx\.set_"):
+        soft_cap(mx.ones((2,)), 15.0, backend="metal")
+
+
+@pytest.mark.parametrize(
+    ("available", "device", "expected"),
+    [
+        (False, mx.cpu, "native"),
+        (False, mx.gpu, "native"),
+        (True, mx.cpu, "native"),
+        (True, mx.gpu, "metal"),
+    ],
+)
+def test_default_follows_metal_and_the_default_device(available, device, expected, fake_metal):
+    fake_metal(available, device)
+    assert executors.resolve(None) == expected
+    assert executors.resolve("native") == "native"
+
+
+def test_default_takes_a_registered_executor_that_can_run(fake_metal, doubler):
+    fake_metal(False, mx.cpu)
+    assert executors.resolve(None) == "doubler"
+    assert executors.names() == ("metal", "doubler", "native")
+    doubler.reason = "it is switched off."
+    assert executors.resolve(None) == "native"
+    with pytest.raises(RuntimeError, match="'doubler' cannot run here: it is switched off"):
+        executors.resolve("doubler")
+    with pytest.raises(RuntimeError, match=r"metal: this MLX .* doubler: it is switched off\."):
+        DOUBLE(mx.ones((2,)))
+
+
+def test_kernels_do_not_run_natively():
+    with pytest.raises(RuntimeError, match="'native' is made of MLX operations"):
+        DOUBLE(mx.ones((2,)), backend="native")
+
+
+@pytest.mark.parametrize("name", ["metal", "native"])
+def test_names_are_taken_once(name):
+    executor = Doubler()
+    executor.name = name
+    with pytest.raises(ValueError, match="already registered"):
+        executors.register(executor)
+
+
+def test_unregister_what_is_not_there():
+    with pytest.raises(ValueError, match="no executor is registered as 'native'"):
+        executors.unregister("native")
+
+
+@pytest.mark.metal
+def test_kernel_on_metal(metal):
+    (doubled,) = DOUBLE(mx.arange(100, dtype=mx.float32))
+    assert mx.array_equal(doubled, 2 * mx.arange(100, dtype=mx.float32)).item()
+
+
+# --- the package -------------------------------------------------------------------------------
+
+
+def test_public_names():
+    assert sorted(xlstm_kernels.__all__) == ["Kernel", "rms_norm", "soft_cap"]
+
+
+def test_import_without_mlx_says_what_to_install():
+    code = "import sys; sys.modules['mlx'] = None; import xlstm_kernels"
+    root = str(Path(xlstm_kernels.__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: xlstm_kernels needs MLX")
+    assert last.endswith("pip install 'embercoach[kernels]'")
