@@ -1,0 +1,173 @@
+"""The facts of a kernel body, and of the header or file around it.
+
+``read_body`` takes what MLX calls ``source``, ``read_unit`` what stands at file scope: a kernel's
+``header`` or a whole ``.metal`` file. Both only read; what is wrong is for the checks to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.macros import Macros, read_macros
+from embercoach.metal.msl_names import is_known, is_standard_header
+from embercoach.metal.resolution import resolve
+from embercoach.metal.scopes import NestingError
+from embercoach.metal.syntax import parse_body, parse_unit
+from embercoach.metal.threads import ThreadFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.metal.facts import (
+        AttributeMark,
+        AttributeUse,
+        Barrier,
+        Call,
+        Declaration,
+        Directive,
+        Function,
+        Guard,
+        Place,
+        StrideLoop,
+        Use,
+    )
+    from embercoach.metal.syntax import Syntax
+
+
+@dataclass(frozen=True, slots=True)
+class MetalText:
+    """What a Metal text says. Places count characters, lines and columns of ``text``.
+
+    Attributes:
+        doubtful: stretches where the parser had to guess; empty for a clean parse.
+        names_known: False when names may be in scope that no declaration shows: an ``#include``
+            of something else than Metal's library, or a macro that builds names.
+        free: uses of names that neither the text nor what is around it declares. Names of
+            Metal's library and of MLX's signature are among them.
+        macros: those of the text and of what is around it.
+    """
+
+    text: str
+    doubtful: tuple[Place, ...]
+    names_known: bool
+    declarations: tuple[Declaration, ...] = ()
+    free: tuple[Use, ...] = ()
+    calls: tuple[Call, ...] = ()
+    functions: tuple[Function, ...] = ()
+    directives: tuple[Directive, ...] = ()
+    marks: tuple[AttributeMark, ...] = ()
+    macros: Macros = field(default_factory=Macros)
+    attribute_uses: tuple[AttributeUse, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    stride_loops: tuple[StrideLoop, ...] = ()
+    barriers: tuple[Barrier, ...] = ()
+
+    @property
+    def parse_ok(self) -> bool:
+        """Whether the parser understood every character."""
+        return not self.doubtful
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that the text declares at its outermost scope, macros included."""
+        outermost = (d.name for d in self.declarations if d.depth == 0)
+        return self.macros.names.union(outermost)
+
+    @property
+    def threadgroup_arrays(self) -> tuple[Declaration, ...]:
+        """The declarations of threadgroup memory."""
+        return tuple(
+            d
+            for d in self.declarations
+            if d.address_space == "threadgroup" and d.kind == "local" and not d.pointer
+        )
+
+    @property
+    def entry_points(self) -> tuple[Function, ...]:
+        """Functions marked ``kernel``, ``vertex`` or ``fragment``."""
+        return tuple(f for f in self.functions if f.entry is not None)
+
+
+EMPTY = MetalText("", (), names_known=True)
+"""The header of a kernel that has none."""
+
+
+def read_unit(text: str) -> MetalText:
+    """Read text at file scope: the ``header`` of a kernel, or a ``.metal`` file."""
+    if not text.strip():
+        return EMPTY
+    return _read(text, parse_unit, EMPTY)
+
+
+def read_body(source: str, header: MetalText = EMPTY) -> MetalText:
+    """Read the ``source`` of a kernel.
+
+    Args:
+        source: the body as MLX gets it.
+        header: the kernel's header as ``read_unit`` gave it.
+    """
+    return _read(source, parse_body, header)
+
+
+def _read(
+    text: str, parse: Callable[[str, frozenset[str]], Syntax], around: MetalText
+) -> MetalText:
+    blanks = around.macros.blanks
+    syntax = parse(text, blanks)
+    own = read_macros(syntax).blanks - blanks
+    if own:
+        # Macros of the text itself that are no C++: parse again without them.
+        syntax = parse(text, blanks | own)
+    try:
+        found = resolve(syntax, around.names, around.macros)
+        threads = ThreadFacts(syntax, found)
+    except NestingError:
+        return MetalText(text, (syntax.stretch(0, len(syntax.data)),), names_known=False)
+    sound = around.parse_ok and around.names_known
+    foreign = any(
+        d.kind == "include" and not is_standard_header(d.target) for d in found.directives
+    )
+    return MetalText(
+        text=text,
+        doubtful=syntax.faults,
+        names_known=sound and not foreign and not found.macros.paste,
+        declarations=tuple(found.declarations),
+        free=tuple(found.free),
+        calls=tuple(found.calls),
+        functions=tuple(found.functions),
+        directives=tuple(found.directives),
+        marks=tuple(found.marks),
+        macros=found.macros,
+        attribute_uses=tuple(threads.attribute_uses()),
+        guards=tuple(threads.guards()),
+        stride_loops=tuple(threads.stride_loops()),
+        barriers=tuple(threads.barriers()),
+    )
+
+
+def undeclared(text: MetalText, scope: frozenset[str] = frozenset()) -> tuple[Use, ...]:
+    """Uses of names that nothing declares: the text does not compile.
+
+    Silent where the parse of the text or of what is around it is doubtful, and where names may come
+    from elsewhere.
+
+    Args:
+        text: a body or a header.
+        scope: names that MLX's signature brings into a body's scope; empty for a header.
+    """
+    if not text.parse_ok or not text.names_known:
+        return ()
+    return tuple(
+        use for use in text.free if use.name not in scope and not is_known(use.name, use.kind)
+    )
+
+
+def attributes_out_of_reach(header: MetalText) -> frozenset[str]:
+    """Thread attributes that a header mentions, in its functions or macros.
+
+    MLX looks for them in ``source`` alone, and a function never sees the kernel's parameters.
+    """
+    mentioned = {use.name for use in header.free}.union(*(m.names for m in header.macros.items))
+    return frozenset(mentioned & ATTRIBUTES.keys())

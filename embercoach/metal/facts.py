@@ -1,0 +1,199 @@
+"""What the analysis of Metal text yields: frozen facts with their places in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DeclarationKind = Literal[
+    "local", "parameter", "function", "type", "alias", "constant", "field", "enumerator",
+    "namespace", "template", "macro", "binding",
+]  # fmt: skip
+UseKind = Literal["value", "type", "call", "namespace"]
+DirectiveKind = Literal["include", "using namespace", "using"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of the text: character offsets ``start`` to ``end``, line and column from 1."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A name that the text declares.
+
+    Attributes:
+        type: the type as written, without qualifiers (``float4``); empty where there is none.
+        address_space: ``device``, ``constant``, ``threadgroup``, ``thread`` or None as written; of
+            a pointer it is the space that it points to.
+        pointer: declared with ``*`` or ``&``.
+        dimensions: texts between the brackets of an array, outermost first.
+        value: text of the initializer, None without one.
+        depth: nesting of scopes, 0 for the outermost of the text.
+    """
+
+    name: str
+    kind: DeclarationKind
+    place: Place
+    type: str = ""
+    address_space: str | None = None
+    pointer: bool = False
+    dimensions: tuple[str, ...] = ()
+    value: str | None = None
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A name that is used where no declaration of the text is in scope.
+
+    Attributes:
+        kind: where it stands; a guess in the places where C++ itself is ambiguous.
+        elsewhere: a declaration of the same name that is out of scope, or comes later.
+    """
+
+    name: str
+    kind: UseKind
+    place: Place
+    elsewhere: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A ``#define``: its parameters (None for an object-like one) and the names in its text."""
+
+    name: str
+    parameters: tuple[str, ...] | None
+    text: str
+    names: frozenset[str]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """An ``#include`` (target ``<metal_stdlib>``) or a ``using`` (target ``metal``)."""
+
+    kind: DirectiveKind
+    target: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeMark:
+    """``[[name(arguments)]]``; ``arguments`` holds the text between the parentheses."""
+
+    name: str
+    arguments: str | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a function written in the text; its name is empty where it has none."""
+
+    name: str
+    type: str
+    address_space: str | None
+    pointer: bool
+    attributes: tuple[AttributeMark, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function definition (``body`` True) or declaration written in the text.
+
+    Attributes:
+        entry: ``kernel``, ``vertex`` or ``fragment``, as qualifier or as attribute, else None.
+        place: of the name.
+        extent: of the whole definition.
+    """
+
+    name: str
+    entry: str | None
+    body: bool
+    parameters: tuple[Parameter, ...]
+    place: Place
+    extent: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call: the callee as written without template arguments, and its arguments' texts."""
+
+    name: str
+    template: tuple[str, ...]
+    arguments: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What an operation stands under: the statement's kind and the text of its condition.
+
+    Attributes:
+        attributes: the thread attributes that the condition's value depends on.
+    """
+
+    kind: Literal["if", "else", "for", "while", "do", "switch", "conditional"]
+    text: str
+    attributes: frozenset[str]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier: its flags (``mem_threadgroup``), None when they are no plain flag names."""
+
+    name: str
+    flags: tuple[str, ...] | None
+    conditions: tuple[Condition, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeUse:
+    """A use of a thread attribute; ``component`` is ``x``, another swizzle, or None."""
+
+    name: str
+    component: str | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition on a thread-dependent value that keeps threads out.
+
+    Attributes:
+        kind: ``return`` for an early return, ``wrap`` for an ``if`` around the work.
+        text: the condition as written.
+        attributes: thread attributes that the condition depends on.
+    """
+
+    kind: Literal["return", "wrap"]
+    text: str
+    attributes: frozenset[str]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class StrideLoop:
+    """A ``for`` loop that starts at a thread-dependent value.
+
+    Attributes:
+        variable: the counter.
+        start: thread attributes that the first value depends on.
+        step: thread attributes that the step depends on, such as ``threads_per_grid``.
+        step_text: the step as written: ``i += threads_per_grid.x``.
+    """
+
+    variable: str
+    start: frozenset[str]
+    step: frozenset[str]
+    step_text: str
+    place: Place

@@ -1,0 +1,344 @@
+"""Text put together from Python string literals, with a map back to them.
+
+A kernel's source is often concatenated, dedented, formatted. ``FoldedText`` holds the result and
+remembers, piece by piece, which literal each character stems from, so that a finding about the
+Metal text can point into the Python file. The values come from the caller: what it cannot know, it
+must not fold.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from embercoach.metal.literals import read_content, read_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from embercoach.metal.literals import Run
+
+
+class UnfoldableError(ValueError):
+    """The text cannot be computed from what is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of folded text with one origin.
+
+    Attributes:
+        start: first character in the folded text.
+        end: the one behind the last.
+        origin: the caller's number of the literal, None for text from nowhere in particular.
+        at: offset in the literal's source.
+        width: characters of source that the stretch takes.
+        exact: the characters stand in the source one by one; otherwise all of them stem from the
+            whole stretch of source: an escape, or a replacement field.
+    """
+
+    start: int
+    end: int
+    origin: int | None
+    at: int
+    width: int
+    exact: bool
+
+    def moved(self, by: int) -> Piece:
+        """The piece in a text where it begins elsewhere."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
+    def clipped(self, start: int, end: int) -> Piece:
+        """The part of the piece inside a slice, in the coordinates of the slice."""
+        first, last = max(self.start, start), min(self.end, end)
+        at, width = self.at, self.width
+        if self.exact:
+            at, width = self.at + first - self.start, last - first
+        return Piece(first - start, last - start, self.origin, at, width, self.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedText:
+    """A text and where it comes from; the pieces cover it from start to end."""
+
+    text: str
+    pieces: tuple[Piece, ...] = ()
+
+    @classmethod
+    def of_literal(cls, source: str, origin: int) -> FoldedText:
+        """The value of a ``str`` literal, given as it stands in the file.
+
+        Raises:
+            LiteralError: the text is no plain string literal.
+        """
+        return cls._of_runs(read_literal(source), origin)
+
+    @classmethod
+    def of_fragment(cls, content: str, origin: int, at: int, *, raw: bool = False) -> FoldedText:
+        """The value of the text between two replacement fields of an f-string.
+
+        Args:
+            content: the text as it stands in the file.
+            origin: the number of the f-string.
+            at: the offset of the content in the f-string's source.
+            raw: whether the f-string has the prefix ``r``.
+
+        Raises:
+            LiteralError: the text holds an escape that Python refuses.
+        """
+        return cls._of_runs(read_content(content, at, raw=raw, doubled_braces=True), origin)
+
+    @classmethod
+    def of_value(
+        cls, text: str, origin: int | None = None, at: int = 0, width: int = 0
+    ) -> FoldedText:
+        """Computed text, such as ``str(n)``; it stems as a whole from a stretch of an origin."""
+        if not text:
+            return cls("")
+        return cls(text, (Piece(0, len(text), origin, at, width, exact=False),))
+
+    @classmethod
+    def _of_runs(cls, runs: Iterable[Run], origin: int) -> FoldedText:
+        pieces: list[Piece] = []
+        length = 0
+        for run in runs:
+            end = length + len(run.text)
+            pieces.append(Piece(length, end, origin, run.at, run.width, run.exact))
+            length = end
+        return cls("".join(run.text for run in runs), tuple(pieces))
+
+    def position(self, offset: int) -> tuple[int, int] | None:
+        """The literal that a character stems from, and the offset in that literal's source.
+
+        Args:
+            offset: of the character in the text; the length of the text is behind the last one.
+
+        Returns:
+            None for an offset outside, and for text without an origin.
+        """
+        if offset == len(self.text):
+            return self.end_position(offset)
+        piece = self._piece(offset)
+        if piece is None or piece.origin is None:
+            return None
+        return piece.origin, piece.at + (offset - piece.start if piece.exact else 0)
+
+    def end_position(self, offset: int) -> tuple[int, int] | None:
+        """The place behind the character before ``offset``: where a stretch of text ends."""
+        piece = self._piece(offset - 1)
+        if piece is None or piece.origin is None:
+            return None
+        return piece.origin, piece.at + (offset - piece.start if piece.exact else piece.width)
+
+    def _piece(self, offset: int) -> Piece | None:
+        index = bisect_right(self.pieces, offset, key=lambda piece: piece.start) - 1
+        if index < 0 or not offset < self.pieces[index].end:
+            return None
+        return self.pieces[index]
+
+    def slice(self, start: int, end: int | None = None) -> FoldedText:
+        """``text[start:end]`` for offsets that are not negative."""
+        last = len(self.text) if end is None else min(end, len(self.text))
+        if start >= last:
+            return FoldedText("")
+        first = max(bisect_right(self.pieces, start, key=lambda piece: piece.start) - 1, 0)
+        pieces: list[Piece] = []
+        for piece in self.pieces[first:]:
+            if piece.start >= last:
+                break
+            if piece.end > start:
+                pieces.append(piece.clipped(start, last))
+        return FoldedText(self.text[start:last], tuple(pieces))
+
+    def strip(self, characters: str | None = None) -> FoldedText:
+        """``str.strip``."""
+        return self.lstrip(characters).rstrip(characters)
+
+    def lstrip(self, characters: str | None = None) -> FoldedText:
+        """``str.lstrip``."""
+        return self.slice(len(self.text) - len(self.text.lstrip(characters)))
+
+    def rstrip(self, characters: str | None = None) -> FoldedText:
+        """``str.rstrip``."""
+        return self.slice(0, len(self.text.rstrip(characters)))
+
+    def dedent(self) -> FoldedText:
+        """``textwrap.dedent``."""
+        lines = list(self._lines())
+        margins = [
+            self.text[start : start + _indentation(self.text[start:end])]
+            for start, end in lines
+            if self.text[start:end].strip(" \t\n")
+        ]
+        margin = len(_common_prefix(margins))
+        kept: list[FoldedText] = []
+        for start, end in lines:
+            if self.text[start:end].strip(" \t\n"):
+                kept.append(self.slice(start + margin, end))
+            else:
+                blank = len(self.text[start:end].rstrip("\n"))
+                kept.append(self.slice(start + blank, end))
+        return concat(kept)
+
+    def _lines(self) -> Iterator[tuple[int, int]]:
+        """Start and end of each line, line feed included."""
+        start = 0
+        while start < len(self.text):
+            end = self.text.find("\n", start) + 1 or len(self.text)
+            yield start, end
+            start = end
+
+    def replace(self, old: str, new: FoldedText | str, count: int = -1) -> FoldedText:
+        """``str.replace``; a plain ``new`` stems from what it replaces.
+
+        Raises:
+            UnfoldableError: ``old`` is empty.
+        """
+        if not old:
+            raise UnfoldableError("replacing the empty string")
+        parts: list[FoldedText] = []
+        done = 0
+        while count != 0 and (found := self.text.find(old, done)) >= 0:
+            parts.append(self.slice(done, found))
+            done = found + len(old)
+            parts.append(new if isinstance(new, FoldedText) else self._anchored(new, found, done))
+            count -= 1
+        parts.append(self.slice(done))
+        return concat(parts)
+
+    def _anchored(self, text: str, start: int, end: int) -> FoldedText:
+        """Computed text that stands for a stretch of this one."""
+        first, last = self.position(start), self.end_position(end)
+        if first is None or last is None or first[0] != last[0]:
+            return FoldedText.of_value(text, *(first or ()))
+        return FoldedText.of_value(text, *first, max(last[1] - first[1], 0))
+
+    def format(self, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> FoldedText:
+        """``str.format`` with known values.
+
+        Raises:
+            UnfoldableError: a value is missing, a field looks into its value, or a format
+                specification is refused.
+        """
+        items = list(_fields(self.text))
+        names = [item.name for item in items if isinstance(item, _Field)]
+        if "" in names and any(map(_is_number, names)):
+            raise UnfoldableError("numbered fields beside automatic ones")
+        automatic = map(str, range(len(names)))
+        parts: list[FoldedText] = []
+        for item in items:
+            if not isinstance(item, _Field):
+                parts.append(self.slice(*item))
+                continue
+            value = _looked_up(item.name or next(automatic), arguments, keywords)
+            if isinstance(value, FoldedText) and not item.conversion and not item.spec:
+                parts.append(value)
+            else:
+                parts.append(self._anchored(_formatted(value, item), item.start, item.end))
+        return concat(parts)
+
+
+Value = FoldedText | str | int | float | bool
+"""A value that a format string may take."""
+
+
+def concat(parts: Iterable[FoldedText]) -> FoldedText:
+    """The texts one behind the other."""
+    pieces: list[Piece] = []
+    texts: list[str] = []
+    length = 0
+    for part in parts:
+        pieces += [piece.moved(length) for piece in part.pieces]
+        texts.append(part.text)
+        length += len(part.text)
+    return FoldedText("".join(texts), tuple(pieces))
+
+
+def join(separator: FoldedText, parts: Sequence[FoldedText]) -> FoldedText:
+    """``separator.join(parts)``."""
+    joined = [item for part in parts for item in (separator, part)]
+    return concat(joined[1:])
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _common_prefix(texts: Sequence[str]) -> str:
+    if not texts:
+        return ""
+    low, high = min(texts), max(texts)
+    for index, character in enumerate(low):
+        if character != high[index]:
+            return low[:index]
+    return low
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+_CONVERSIONS: Mapping[str, Callable[[object], str]] = {"r": repr, "a": ascii, "s": str}
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    start: int
+    end: int
+    name: str
+    conversion: str
+    spec: str
+
+
+def _fields(text: str) -> Iterator[tuple[int, int] | _Field]:
+    """A format string as slices of literal text, doubled braces undone, and fields."""
+    done = index = 0
+    while index < len(text):
+        character = text[index]
+        if character not in "{}":
+            index += 1
+            continue
+        if text[index + 1 : index + 2] == character:
+            yield done, index + 1
+            index += 2
+        elif character == "}":
+            raise UnfoldableError("a lone closing brace")
+        else:
+            yield done, index
+            field = _field(text, index)
+            yield field
+            index = field.end
+        done = index
+    yield done, len(text)
+
+
+def _field(text: str, start: int) -> _Field:
+    end = text.find("}", start)
+    inside = text[start + 1 : end]
+    if end < 0 or "{" in inside:
+        raise UnfoldableError("a replacement field that does not end, or holds another")
+    head, _, spec = inside.partition(":")
+    name, mark, conversion = head.partition("!")
+    if mark and conversion not in _CONVERSIONS:
+        raise UnfoldableError(f"the conversion {conversion!r}")
+    if name and not (name.isidentifier() or _is_number(name)):
+        raise UnfoldableError(f"the field {name!r}")
+    return _Field(start, end + 1, name, conversion, spec)
+
+
+def _looked_up(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
+    if name in keywords:
+        return keywords[name]
+    if _is_number(name) and int(name) < len(arguments):
+        return arguments[int(name)]
+    raise UnfoldableError(f"no value for the field {name!r}")
+
+
+def _formatted(value: Value, field: _Field) -> str:
+    plain = value.text if isinstance(value, FoldedText) else value
+    convert = _CONVERSIONS.get(field.conversion)
+    try:
+        return format(plain if convert is None else convert(plain), field.spec)
+    except ValueError as error:
+        raise UnfoldableError(f"the format {field.spec!r}") from error

@@ -1,0 +1,253 @@
+"""How a text uses the position of its thread: attributes, guards, strides, barriers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.declarators import unpack
+from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, StrideLoop
+from embercoach.metal.syntax import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+    from embercoach.metal.facts import Declaration
+    from embercoach.metal.scopes import Scopes
+    from embercoach.metal.syntax import Syntax
+
+    ConditionKind = Literal["if", "else", "for", "while", "do", "switch", "conditional"]
+
+BARRIERS = frozenset({"threadgroup_barrier", "simdgroup_barrier", "quadgroup_barrier"})
+
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+_LOOPS: dict[str, ConditionKind] = {
+    "for_statement": "for",
+    "while_statement": "while",
+    "do_statement": "do",
+    "switch_statement": "switch",
+}
+# Values pass through a handful of variables; longer chains gain nothing.
+_ROUNDS = 6
+
+
+class ThreadFacts:
+    """The thread-dependent facts of one resolved text."""
+
+    def __init__(self, syntax: Syntax, scopes: Scopes) -> None:
+        self._syntax = syntax
+        self._bindings = scopes.bindings
+        self._nodes = tuple(walk(syntax.root))
+        self._derived: dict[Declaration, frozenset[str]] = {}
+        self._derive()
+
+    def attributes_of(self, node: Node | None) -> frozenset[str]:
+        """The thread attributes that the value of an expression depends on."""
+        found: set[str] = set()
+        for leaf in () if node is None else walk(node):
+            if leaf.type != "identifier":
+                continue
+            declaration = self._bindings.get(leaf.start_byte)
+            if declaration is not None:
+                found |= self._derived.get(declaration, frozenset())
+            elif (name := self._syntax.words(leaf)) in ATTRIBUTES:
+                found.add(name)
+        return frozenset(found)
+
+    def _derive(self) -> None:
+        """Follow attributes through initializers and assignments, whatever their order."""
+        flows = list(self._flows())
+        for _ in range(_ROUNDS):
+            changed = False
+            for target, value in flows:
+                old = self._derived.get(target, frozenset())
+                new = old | self.attributes_of(value)
+                if new != old:
+                    self._derived[target] = new
+                    changed = True
+            if not changed:
+                return
+
+    def _flows(self) -> Iterator[tuple[Declaration, Node]]:
+        for node in self._nodes:
+            if node.type == "init_declarator":
+                target, value = node.child_by_field_name("declarator"), "value"
+                names = unpack(target).names if target is not None else ()
+            elif node.type == "assignment_expression":
+                target, value = node.child_by_field_name("left"), "right"
+                base = _base(target)
+                names = () if base is None else (base,)
+            else:
+                continue
+            source = node.child_by_field_name(value)
+            for name in names:
+                declaration = self._bindings.get(name.start_byte)
+                if declaration is not None and source is not None:
+                    yield declaration, source
+
+    def attribute_uses(self) -> Iterator[AttributeUse]:
+        """Every mention of a thread attribute that no declaration shadows."""
+        for node in self._nodes:
+            if node.type != "identifier" or node.start_byte in self._bindings:
+                continue
+            name = self._syntax.words(node)
+            parent = node.parent
+            if name not in ATTRIBUTES or (parent is not None and parent.type == "attribute"):
+                continue
+            member = None
+            if parent is not None and parent.type == "field_expression":
+                member = parent.child_by_field_name("field")
+            component = None if member is None else self._syntax.words(member)
+            yield AttributeUse(name, component, self._syntax.place(node))
+
+    def guards(self) -> Iterator[Guard]:
+        """Conditions that let only some threads through."""
+        for node in self._nodes:
+            if node.type != "if_statement":
+                continue
+            condition = node.child_by_field_name("condition")
+            attributes = self.attributes_of(condition)
+            if condition is None or not attributes:
+                continue
+            kind: Literal["return", "wrap"] = "return"
+            if not _only_returns(node.child_by_field_name("consequence")):
+                kind = "wrap"
+                if not any(child.type in _COMPARISONS for child in walk(condition)):
+                    continue
+            yield Guard(kind, self._inside(condition), attributes, self._syntax.place(node))
+
+    def stride_loops(self) -> Iterator[StrideLoop]:
+        """Loops whose counter starts at a thread-dependent value."""
+        for node in self._nodes:
+            if node.type != "for_statement":
+                continue
+            counter = self._counter(node.child_by_field_name("initializer"))
+            update = node.child_by_field_name("update")
+            if counter is None or update is None:
+                continue
+            name, initial = counter
+            start = self.attributes_of(initial)
+            if not start:
+                continue
+            yield StrideLoop(
+                variable=self._syntax.words(name),
+                start=start,
+                step=self._step(update),
+                step_text=self._syntax.words(update),
+                place=self._syntax.place(node),
+            )
+
+    def _step(self, update: Node) -> frozenset[str]:
+        """Attributes in the step, without those that the counter itself stems from."""
+        assignments = [n for n in walk(update) if n.type == "assignment_expression"]
+        found: set[str] = set()
+        for assignment in assignments:
+            right = assignment.child_by_field_name("right")
+            left = _base(assignment.child_by_field_name("left"))
+            counter = None if left is None else self._bindings.get(left.start_byte)
+            for leaf in walk(right) if right is not None else ():
+                own = self._bindings.get(leaf.start_byte)
+                if leaf.type == "identifier" and (own is None or own is not counter):
+                    found |= self.attributes_of(leaf)
+        return frozenset(found)
+
+    def _counter(self, initializer: Node | None) -> tuple[Node, Node] | None:
+        """The counter's name and first value."""
+        if initializer is None:
+            return None
+        for node in walk(initializer):
+            if node.type == "init_declarator":
+                declarator = node.child_by_field_name("declarator")
+                names = unpack(declarator).names if declarator is not None else ()
+                value = node.child_by_field_name("value")
+                return (names[0], value) if names and value is not None else None
+            if node.type == "assignment_expression":
+                base = _base(node.child_by_field_name("left"))
+                value = node.child_by_field_name("right")
+                return (base, value) if base is not None and value is not None else None
+        return None
+
+    def barriers(self) -> Iterator[Barrier]:
+        """Every barrier with its flags and the conditions that it stands under."""
+        for node in self._nodes:
+            if node.type != "call_expression":
+                continue
+            callee = node.child_by_field_name("function")
+            if callee is None:
+                continue
+            name = self._syntax.words(callee).rpartition("::")[2].strip()
+            if name in BARRIERS:
+                arguments = node.child_by_field_name("arguments")
+                conditions = tuple(self._conditions(node))
+                place = self._syntax.place(node)
+                yield Barrier(name, self._flags(arguments), conditions, place)
+
+    def _flags(self, arguments: Node | None) -> tuple[str, ...] | None:
+        """The names behind ``mem_flags::``, None where the argument is anything else."""
+        if arguments is None or len(arguments.named_children) != 1:
+            return None
+        flags: list[str] = []
+        pending = [arguments.named_children[0]]
+        while pending:
+            node = pending.pop(0)
+            words = "".join(self._syntax.words(node).split())
+            if node.type == "qualified_identifier" and "mem_flags::" in words:
+                flags.append(words.rpartition("::")[2])
+            elif node.type in ("binary_expression", "parenthesized_expression"):
+                pending[:0] = node.named_children
+            else:
+                return None
+        return tuple(flags)
+
+    def _conditions(self, node: Node) -> Iterator[Condition]:
+        """The conditions around a node, innermost first."""
+        child, parent = node, node.parent
+        while parent is not None and parent.type not in (
+            "function_definition",
+            "lambda_expression",
+        ):
+            kind = _branch(parent, child)
+            condition = parent.child_by_field_name("condition")
+            if kind is not None and condition is not None:
+                yield Condition(
+                    kind,
+                    self._inside(condition),
+                    self.attributes_of(condition),
+                    self._syntax.place(condition),
+                )
+            child, parent = parent, parent.parent
+
+    def _inside(self, condition: Node) -> str:
+        """A condition's text without the parentheses around it."""
+        words = self._syntax.words(condition)
+        if condition.type in ("condition_clause", "parenthesized_expression"):
+            words = words[1:-1]
+        return " ".join(words.split())
+
+
+def _base(target: Node | None) -> Node | None:
+    """The variable that an assignment changes: ``a`` in ``a[i].x``."""
+    while target is not None and target.type in ("subscript_expression", "field_expression"):
+        target = target.child_by_field_name("argument")
+    return target if target is not None and target.type == "identifier" else None
+
+
+def _branch(parent: Node, child: Node) -> ConditionKind | None:
+    """How the child stands under the parent's condition, None when it does not."""
+    if parent.type == "if_statement":
+        if child == parent.child_by_field_name("consequence"):
+            return "if"
+        return "else" if child == parent.child_by_field_name("alternative") else None
+    if parent.type == "conditional_expression":
+        return None if child == parent.child_by_field_name("condition") else "conditional"
+    kind = _LOOPS.get(parent.type)
+    return kind if child == parent.child_by_field_name("body") else None
+
+
+def _only_returns(statement: Node | None) -> bool:
+    if statement is not None and statement.type == "compound_statement":
+        inner = [child for child in statement.named_children if child.type != "comment"]
+        statement = inner[0] if len(inner) == 1 else None
+    return statement is not None and statement.type == "return_statement"

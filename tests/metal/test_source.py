@@ -1,0 +1,204 @@
+"""Folded text: every operation equals Python's, and every character keeps its place."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embercoach.metal.literals import line_and_column
+from embercoach.metal.source import FoldedText, UnfoldableError, concat, join
+
+LINES = st.text(alphabet=" \t\nab{}", max_size=30)
+SOURCES = LINES.map(lambda content: f'"""{content}"""')
+
+
+def assert_map(folded: FoldedText, sources: list[str]) -> None:
+    """Pieces cover the text, and exact ones stand in their source as they are."""
+    end = 0
+    for piece in folded.pieces:
+        assert piece.start == end
+        assert piece.end > piece.start
+        end = piece.end
+        if piece.exact:
+            source = sources[piece.origin]
+            assert source[piece.at : piece.at + piece.width] == folded.text[piece.start : piece.end]
+    assert end == len(folded.text)
+    for offset in range(len(folded.text)):
+        first, last = folded.position(offset), folded.end_position(offset + 1)
+        assert (first is None) == (last is None)
+        if first is not None:
+            assert first[0] == last[0]
+            assert 0 <= first[1] <= last[1] <= len(sources[first[0]])
+
+
+def folded(sources: list[str]) -> FoldedText:
+    return concat(FoldedText.of_literal(source, i) for i, source in enumerate(sources))
+
+
+@given(st.lists(SOURCES, max_size=3), st.integers(0, 40), st.integers(0, 40))
+def test_slice(sources, start, end) -> None:
+    text = folded(sources)
+    assert text.slice(start, end).text == text.text[start:end]
+    assert_map(text.slice(start, end), sources)
+    assert text.slice(start).text == text.text[start:]
+
+
+@given(st.lists(SOURCES, max_size=3), st.sampled_from([None, " \n", "ab", "{"]))
+def test_strip(sources, characters) -> None:
+    text = folded(sources)
+    for name in ("strip", "lstrip", "rstrip"):
+        result = getattr(text, name)(characters)
+        assert result.text == getattr(text.text, name)(characters)
+        assert_map(result, sources)
+
+
+@given(st.lists(SOURCES, max_size=3))
+def test_dedent(sources) -> None:
+    result = folded(sources).dedent()
+    assert result.text == textwrap.dedent(folded(sources).text)
+    assert_map(result, sources)
+
+
+@given(
+    st.lists(SOURCES, max_size=3),
+    st.text(alphabet="ab \n", min_size=1, max_size=2),
+    st.text(alphabet="abXY", max_size=3),
+    st.integers(-1, 3),
+    st.booleans(),
+)
+def test_replace(sources, old, new, count, mapped) -> None:
+    text = folded(sources)
+    sources = [*sources, f"'{new}'"]
+    given_new = FoldedText.of_literal(sources[-1], len(sources) - 1) if mapped else new
+    result = text.replace(old, given_new, count)
+    assert result.text == text.text.replace(old, new, count)
+    assert_map(result, sources)
+
+
+@given(SOURCES, st.lists(SOURCES, max_size=4))
+def test_join(separator, sources) -> None:
+    everything = [separator, *sources]
+    literals = [FoldedText.of_literal(source, i) for i, source in enumerate(everything)]
+    result = join(literals[0], literals[1:])
+    assert result.text == literals[0].text.join(part.text for part in literals[1:])
+    assert_map(result, everything)
+
+
+FIELDS = st.sampled_from(
+    [
+        *(
+            "{}",
+            "{0}",
+            "{1}",
+            "{n}",
+            "{s}",
+            "{n:>4}",
+            "{s!r:>9}",
+            "{n:04d}",
+            "{x:.2f}",
+            "{b}",
+            "{!s}",
+        ),
+        *(
+            "{{",
+            "}}",
+            "{",
+            "}",
+            "a",
+            "\n",
+            " ",
+            "{n.real}",
+            "{s[0]}",
+            "{missing}",
+            "{n:{n}}",
+            "{s:d}",
+        ),
+    ]
+)
+
+
+@given(st.lists(FIELDS, max_size=6).map("".join), st.booleans())
+def test_format(template, mapped) -> None:
+    sources = [f'"""{template}"""', "'S\\n!'"]
+    piece = FoldedText.of_literal(sources[1], 1)
+    plain = {"n": 3, "x": 1.5, "b": True, "s": piece.text}
+    known = {**plain, "s": piece if mapped else piece.text}
+    try:
+        expected = template.format("P", 7, **plain)
+    except (LookupError, ValueError):
+        expected = None
+    try:
+        result = FoldedText.of_literal(sources[0], 0).format(["P", 7], known)
+    except UnfoldableError:
+        # Fields that look into their value are left alone on purpose.
+        assert expected is None or any(f in template for f in ("n.real", "s[0]", "n:{n}"))
+        return
+    assert result.text == expected
+    assert_map(result, sources)
+
+
+def test_position_through_the_usual_chain() -> None:
+    source = 'r"""\n    uint i = tid;\n    out[i] = {expr};\n"""'
+    body = FoldedText.of_literal(source, 5).dedent().strip()
+    body = body.format([], {"expr": FoldedText.of_literal("'x[i] * 2'", 6)})
+    assert body.text == "uint i = tid;\nout[i] = x[i] * 2;"
+    origin, at = body.position(body.text.index("tid"))
+    assert (origin, source[at : at + 3]) == (5, "tid")
+    assert line_and_column(source, at) == (1, 13)
+    origin, at = body.position(body.text.index("x[i]"))
+    assert (origin, at) == (6, 1)
+    origin, at = body.position(body.text.rindex(";"))
+    assert (origin, source[at]) == (5, ";")
+    assert body.end_position(len(body.text)) == (5, at + 1)
+
+
+def test_escapes_point_at_their_backslash() -> None:
+    source = r"'a\tb\n'"
+    text = FoldedText.of_literal(source, 0)
+    assert text.text == "a\tb\n"
+    assert [text.position(i) for i in range(5)] == [(0, 1), (0, 2), (0, 4), (0, 5), (0, 7)]
+    assert text.end_position(2) == (0, 4)
+
+
+def test_computed_text_points_at_its_field() -> None:
+    source = "'N = {n}; {s}'"
+    text = FoldedText.of_literal(source, 0).format([], {"n": 128, "s": "x"})
+    assert text.text == "N = 128; x"
+    assert [text.position(i) for i in (4, 5, 6)] == [(0, 5)] * 3
+    assert text.end_position(6) == (0, 8)
+    assert text.position(9) == (0, 10)
+
+
+def test_f_string_pieces() -> None:
+    source = 'f"{{a}} {n}\\n"'
+    text = concat(
+        [
+            FoldedText.of_fragment("{{a}} ", 0, 2),
+            FoldedText.of_value("16", 0, 8, 3),
+            FoldedText.of_fragment("\\n", 0, 11),
+        ]
+    )
+    assert text.text == "{a} 16\n"
+    assert [text.position(i) for i in range(7)] == [
+        *((0, 2), (0, 4), (0, 5), (0, 7)),
+        *((0, 8), (0, 8)),
+        (0, 11),
+    ]
+    assert source[11:13] == "\\n"
+
+
+def test_text_from_nowhere_has_no_position() -> None:
+    text = concat([FoldedText.of_value("ab"), FoldedText.of_literal("'c'", 0)])
+    assert text.position(1) is None
+    assert text.end_position(1) is None
+    assert text.position(2) == (0, 1)
+    assert text.position(9) is None
+    assert FoldedText("").position(0) is None
+
+
+def test_replacing_nothing_is_refused() -> None:
+    with pytest.raises(UnfoldableError):
+        FoldedText.of_literal("'a'", 0).replace("", "b")
