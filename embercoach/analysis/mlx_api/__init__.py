@@ -96,7 +96,7 @@ class ApiEntry:
     call_returns: str | None = None
     sync: bool = False
     elementwise: bool = False
-    dtype_rule: str = ""
+    dtype_rule: str = "unknown"
     dtype_from: tuple[str, ...] = ()
     dtype_exceptions: tuple[tuple[str, str], ...] = ()
     bases: tuple[str, ...] = ()
@@ -233,7 +233,7 @@ def _entry(name: str) -> ApiEntry:
         call_returns=row.get("call_returns"),
         sync=row.get("sync", False),
         elementwise=row.get("elementwise", False),
-        dtype_rule=row.get("dtype", ""),
+        dtype_rule=row.get("dtype", "unknown"),
         dtype_from=tuple(row.get("dtype_from", ())),
         dtype_exceptions=tuple(row.get("dtype_exceptions", {}).items()),
         bases=tuple(row.get("bases", ())),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # Forces evaluation of an array (or, `async_eval`, schedules it): the lazy graph ends here.
 SYNC = """
-    core.async_eval core.eval core.save core.save_gguf core.save_safetensors core.savez
+    core.async_eval core.eval core.from_dlpack core.save core.save_gguf core.save_safetensors core.savez
     core.savez_compressed nn.Module.save_weights
     core.array.__array__ core.array.__bool__ core.array.__bytes__ core.array.__complex__
     core.array.__dlpack__ core.array.__float__ core.array.__format__ core.array.__getstate__
@@ -119,9 +119,7 @@ DTYPE_RULES: dict[str, str] = {
         nn.AvgPool1d.__call__ nn.AvgPool2d.__call__ nn.AvgPool3d.__call__ nn.CELU.__call__
         nn.Dropout.__call__ nn.Dropout2d.__call__ nn.Dropout3d.__call__ nn.ELU.__call__
         nn.GELU.__call__ nn.GLU.__call__ nn.LeakyReLU.__call__ nn.Softshrink.__call__
-        nn.losses.binary_cross_entropy nn.losses.gaussian_nll_loss nn.losses.cross_entropy
-        nn.losses.cosine_similarity_loss nn.losses.kl_div_loss nn.losses.log_cosh_loss
-        nn.losses.mse_loss
+        nn.losses.cross_entropy nn.losses.log_cosh_loss nn.losses.mse_loss
     """,
     f"float,{_REAL}": """
         core.hadamard_transform core.linalg.norm core.std core.var
@@ -159,7 +157,7 @@ DTYPE_RULES: dict[str, str] = {
     """,
     "param:dtype=float32": """
         core.eye core.identity core.linspace core.ones core.tri core.zeros
-        core.random.gumbel core.random.laplace core.random.multivariate_normal core.random.normal
+        core.random.gumbel core.random.laplace core.random.normal
         core.random.truncated_normal core.random.uniform
         nn.ALiBi.create_alibi_matrix nn.ALiBi.create_alibi_slope
         nn.MultiHeadAttention.create_additive_causal_mask

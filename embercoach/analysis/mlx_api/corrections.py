@@ -17,8 +17,8 @@ class Correction:
 
     `given` has (parameter, result, expression) for parameters that change the result's type when
     they are passed; `wraps` names the parameter whose function a transform wraps;
-    `call_returns` says what the returned callable returns, and `kind` is set for a name that the
-    files do not declare at all.
+    `call_returns` says what the returned callable returns; `kind`, and `params` as (name, kinds), are set for a name that
+    the files do not declare at all.
     """
 
     returns: str
@@ -27,6 +27,7 @@ class Correction:
     wraps: str = ""
     call_returns: str = ""
     kind: str = ""
+    params: tuple[tuple[str, str], ...] = ()
 
 
 # The stub says something else.
@@ -154,9 +155,11 @@ GAPS: dict[str, Correction] = {
     ),
     # `object` has these; on an array the first three force evaluation.
     "mlx.core.array.__str__": Correction("str", "str(x)", kind="method"),
-    "mlx.core.array.__format__": Correction("str", "format(x)", kind="method"),
+    "mlx.core.array.__format__": Correction(
+        "str", "format(x)", kind="method", params=(("format_spec", "str"),)
+    ),
     "mlx.core.array.__reduce_ex__": Correction(
-        "tuple[unknown,...]", "x.__reduce_ex__(2)", kind="method"
+        "tuple[unknown,...]", "x.__reduce_ex__(2)", kind="method", params=(("protocol", "int"),)
     ),
     "mlx.core.array.__hash__": Correction("int", "hash(x)", kind="method"),
     # Decorators: each gives back the custom function that it belongs to.
@@ -324,6 +327,10 @@ NUMBERS_TOO = """
     core.log1p core.log2 core.logical_and core.logical_not core.logical_or core.negative core.real
     core.reciprocal core.round core.rsqrt core.sigmoid core.sign core.sin core.sinh core.sqrt
     core.square core.tan core.tanh
+    core.distributed.all_gather core.distributed.all_max core.distributed.all_min
+    core.distributed.all_sum core.distributed.sum_scatter
+    nn.losses.hinge_loss nn.losses.huber_loss nn.losses.kl_div_loss nn.losses.log_cosh_loss
+    nn.losses.triplet_loss nn.prelu
     nn.celu nn.elu nn.gelu nn.gelu_approx nn.gelu_fast_approx nn.hard_shrink nn.hard_tanh
     nn.hardswish nn.leaky_relu nn.log_sigmoid nn.mish nn.relu nn.relu2 nn.relu6 nn.selu nn.sigmoid
     nn.silu nn.softplus nn.softshrink nn.softsign nn.step nn.tanh

@@ -83,7 +83,11 @@ def _corrected(sources: Sources) -> dict[str, Row]:
     extra: dict[str, Row] = {}
     for name, correction in _all_corrections(entries):
         if correction.kind:
-            entries[name] = RawEntry(correction.kind)
+            params = [
+                RawParam(param, Accepts(kinds), False, "positional_only")
+                for param, kinds in correction.params
+            ]
+            entries[name] = RawEntry(correction.kind, params=params)
         if name not in entries:
             raise GenerationError(f"correction of {name}, which this MLX does not have")
         entries[name].returns = parse_result(correction.returns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from embercoach.analysis.mlx_api.annotations import last_name, result_of
 from embercoach.analysis.mlx_api.modules import (
@@ -171,7 +171,9 @@ class _PythonReader:
         """Attributes whose type `__init__` shows: calls of MLX, typed parameters, constants."""
         found: dict[str, list[Result]] = {}
         for name, value, method in self_assignments(node):
-            types = {arg.arg: arg.annotation for arg in method.args.args}
+            rebound = {node.id for node in ast.walk(method) if _is_stored(node)}
+            args = [arg for arg in method.args.args if arg.arg not in rebound]
+            types = {arg.arg: arg.annotation for arg in args}
             found.setdefault(name, []).append(self.value_of(value, types))
         for name, results in found.items():
             result = union_of(results)
@@ -179,6 +181,9 @@ class _PythonReader:
                 yield name, result
 
     def value_of(self, value: ast.expr, types: dict[str, ast.expr | None]) -> Result:
+        if isinstance(value, ast.IfExp):
+            branches = (value.body, value.orelse)
+            return union_of([self.value_of(branch, types) for branch in branches])
         if isinstance(value, ast.Name):
             return result_of(types.get(value.id), self.resolve)
         if isinstance(value, ast.Constant):
@@ -191,6 +196,10 @@ class _PythonReader:
         name = ast.unparse(value.func)
         entry = self.entries.get(name.replace("mx.", "mlx.core.", 1))
         return entry.returns if entry else UNKNOWN
+
+
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _is_hidden(node: ast.ClassDef) -> bool:

@@ -1,0 +1,255 @@
+"""Calls of Python's builtins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+
+import libcst as cst
+
+from embercoach.analysis.facts import Argument
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.iteration import element_of
+from embercoach.analysis.values import (
+    BOOL,
+    INT,
+    NONE,
+    STR,
+    UNKNOWN,
+    Array,
+    Bytes,
+    Class,
+    Dict,
+    Instance,
+    Number,
+    Numpy,
+    Sequence,
+    Str,
+    Super,
+    Value,
+    as_array,
+    as_number,
+    join_all,
+    pulls_of,
+)
+
+Arguments = tuple[Argument, ...]
+Handler = Fn[[Frame, cst.Call, Arguments], Value]
+
+
+def call(frame: Frame, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """The result of a builtin by its qualified name (``builtins.len``)."""
+    handler = _HANDLERS.get(name[9:])
+    return UNKNOWN if handler is None else handler(frame, node, arguments)
+
+
+def _pulls(node: cst.Call, arguments: Arguments) -> frozenset[cst.CSTNode]:
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    if any(as_array(a.value) is not None for a in arguments):
+        pulls |= {node}
+    return pulls
+
+
+def _cast(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    assert isinstance(node.func, cst.Name)
+    kind = node.func.value if node.func.value in ("int", "float", "bool", "complex") else "float"
+    const = None
+    if len(arguments) == 1 and isinstance(arguments[0].value, Number):
+        given = arguments[0].value.const
+        if isinstance(given, (int, float)) and kind in ("int", "float"):
+            try:
+                const = int(given) if kind == "int" else float(given)
+            except (ValueError, OverflowError):
+                const = None
+    return Number(kind, const, None, _pulls(node, arguments))  # type: ignore[arg-type]
+
+
+def _fixed(value: Value) -> Handler:
+    return lambda frame, node, arguments: value
+
+
+def _range(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    return Sequence("iterator", INT)
+
+
+def _element(frame: Frame, arguments: Arguments, index: int = 0) -> Value:
+    return element_of(frame, arguments[index].value) if len(arguments) > index else UNKNOWN
+
+
+def _enumerate(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    item = _element(frame, arguments)
+    return Sequence("iterator", Sequence("tuple", join_all((INT, item)), (INT, item)))
+
+
+def _zip(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    if any(a.star for a in arguments):
+        inner = _element(frame, arguments)
+        return Sequence("iterator", Sequence("tuple", element_of(frame, inner)))
+    items = tuple(element_of(frame, a.value) for a in arguments if a.keyword is None)
+    return Sequence("iterator", Sequence("tuple", join_all(items), items))
+
+
+def _map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    from embercoach.analysis.calls import call_value
+
+    if len(arguments) < 2:
+        return UNKNOWN
+    values = tuple(element_of(frame, a.value) for a in arguments[1:])
+    return Sequence("iterator", call_value(frame, arguments[0].value, values))
+
+
+def _filter(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    return Sequence("iterator", _element(frame, arguments, 1))
+
+
+def _collect(kind: str) -> Handler:
+    def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+        if not arguments:
+            return Sequence(kind, UNKNOWN, ())  # type: ignore[arg-type]
+        value = arguments[0].value
+        if isinstance(value, Sequence):
+            return Sequence(kind, value.item, value.items, value.pulls)  # type: ignore[arg-type]
+        return Sequence(kind, element_of(frame, value))  # type: ignore[arg-type]
+
+    return handle
+
+
+def _dict(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    known = tuple((a.keyword, a.value) for a in arguments if a.keyword is not None)
+    first = next((a.value for a in arguments if a.keyword is None and not a.star), None)
+    if isinstance(first, Dict):
+        return Dict(first.item, tuple({**dict(first.known), **dict(known)}.items()))
+    if first is not None:
+        pair = element_of(frame, first)
+        if isinstance(pair, Sequence) and pair.items is not None and len(pair.items) == 2:
+            return Dict(pair.items[1], known)
+        return Dict(UNKNOWN, known)
+    if any(a.star for a in arguments):
+        return Dict(UNKNOWN, known)
+    return Dict(join_all(v for _, v in known), known)
+
+
+def _extreme(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    positional = [a.value for a in arguments if a.keyword is None and not a.star]
+    if len(positional) == 1:
+        return element_of(frame, positional[0])
+    pulls = _pulls(node, arguments)
+    result = join_all(positional)
+    array = as_array(result)
+    if array is not None:
+        return Array(array.dtype, False, False, array.traced, pulls)
+    if isinstance(result, Number):
+        return Number(result.kind, None, None, pulls)
+    return result
+
+
+def _sum(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    item = _element(frame, arguments)
+    array = as_array(item)
+    if array is not None:
+        return Array(array.dtype, False, False, array.traced, array.pulls)
+    number = as_number(item)
+    if number is not None:
+        kind = "int" if number.kind == "bool" else number.kind
+        return Number(kind, None, None, pulls_of(item))
+    return item if isinstance(item, Numpy) else UNKNOWN
+
+
+def _sorted(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    return Sequence("list", _element(frame, arguments))
+
+
+def _reversed(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    return Sequence("iterator", _element(frame, arguments))
+
+
+def _next(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    item = _element(frame, arguments)
+    return join_all((item, arguments[1].value)) if len(arguments) > 1 else item
+
+
+def _abs(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    value = arguments[0].value if arguments else UNKNOWN
+    array = as_array(value)
+    if array is not None:
+        return Array(array.dtype, array.literal, False, array.traced, array.pulls)
+    if isinstance(value, Number):
+        return Number(value.kind, None, None, value.pulls)
+    return value
+
+
+def _round(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    value = arguments[0].value if arguments else UNKNOWN
+    kind = "float" if len(arguments) > 1 else "int"
+    return Number(kind, None, None, pulls_of(value))  # type: ignore[arg-type]
+
+
+def _power(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    values = [as_number(a.value) for a in arguments]
+    if values and all(v is not None for v in values):
+        kind = "float" if any(v and v.kind == "float" for v in values) else "int"
+        return Number(kind)  # type: ignore[arg-type]
+    return UNKNOWN
+
+
+def _getattr(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    from embercoach.analysis.members import member
+
+    if len(arguments) < 2 or not isinstance(arguments[1].value, Str):
+        return UNKNOWN
+    name = arguments[1].value.text
+    if name is None:
+        return UNKNOWN
+    found = member(frame, arguments[0].value, name)
+    return join_all((found, arguments[2].value)) if len(arguments) > 2 else found
+
+
+def _super(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    info = frame.info
+    while info is not None and info.cls is None:
+        info = info.outer
+    return UNKNOWN if info is None or info.cls is None else Super(info.cls)
+
+
+def _type(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    value = arguments[0].value if len(arguments) == 1 else UNKNOWN
+    return Class(value.info) if isinstance(value, Instance) else UNKNOWN
+
+
+def _bytes(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    return Bytes(_pulls(node, arguments))
+
+
+_HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(("int", "float", "bool", "complex"), _cast),
+    **dict.fromkeys(("len", "id", "hash", "ord"), _fixed(INT)),
+    **dict.fromkeys(("isinstance", "issubclass", "hasattr", "callable"), _fixed(BOOL)),
+    **dict.fromkeys(("any", "all"), _fixed(BOOL)),
+    **dict.fromkeys(("str", "repr", "format", "chr", "hex", "bin", "input"), _fixed(STR)),
+    "print": _fixed(NONE),
+    "range": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "map": _map,
+    "filter": _filter,
+    "list": _collect("list"),
+    "tuple": _collect("tuple"),
+    "set": _collect("set"),
+    "frozenset": _collect("set"),
+    "iter": _collect("iterator"),
+    "dict": _dict,
+    "min": _extreme,
+    "max": _extreme,
+    "sum": _sum,
+    "sorted": _sorted,
+    "reversed": _reversed,
+    "next": _next,
+    "abs": _abs,
+    "round": _round,
+    "pow": _power,
+    "getattr": _getattr,
+    "super": _super,
+    "type": _type,
+    "memoryview": _bytes,
+    "bytes": _bytes,
+    "bytearray": _bytes,
+}

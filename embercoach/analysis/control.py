@@ -1,0 +1,190 @@
+"""Control flow: branches join, loops run twice, and only the second round records facts."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from embercoach.analysis.dispatch import evaluate
+from embercoach.analysis.frame import NOTHING, Frame, Snapshot
+from embercoach.analysis.iteration import element_of
+from embercoach.analysis.narrowing import narrow, test
+from embercoach.analysis.values import UNKNOWN, Value, as_array
+
+
+def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
+    from embercoach.analysis.statements import execute_body
+
+    return execute_body(frame, suite)
+
+
+def execute_if(frame: Frame, node: cst.If) -> bool:
+    """``if``/``elif``/``else``."""
+    test(frame, node.test, "if")
+    before = frame.fork()
+    periodic = frame.periodic
+    branches: list[Snapshot] = []
+    narrow(frame, node.test, True)
+    frame.periodic = periodic or (frame.loops > 0 and _is_periodic(node.test))
+    if _body(frame, node.body):
+        branches.append((frame.names, frame.evaluated))
+    frame.periodic = periodic
+    frame.restore(before)
+    frame.statement = node
+    narrow(frame, node.test, False)
+    falls = True
+    if isinstance(node.orelse, cst.If):
+        falls = execute_if(frame, node.orelse)
+    elif node.orelse is not None:
+        falls = _body(frame, node.orelse.body)
+    if falls:
+        branches.append((frame.names, frame.evaluated))
+    frame.merge(branches)
+    return bool(branches)
+
+
+def _is_periodic(node: cst.BaseExpression) -> bool:
+    """Whether a test looks like ``step % 10 == 0``, alone or among others."""
+    if isinstance(node, cst.BooleanOperation):
+        return _is_periodic(node.left) or _is_periodic(node.right)
+    if isinstance(node, cst.UnaryOperation):
+        return _is_periodic(node.expression)
+    if isinstance(node, cst.Comparison):
+        return _is_periodic(node.left)
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+
+
+def enter_loop(frame: Frame, target: cst.BaseAssignTargetExpression, iterable: Value) -> None:
+    """Bind a loop's targets to an element of what it walks over, one loop deeper."""
+    from embercoach.analysis.statements import assign, target_names
+
+    assign(frame, target, element_of(frame, iterable))
+    bound = frozenset(target_names(target))
+    frame.loops += 1
+    frame.loop_names = frame.loop_names | bound
+    if as_array(iterable) is not None:
+        frame.array_names = frame.array_names | bound
+
+
+def execute_for(frame: Frame, node: cst.For) -> bool:
+    """``for``: a quiet round finds what the loop carries, a second one records facts."""
+    iterable = evaluate(frame, node.iter)
+
+    def round_of() -> None:
+        enter_loop(frame, node.target, iterable)
+        _body(frame, node.body)
+
+    _run_loop(frame, node, round_of)
+    if node.orelse is not None:
+        return _body(frame, node.orelse.body)
+    return True
+
+
+def execute_while(frame: Frame, node: cst.While) -> bool:
+    """``while``."""
+
+    def round_of() -> None:
+        frame.loops += 1
+        test(frame, node.test, "while")
+        narrow(frame, node.test, True)
+        _body(frame, node.body)
+
+    left = _run_loop(frame, node, round_of)
+    frame.statement = node
+    narrow(frame, node.test, False)
+    if node.orelse is not None:
+        return _body(frame, node.orelse.body)
+    endless = isinstance(node.test, cst.Name) and node.test.value == "True"
+    return left or not endless
+
+
+def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: object) -> bool:
+    """Run a loop's rounds; whether a ``break`` leaves it."""
+    assert callable(round_of)
+    loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
+    exits, recording = frame.exits, frame.record
+    before = frame.fork()
+    rounds = (False, True) if recording else (False,)
+    breaks: list[Snapshot] = []
+    for record in rounds:
+        frame.record = record and recording
+        frame.statement = node
+        entry = (dict(frame.names), NOTHING)
+        frame.evaluated = NOTHING
+        frame.exits = []
+        round_of()
+        frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
+        breaks = frame.exits
+        frame.merge([entry, (frame.names, NOTHING), *breaks])
+    frame.record = recording
+    frame.exits = exits
+    frame.evaluated = frame.evaluated & before[1]
+    return bool(breaks)
+
+
+def execute_break(frame: Frame, node: cst.Break) -> bool:
+    """``break``: the state goes on after the loop."""
+    if frame.exits is not None:
+        frame.exits.append(frame.fork())
+    return False
+
+
+def execute_continue(frame: Frame, node: cst.Continue) -> bool:
+    """``continue``: the state goes on at the loop's next round."""
+    if frame.exits is not None:
+        frame.exits.append(frame.fork())
+    return False
+
+
+def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
+    """``try``: a handler starts from any state between the body's start and its end."""
+    before = frame.fork()
+    branches: list[Snapshot] = []
+    falls = _body(frame, node.body)
+    after = frame.fork()
+    if falls and node.orelse is not None:
+        falls = _body(frame, node.orelse.body)
+    if falls:
+        branches.append(frame.fork())
+    for handler in node.handlers:
+        frame.restore(before)
+        frame.merge([before, after])
+        if handler.name is not None and isinstance(handler.name.name, cst.Name):
+            frame.bind(handler.name.name.value, UNKNOWN)
+        if _body(frame, handler.body):
+            branches.append(frame.fork())
+    if branches:
+        frame.merge(branches)
+    if node.finalbody is not None:
+        if not _body(frame, node.finalbody.body):
+            return False
+    return bool(branches)
+
+
+def execute_match(frame: Frame, node: cst.Match) -> bool:
+    """``match``: patterns bind names to unknown values."""
+    evaluate(frame, node.subject)
+    before = frame.fork()
+    branches: list[Snapshot] = [before]
+    for case in node.cases:
+        frame.restore(before)
+        for name in _pattern_names(case.pattern):
+            frame.bind(name, UNKNOWN)
+        if case.guard is not None:
+            test(frame, case.guard, "guard")
+        if _body(frame, case.body):
+            branches.append(frame.fork())
+    frame.restore(before)
+    frame.merge(branches)
+    return True
+
+
+def _pattern_names(pattern: cst.CSTNode) -> list[str]:
+    names = []
+    if isinstance(pattern, (cst.MatchAs, cst.MatchStar)) and pattern.name is not None:
+        names.append(pattern.name.value)
+    if isinstance(pattern, cst.MatchMapping) and pattern.rest is not None:
+        names.append(pattern.rest.value)
+    if not isinstance(pattern, cst.MatchValue):
+        for child in pattern.children:
+            names.extend(_pattern_names(child))
+    return names

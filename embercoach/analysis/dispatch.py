@@ -1,0 +1,19 @@
+"""The evaluation of an expression by its node type. The table is filled by ``expressions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+from typing import Any
+
+import libcst as cst
+
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.values import UNKNOWN, Value
+
+EVALUATORS: dict[type, Fn[[Frame, Any], Value]] = {}
+
+
+def evaluate(frame: Frame, node: cst.CSTNode) -> Value:
+    """The value of an expression; facts are recorded on the way."""
+    handler = EVALUATORS.get(type(node))
+    return UNKNOWN if handler is None else handler(frame, node)

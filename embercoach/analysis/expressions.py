@@ -1,0 +1,365 @@
+"""Expressions to values: one function a node type, found by exact type.
+
+Evaluating an expression records the facts that checks read: calls, arithmetic, comparisons,
+truth tests, formatting and indexing in which arrays take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+from typing import Any
+
+import libcst as cst
+
+from embercoach.analysis import calls, members, operators
+from embercoach.analysis.dispatch import EVALUATORS, evaluate
+from embercoach.analysis.facts import FormatFact, IndexFact
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.iteration import element_of
+from embercoach.analysis.narrowing import narrow, test
+from embercoach.analysis.paths import dotted
+from embercoach.analysis.values import (
+    NONE,
+    STR,
+    UNKNOWN,
+    Array,
+    ArrayAt,
+    Bytes,
+    Dict,
+    Function,
+    Number,
+    Numpy,
+    Piece,
+    Sequence,
+    Str,
+    Torch,
+    Tree,
+    Union,
+    Value,
+    as_array,
+    join,
+    join_all,
+    pulls_of,
+    with_pulls,
+)
+
+CONSTANTS: dict[str, Value] = {
+    "True": Number("bool", True),
+    "False": Number("bool", False),
+    "None": NONE,
+}
+MAX_FOLDED = 200_000
+
+
+def evaluate_name(frame: Frame, node: cst.Name) -> Value:
+    """A name: a constant, or what the frame holds."""
+    name = node.value
+    value = frame.names.get(name)
+    if value is not None:
+        return value
+    constant = CONSTANTS.get(name)
+    return frame.lookup(name) if constant is None else constant
+
+
+def _attribute(frame: Frame, node: cst.Attribute) -> Value:
+    path = dotted(node)
+    if path is not None:
+        narrowed = frame.names.get(path)
+        if narrowed is not None:
+            return narrowed
+    return members.member(frame, evaluate(frame, node.value), node.attr.value)
+
+
+def _number(frame: Frame, node: cst.Integer | cst.Float | cst.Imaginary) -> Value:
+    const = node.evaluated_value
+    return Number(_KINDS[type(const)], const)
+
+
+_KINDS: dict[type, Any] = {int: "int", float: "float", complex: "complex"}
+
+
+def _string(frame: Frame, node: cst.SimpleString) -> Value:
+    text = node.evaluated_value
+    if isinstance(text, bytes):
+        return Bytes()
+    return Str((Piece(node, text),)) if len(text) < MAX_FOLDED else STR
+
+
+def _concatenated(frame: Frame, node: cst.ConcatenatedString) -> Value:
+    return operators.concatenate(evaluate(frame, node.left), evaluate(frame, node.right))
+
+
+def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
+    pieces: list[Piece] | None = []
+    for part in node.parts:
+        if type(part) is cst.FormattedStringText:
+            if pieces is not None:
+                pieces.append(Piece(part, _fstring_text(node, part)))
+            continue
+        assert isinstance(part, cst.FormattedStringExpression)
+        value = evaluate(frame, part.expression)
+        for spec in part.format_spec or ():
+            if isinstance(spec, cst.FormattedStringExpression):
+                evaluate(frame, spec.expression)
+        if frame.record and (type(value) is Array or as_array(value) is not None):
+            frame.add(FormatFact(part.expression, frame.place(), value, "fstring"))
+        text = None if part.format_spec or part.conversion else _plain_text(value)
+        if text is None:
+            pieces = None
+        elif pieces is not None:
+            pieces.append(Piece(None, text))
+    return STR if pieces is None else Str(tuple(pieces))
+
+
+def _fstring_text(node: cst.FormattedString, part: cst.FormattedStringText) -> str:
+    text = part.value.replace("{{", "{").replace("}}", "}")
+    if "\\" not in text or "r" in node.prefix.lower():
+        return text
+    try:
+        return str(cst.SimpleString(f'"""{text}"""').evaluated_value)
+    except Exception:  # a text that can't stand between triple quotes
+        return text
+
+
+def _plain_text(value: Value) -> str | None:
+    if type(value) is Str:
+        return value.text
+    if type(value) is Number and value.const is not None:
+        return str(value.const)
+    return None
+
+
+def _display(kind: str) -> Fn[[Frame, Any], Value]:
+    def build(frame: Frame, node: cst.Tuple | cst.List | cst.Set) -> Value:
+        items: list[Value] = []
+        known = True
+        for element in node.elements:
+            value = evaluate(frame, element.value)
+            if type(element) is cst.StarredElement:
+                inner = value.items if isinstance(value, Sequence) else None
+                if inner is not None:
+                    items.extend(inner)
+                else:
+                    known = False
+                    items.append(element_of(frame, value))
+            else:
+                items.append(value)
+        if known and len(items) <= 64:
+            return Sequence(kind, join_all(items), tuple(items))  # type: ignore[arg-type]
+        return Sequence(kind, join_all(items))  # type: ignore[arg-type]
+
+    return build
+
+
+def _dict(frame: Frame, node: cst.Dict) -> Value:
+    known: dict[str, Value] = {}
+    other: list[Value] = []
+    for element in node.elements:
+        value = evaluate(frame, element.value)
+        if type(element) is cst.DictElement:
+            key = evaluate(frame, element.key)
+            text = key.text if isinstance(key, Str) else None
+            if text is not None and len(known) < 64:
+                known[text] = value
+                continue
+            other.append(value)
+        elif isinstance(value, Dict):
+            known.update(value.known)
+            other.append(value.item)
+        else:
+            other.append(UNKNOWN)
+    if not other and known:
+        return Dict(join_all(known.values()), tuple(known.items()))
+    return Dict(join_all(other), tuple(known.items()))
+
+
+def _comprehension(frame: Frame, node: Any) -> Value:
+    loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
+    outer_names = frame.names
+    frame.names = dict(outer_names)
+    result: Value
+    try:
+        _clauses(frame, node.for_in)
+        if type(node) is cst.DictComp:
+            key = evaluate(frame, node.key)
+            value = evaluate(frame, node.value)
+            del key
+            result = Dict(value)
+        else:
+            kind = _COMPREHENSIONS[type(node)]
+            result = Sequence(kind, evaluate(frame, node.elt))  # type: ignore[arg-type]
+    finally:
+        frame.names = outer_names
+        frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
+    return result
+
+
+_COMPREHENSIONS = {cst.ListComp: "list", cst.SetComp: "set", cst.GeneratorExp: "iterator"}
+
+
+def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
+    from embercoach.analysis.control import enter_loop
+
+    while clause is not None:
+        enter_loop(frame, clause.target, evaluate(frame, clause.iter))
+        for condition in clause.ifs:
+            test(frame, condition.test, "comprehension")
+        clause = clause.inner_for_in
+
+
+def _conditional(frame: Frame, node: cst.IfExp) -> Value:
+    test(frame, node.test, "ternary")
+    before = frame.fork()
+    narrow(frame, node.test, True)
+    body = evaluate(frame, node.body)
+    frame.restore(before)
+    narrow(frame, node.test, False)
+    orelse = evaluate(frame, node.orelse)
+    frame.restore(before)
+    return join(body, orelse)
+
+
+def _lambda(frame: Frame, node: cst.Lambda) -> Value:
+    return Function(frame.module.function_info(node, frame, None))
+
+
+def _walrus(frame: Frame, node: cst.NamedExpr) -> Value:
+    value = evaluate(frame, node.value)
+    if type(node.target) is cst.Name:
+        frame.bind(node.target.value, value)
+    return value
+
+
+def _await(frame: Frame, node: cst.Await) -> Value:
+    return evaluate(frame, node.expression)
+
+
+def _yield(frame: Frame, node: cst.Yield) -> Value:
+    if node.value is None:
+        return UNKNOWN
+    if type(node.value) is cst.From:
+        value = element_of(frame, evaluate(frame, node.value.item))
+    else:
+        value = evaluate(frame, node.value)
+    frame.pulls |= pulls_of(value)
+    frame.yielded = value if frame.yielded is None else join(frame.yielded, value)
+    return UNKNOWN
+
+
+def _subscript(frame: Frame, node: cst.Subscript) -> Value:
+    base = evaluate(frame, node.value)
+    array = as_array(base)
+    index: Value = UNKNOWN
+    is_slice = False
+    for element in node.slice:
+        part = element.slice
+        if type(part) is cst.Index:
+            index = evaluate(frame, part.value)
+            if frame.record and array is None and as_array(index) is not None:
+                _record_index(frame, node, part.value, base, index, "index")
+        else:
+            is_slice = True
+            assert isinstance(part, cst.Slice)
+            for bound in (part.lower, part.upper, part.step):
+                if bound is not None:
+                    value = evaluate(frame, bound)
+                    if frame.record and as_array(value) is not None:
+                        _record_index(frame, node, bound, base, value, "slice")
+    if array is not None:
+        return Array(array.dtype, array.literal, False, array.traced, array.pulls)
+    return _item(frame, base, index, is_slice, node)
+
+
+def _record_index(
+    frame: Frame, node: cst.Subscript, at: Any, base: Value, index: Value, form: Any
+) -> None:
+    frame.add(IndexFact(at, frame.place(), base, index, form))
+
+
+def _item(frame: Frame, base: Value, index: Value, is_slice: bool, node: cst.Subscript) -> Value:
+    kind = type(base)
+    if kind is Sequence:
+        if is_slice:
+            return _sliced(base, node)
+        if base.items is not None and isinstance(index, Number) and type(index.const) is int:
+            if -len(base.items) <= index.const < len(base.items):
+                return with_pulls(base.items[index.const], base.pulls)
+        return with_pulls(base.item, base.pulls)
+    if kind is Dict:
+        text = index.text if isinstance(index, Str) else None
+        found = base.get(text) if text is not None else None
+        if found is not None:
+            return found
+        return (
+            base.item
+            if not base.known or text is not None
+            else join_all([base.item, *(v for _, v in base.known)])
+        )
+    if kind is Union:
+        results = [_item(frame, o, index, is_slice, node) for o in base.options if o is not NONE]
+        return join_all(results)
+    if kind is Array:
+        return Array(base.dtype, base.literal, False, base.traced, base.pulls)
+    if kind is Tree:
+        return Union(frozenset({Tree(), Array()}))
+    if kind is Numpy:
+        return Numpy(base.kind, False, base.pulls, base.dtype)
+    if kind is Torch or kind is ArrayAt:
+        return base
+    if kind is Str:
+        return STR
+    return members.subscript_result(frame, base, index)
+
+
+def _sliced(base: Sequence, node: cst.Subscript) -> Value:
+    part = node.slice[0].slice
+    if base.items is None or not isinstance(part, cst.Slice) or len(node.slice) != 1:
+        return Sequence(base.kind, base.item, None, base.pulls)
+    try:
+        bounds = [_constant_bound(b) for b in (part.lower, part.upper, part.step)]
+    except ValueError:
+        return Sequence(base.kind, base.item, None, base.pulls)
+    items = base.items[slice(*bounds)]
+    return Sequence(base.kind, join_all(items), items, base.pulls)
+
+
+def _constant_bound(node: cst.BaseExpression | None) -> int | None:
+    if node is None:
+        return None
+    if type(node) is cst.Integer:
+        return int(node.evaluated_value)
+    if type(node) is cst.UnaryOperation and type(node.operator) is cst.Minus:
+        if type(node.expression) is cst.Integer:
+            return -int(node.expression.evaluated_value)
+    raise ValueError(node)
+
+
+EVALUATORS |= {
+    cst.Name: evaluate_name,
+    cst.Attribute: _attribute,
+    cst.Call: calls.evaluate_call,
+    cst.Integer: _number,
+    cst.Float: _number,
+    cst.Imaginary: _number,
+    cst.SimpleString: _string,
+    cst.ConcatenatedString: _concatenated,
+    cst.FormattedString: _formatted,
+    cst.Tuple: _display("tuple"),
+    cst.List: _display("list"),
+    cst.Set: _display("set"),
+    cst.Dict: _dict,
+    cst.ListComp: _comprehension,
+    cst.SetComp: _comprehension,
+    cst.GeneratorExp: _comprehension,
+    cst.DictComp: _comprehension,
+    cst.IfExp: _conditional,
+    cst.Lambda: _lambda,
+    cst.NamedExpr: _walrus,
+    cst.Await: _await,
+    cst.Yield: _yield,
+    cst.Subscript: _subscript,
+    cst.BinaryOperation: operators.evaluate_binary,
+    cst.UnaryOperation: operators.evaluate_unary,
+    cst.BooleanOperation: operators.evaluate_boolean,
+    cst.Comparison: operators.evaluate_comparison,
+}

@@ -1,0 +1,143 @@
+"""Facts: what inference saw happen to values, and where. Checks read them and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.values import Value
+
+if TYPE_CHECKING:
+    from embercoach.analysis.definitions import FunctionInfo
+
+TruthForm = Literal[
+    "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
+]
+
+
+class Place(NamedTuple):
+    """Where a fact stands.
+
+    statement: the innermost statement around it.
+    function: the innermost function or lambda, None at module level.
+    loops: how many loops of that function (or of the module's top level) are around it.
+    loop_names: what the targets of those loops bind.
+    array_names: those of them that walk over an array's elements.
+    periodic: guarded by a test like ``step % 10 == 0``.
+    evaluated: names whose arrays have been evaluated just before, in the same block.
+    """
+
+    statement: cst.CSTNode
+    function: FunctionInfo | None
+    loops: int
+    loop_names: frozenset[str]
+    array_names: frozenset[str]
+    periodic: bool
+    evaluated: frozenset[str]
+
+
+class Argument(NamedTuple):
+    """An argument of a call: its value, its expression, its keyword and its star."""
+
+    value: Value
+    node: cst.BaseExpression
+    keyword: str | None
+    star: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Fact:
+    """Something that happened at ``node``."""
+
+    node: cst.CSTNode
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CallFact(Fact):
+    """A call: of what, with which arguments, yielding what.
+
+    ``receiver`` is the owner of a method call (``x`` in ``x.item()``), with its expression.
+    """
+
+    node: cst.Call
+    callee: Value
+    arguments: tuple[Argument, ...]
+    result: Value
+    receiver: Value | None = None
+    receiver_node: cst.BaseExpression | None = None
+
+    def positional(self, index: int) -> Argument | None:
+        """The positional argument at an index, None after a ``*args``."""
+        seen = 0
+        for argument in self.arguments:
+            if argument.star:
+                return None
+            if argument.keyword is None:
+                if seen == index:
+                    return argument
+                seen += 1
+        return None
+
+    def keyword(self, name: str) -> Argument | None:
+        """The argument passed by a keyword."""
+        return next((a for a in self.arguments if a.keyword == name), None)
+
+    def argument(self, index: int, name: str) -> Argument | None:
+        """The argument of a parameter that can be passed by place or by keyword."""
+        return self.keyword(name) or self.positional(index)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BinaryFact(Fact):
+    """An arithmetic operation; ``in_place`` for an augmented assignment."""
+
+    node: cst.BinaryOperation | cst.AugAssign
+    operator: str
+    left: Value
+    right: Value
+    left_node: cst.BaseExpression
+    right_node: cst.BaseExpression
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompareFact(Fact):
+    """One comparison ``left operator right``; membership tests are comparisons too."""
+
+    node: cst.Comparison
+    operator: str
+    left: Value
+    right: Value
+    left_node: cst.BaseExpression
+    right_node: cst.BaseExpression
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TruthFact(Fact):
+    """The truth value of an expression is taken."""
+
+    node: cst.BaseExpression
+    value: Value
+    form: TruthForm
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FormatFact(Fact):
+    """A value is turned into text by an f-string or ``%``."""
+
+    node: cst.BaseExpression
+    value: Value
+    form: Literal["fstring", "percent"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IndexFact(Fact):
+    """``base[...]`` with an array where an index or a slice bound stands."""
+
+    node: cst.BaseExpression
+    base: Value
+    index: Value
+    form: Literal["index", "slice"]

@@ -1,0 +1,174 @@
+"""A frame: the state of inference inside one function, class body or module body."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts import Fact, Place
+from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value, join
+
+if TYPE_CHECKING:
+    from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.module import Module
+
+#: Names and evaluated names at one point of the program.
+Snapshot = tuple[dict[str, Value], frozenset[str]]
+NOTHING: frozenset[str] = frozenset()
+BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0] != "_"}
+
+
+class Frame:
+    """What names hold while statements are walked in order.
+
+    ``names`` also holds narrowed or assigned attribute paths such as ``"self.keys"``.
+    ``record`` is off while a result is only looked up (summaries, the first round of a loop), so
+    that every fact is recorded once.
+    """
+
+    __slots__ = (
+        "array_names",
+        "depth",
+        "evaluated",
+        "global_names",
+        "info",
+        "loop_names",
+        "loops",
+        "module",
+        "names",
+        "outer",
+        "exits",
+        "periodic",
+        "pulls",
+        "rebound",
+        "record",
+        "returned",
+        "statement",
+        "yielded",
+    )
+
+    def __init__(
+        self,
+        module: Module,
+        info: FunctionInfo | None = None,
+        outer: Frame | None = None,
+        *,
+        record: bool,
+        depth: int = 0,
+    ) -> None:
+        self.module = module
+        self.info = info
+        self.outer = outer
+        self.record = record
+        self.depth = depth
+        self.names: dict[str, Value] = {}
+        self.global_names: set[str] = set()
+        self.loops = 0
+        self.loop_names = NOTHING
+        self.array_names = NOTHING
+        self.periodic = False
+        self.evaluated = NOTHING
+        self.rebound: set[str] = set()  # names assigned in the body, parameters among them
+        self.exits: list[Snapshot] | None = None  # states at break and continue of the loop
+        self.returned: Value | None = None
+        self.yielded: Value | None = None
+        self.pulls: Pulls = NO_PULLS
+        self.statement: cst.CSTNode = module.tree
+
+    def lookup(self, name: str) -> Value:
+        """What a name holds here, following closures, then the module, then builtins."""
+        value = self.names.get(name)
+        if value is not None:
+            return value
+        frame = self.outer
+        while frame is not None:
+            value = frame.names.get(name)
+            if value is not None:
+                return value
+            frame = frame.outer
+        value = self.module.frame.names.get(name)
+        if value is not None:
+            return value
+        if self.module.has_star_import:
+            return UNKNOWN
+        return BUILTINS.get(name, UNKNOWN)
+
+    def bind(self, name: str, value: Value) -> None:
+        """Assign a name; what was known of its attributes is forgotten."""
+        names = self.names
+        if name in names or self.evaluated:
+            self.forget(name)
+        if name in self.global_names:
+            module_names = self.module.frame.names
+            known = module_names.get(name)
+            module_names[name] = value if known is None else join(known, value)
+        names[name] = value
+        self.rebound.add(name)
+
+    def assign_path(self, path: str, value: Value) -> None:
+        """Assign a dotted path such as ``"self.keys"``, or a name without rebinding it."""
+        self.forget(path)
+        self.names[path] = value
+        if path in self.global_names:
+            self.module.frame.names[path] = value
+
+    def forget(self, name: str) -> None:
+        """Drop narrowed attribute paths below a name, and that it has been evaluated."""
+        prefix = name + "."
+        stale = [key for key in self.names if key.startswith(prefix)]
+        for key in stale:
+            del self.names[key]
+        if self.evaluated:
+            self.evaluated = frozenset(
+                e for e in self.evaluated if e != name and not e.startswith(prefix)
+            )
+
+    def fork(self) -> Snapshot:
+        """A snapshot to come back to for the other branch."""
+        return dict(self.names), self.evaluated
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot, which may be used again."""
+        self.names = dict(snapshot[0])
+        self.evaluated = snapshot[1]
+
+    def merge(self, snapshots: Iterable[Snapshot]) -> None:
+        """Continue with the join of the branches that fall through."""
+        branches = list(snapshots)
+        if not branches:
+            return
+        names, evaluated = branches[0]
+        names = dict(names)
+        for other, other_evaluated in branches[1:]:
+            evaluated &= other_evaluated
+            for key, value in other.items():
+                known = names.get(key)
+                if known is None:
+                    # Bound on one branch only. A path is only narrowed there; forget it.
+                    if "." not in key:
+                        names[key] = value
+                elif known is not value:
+                    names[key] = join(known, value)
+            for key in [k for k in names if "." in k and k not in other]:
+                del names[key]
+        self.names = names
+        self.evaluated = evaluated
+
+    def place(self) -> Place:
+        """Where the statement at hand stands."""
+        return Place(
+            self.statement,
+            self.info,
+            self.loops,
+            self.loop_names,
+            self.array_names,
+            self.periodic,
+            self.evaluated,
+        )
+
+    def add(self, fact: Fact) -> None:
+        """Record a fact under the function at hand."""
+        self.module.facts_of(self.info).append(fact)

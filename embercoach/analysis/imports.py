@@ -1,0 +1,85 @@
+"""Imports: names of libraries, and modules of the project."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.members import mlx_member
+from embercoach.analysis.paths import dotted
+from embercoach.analysis.values import UNKNOWN, ModuleRef, Symbol, Value
+
+#: Libraries that inference knows by name and that no file of the project stands in for.
+LIBRARIES = frozenset({"mlx", "numpy", "torch", "builtins", "typing", "functools", "math"})
+
+
+def execute_import(frame: Frame, node: cst.Import) -> bool:
+    """``import a.b as c``."""
+    for alias in node.names:
+        name = dotted(alias.name)
+        if name is None:
+            continue
+        if alias.asname is not None:
+            if isinstance(alias.asname.name, cst.Name):
+                frame.bind(alias.asname.name.value, _module(frame, name, 0))
+        else:
+            first = name.partition(".")[0]
+            frame.bind(first, _module(frame, first, 0))
+    return True
+
+
+def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
+    """``from a.b import c as d``, ``from . import c``."""
+    level = len(node.relative)
+    source = dotted(node.module) or "" if node.module is not None else ""
+    if isinstance(node.names, cst.ImportStar):
+        _import_star(frame, source, level)
+        return True
+    for alias in node.names:
+        name = alias.name.value if isinstance(alias.name, cst.Name) else None
+        if name is None:
+            continue
+        bound = name
+        if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+            bound = alias.asname.name.value
+        frame.bind(bound, _imported(frame, source, level, name))
+    return True
+
+
+def _imported(frame: Frame, source: str, level: int, name: str) -> Value:
+    if level == 0 and source.partition(".")[0] in LIBRARIES:
+        return mlx_member(source, name) if source.startswith("mlx") else Symbol(f"{source}.{name}")
+    module = _module(frame, source, level)
+    if isinstance(module, ModuleRef):
+        value = module.module.member(name)
+        if value is not UNKNOWN:
+            return value  # type: ignore[no-any-return]
+        sub = _module(frame, f"{source}.{name}" if source else name, level)
+        return sub if isinstance(sub, ModuleRef) else UNKNOWN
+    if level:
+        return UNKNOWN
+    return Symbol(f"{source}.{name}")
+
+
+def _module(frame: Frame, name: str, level: int) -> Value:
+    if level == 0 and name.partition(".")[0] in LIBRARIES:
+        return Symbol(name)
+    found = frame.module.import_module(name, level)
+    if found is not None:
+        return ModuleRef(found)
+    return UNKNOWN if level else Symbol(name)
+
+
+def _import_star(frame: Frame, source: str, level: int) -> None:
+    if level == 0 and source.partition(".")[0] in LIBRARIES:
+        # What it shadows can't be told from here: ``from mlx.core import *`` replaces ``max``.
+        frame.module.has_star_import = True
+        return
+    module = _module(frame, source, level)
+    if not isinstance(module, ModuleRef):
+        frame.module.has_star_import = True
+        return
+    module.module.run()
+    for name, value in module.module.frame.names.items():
+        if not name.startswith("_") and "." not in name:
+            frame.bind(name, value)

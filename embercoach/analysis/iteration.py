@@ -1,0 +1,45 @@
+"""What iterating over a value yields."""
+
+from __future__ import annotations
+
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.values import (
+    NONE,
+    STR,
+    UNKNOWN,
+    Array,
+    Dict,
+    LibraryObject,
+    ModuleRef,
+    Numpy,
+    Sequence,
+    Str,
+    Torch,
+    Union,
+    Value,
+    join_all,
+    with_pulls,
+)
+
+
+def element_of(frame: Frame, value: Value) -> Value:
+    """An element of an iterable."""
+    kind = type(value)
+    if kind is Sequence:
+        return with_pulls(value.item, value.pulls)  # type: ignore[attr-defined]
+    if kind is Array:
+        return Array(value.dtype, value.literal, False, value.traced, value.pulls)  # type: ignore[attr-defined]
+    if kind is Union:
+        found = [element_of(frame, o) for o in value.options if o is not NONE]  # type: ignore[attr-defined]
+        return join_all(found)
+    if kind is Dict or kind is Str:
+        return STR
+    if kind is Numpy:
+        return Numpy(value.kind, False, value.pulls, value.dtype)  # type: ignore[attr-defined]
+    if kind is Torch:
+        return value
+    if kind is LibraryObject or kind is ModuleRef:
+        return UNKNOWN
+    from embercoach.analysis.classes import iterated
+
+    return iterated(frame, value)

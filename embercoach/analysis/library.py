@@ -1,0 +1,321 @@
+"""Calls of library functions: MLX by its table, NumPy, torch, builtins and the standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+from typing import Any
+
+import libcst as cst
+
+from embercoach.analysis import builtin_calls, mlx_api, numpy_api, promotion, transforms
+from embercoach.analysis.facts import Argument, CallFact
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.paths import dotted
+from embercoach.analysis.results import api_result, match, result_value
+from embercoach.analysis.values import (
+    ARRAY,
+    FLOAT,
+    INT,
+    NONE,
+    STR,
+    TORCH,
+    TREE,
+    UNKNOWN,
+    Array,
+    BoundMember,
+    DType,
+    Kernel,
+    LibraryObject,
+    Number,
+    NumberKind,
+    Numpy,
+    Sequence,
+    Symbol,
+    Tree,
+    Union,
+    Value,
+    as_array,
+    as_number,
+    as_numpy,
+    holds_arrays,
+    join_all,
+    options,
+    pulls_of,
+)
+
+__all__ = ["KIND_OF_DTYPE", "append", "call", "learn", "learn_method", "pulls_of", "result_value"]
+
+KIND_OF_DTYPE: dict[str, NumberKind] = {
+    "bool": "bool",
+    "complex64": "complex",
+    **dict.fromkeys(promotion.INTEGERS, "int"),
+    **dict.fromkeys(promotion.FLOATING, "float"),
+}
+Handler = Fn[[Frame, cst.Call, tuple[Argument, ...]], Value]
+
+
+def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of calling a library function by its qualified name."""
+    if name in transforms.TRANSFORMS:
+        return transforms.transform(frame, node, name, arguments)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(frame, node, arguments)
+    library = name.partition(".")[0]
+    if library == "mlx":
+        return _mlx(name, arguments)
+    if library == "builtins":
+        return builtin_calls.call(frame, node, name, arguments)
+    if library == "numpy":
+        result = numpy_api.call(name, arguments)
+        return _pulled(node, result, arguments)
+    if library == "torch":
+        short = name.rpartition(".")[2]
+        return UNKNOWN if short[:1].isupper() or short in _TORCH_SETTINGS else TORCH
+    if library == "math":
+        return _math(node, name, arguments)
+    return _STANDARD.get(name, UNKNOWN)
+
+
+_TORCH_SETTINGS = frozenset("load save device manual_seed no_grad compile is_tensor".split())
+_INT_MATH = frozenset("ceil floor trunc prod gcd lcm isqrt comb perm factorial".split())
+_STANDARD: dict[str, Value] = {
+    **dict.fromkeys(
+        ("time.time", "time.perf_counter", "time.monotonic", "random.random", "random.uniform")
+        + ("random.gauss", "time.process_time"),
+        FLOAT,
+    ),
+    **dict.fromkeys(("random.randint", "random.randrange", "operator.index", "os.getpid"), INT),
+    "os.cpu_count": INT,
+    "textwrap.dedent": STR,
+}
+
+
+def _pulled(node: cst.Call, result: Value, arguments: tuple[Argument, ...]) -> Value:
+    """A NumPy result made from an array carries the pull of this very call."""
+    if isinstance(result, Numpy) and any(holds_arrays(a.value) for a in arguments):
+        return Numpy(result.kind, result.scalar, result.pulls | {node}, result.dtype)
+    return result
+
+
+def _math(node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+    short = name.rpartition(".")[2]
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    if any(as_array(a.value) for a in arguments):
+        pulls |= {node}
+    kind: NumberKind = "int" if short in _INT_MATH else "float"
+    if short.startswith("is") and short != "isqrt":
+        kind = "bool"
+    return Number(kind, None, None, pulls)
+
+
+def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
+    entry = mlx_api.lookup(name)
+    if entry is None:
+        return UNKNOWN
+    if entry.kind == "class":
+        return LibraryObject(entry.name)
+    return api_result(entry, arguments)
+
+
+def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.array(value, dtype)``."""
+    if not arguments:
+        return ARRAY
+    value = arguments[0].value
+    given = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    if given is None and len(arguments) > 1 and arguments[1].keyword is None:
+        given = arguments[1].value
+    pulls = pulls_of(value)
+    number = as_number(value)
+    if isinstance(given, DType):
+        literal = number is not None or _numbers_only(value)
+        return Array(given.name, literal, number is not None, False, pulls)
+    if given is not None and given is not NONE:
+        return Array(None, False, number is not None, False, pulls)
+    if number is not None:
+        return Array(promotion.dtype_of_number(number.kind), True, True, False, pulls)
+    array = as_array(value)
+    if array is not None:
+        return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
+    if _numbers_only(value):
+        assert isinstance(value, Sequence)
+        return Array(_dtype_of_items(value), True, False, False, pulls)
+    numpy = as_numpy(value)
+    if numpy is not None and numpy.dtype in promotion.DTYPES:
+        dtype = "float32" if numpy.dtype == "float64" else numpy.dtype
+        return Array(dtype, False, False, False, pulls)
+    return Array(None, False, False, False, pulls)
+
+
+def _numbers_only(value: Value) -> bool:
+    if not isinstance(value, Sequence):
+        return False
+    items = value.items if value.items is not None else (value.item,)
+    return bool(items) and all(as_number(i) is not None or _numbers_only(i) for i in items)
+
+
+def _dtype_of_items(value: Sequence) -> str | None:
+    kinds = set()
+    for item in value.items if value.items is not None else (value.item,):
+        if isinstance(item, Sequence):
+            return _dtype_of_items(item)
+        number = as_number(item)
+        kinds.add(number.kind if number is not None else None)
+    for kind in ("complex", "float", "int", "bool"):
+        if kind in kinds:
+            return promotion.dtype_of_number(kind)  # type: ignore[arg-type]
+    return None
+
+
+def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.eval(x, ...)``: what follows in the block waits no more for these."""
+    paths = set()
+    for argument in arguments:
+        targets = (
+            [e.value for e in argument.node.elements]
+            if isinstance(argument.node, (cst.List, cst.Tuple))
+            else [argument.node]
+        )
+        paths.update(p for t in targets if (p := dotted(t)) is not None)
+    frame.evaluated = frame.evaluated | paths
+    return NONE
+
+
+def _metal_kernel(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    return Kernel(
+        CallFact(node, frame.place(), Symbol("mlx.core.fast.metal_kernel"), arguments, UNKNOWN)
+    )
+
+
+def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``tree_map(fn, tree, *rest)``: the function sees the leaves."""
+    from embercoach.analysis.calls import call_value
+
+    positional = [a.value for a in arguments if a.keyword is None]
+    if len(positional) < 2:
+        return UNKNOWN
+    leaves = [_leaf(v) for v in positional[1:]]
+    values = (STR, *leaves) if node_name(node) == "tree_map_with_path" else tuple(leaves)
+    result = call_value(frame, positional[0], values)
+    if as_array(result) is not None or leaves[0] is ARRAY:
+        return TREE
+    return UNKNOWN
+
+
+def node_name(node: cst.Call) -> str:
+    """The last name of what is called."""
+    func = node.func
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def _leaf(value: Value) -> Value:
+    if isinstance(value, Tree):
+        return ARRAY
+    array = as_array(value)
+    if array is not None:
+        return array
+    return UNKNOWN if not holds_arrays(value) else ARRAY
+
+
+def _tree_flatten(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    leaf = _leaf(arguments[0].value) if arguments else UNKNOWN
+    return Sequence("list", Sequence("tuple", join_all((STR, leaf)), (STR, leaf)))
+
+
+def _tree_unflatten(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    return TREE if arguments and holds_arrays(arguments[0].value) else UNKNOWN
+
+
+def _first_argument(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    return arguments[0].value if arguments else UNKNOWN
+
+
+def _immediate(name: str) -> Handler:
+    def handle(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+        transforms.immediate(frame, name, arguments)
+        return Sequence("tuple", Sequence("list", ARRAY))
+
+    return handle
+
+
+_SPECIAL: dict[str, Handler] = {
+    "mlx.core.array": _array,
+    "mlx.core.eval": _evaluated,
+    "mlx.core.async_eval": _evaluated,
+    "mlx.core.fast.metal_kernel": _metal_kernel,
+    "mlx.core.vjp": _immediate("mlx.core.vjp"),
+    "mlx.core.jvp": _immediate("mlx.core.jvp"),
+    "mlx.utils.tree_map": _tree_map,
+    "mlx.utils.tree_map_with_path": _tree_map,
+    "mlx.utils.tree_flatten": _tree_flatten,
+    "mlx.utils.tree_unflatten": _tree_unflatten,
+    "copy.copy": _first_argument,
+    "copy.deepcopy": _first_argument,
+    "tqdm.tqdm": _first_argument,
+    "tqdm.auto.tqdm": _first_argument,
+    "tqdm.std.tqdm": _first_argument,
+    "tqdm.auto.trange": lambda frame, node, arguments: Sequence("iterator", INT),
+    "tqdm.trange": lambda frame, node, arguments: Sequence("iterator", INT),
+    "collections.deque": _first_argument,
+}
+
+
+def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
+    """A call that only an array survives shows that its argument is one."""
+    if not any(type(a.value) is type(UNKNOWN) or type(a.value) is Union for a in arguments):
+        return
+    entry = mlx_api.lookup(name)
+    if entry is None or not name.startswith(_CORE):
+        return
+    for param, argument in match(entry, arguments):
+        if param.expects_array:
+            show_array(frame, argument.node, argument.value)
+
+
+_CORE = ("mlx.core.", "mlx.nn.losses.")
+
+
+def learn_method(
+    frame: Frame,
+    callee: BoundMember,
+    arguments: tuple[Argument, ...],
+    receiver: cst.BaseExpression | None,
+) -> None:
+    """``x.astype(mx.float32)`` shows that ``x`` is an array."""
+    if callee.name == "astype" and receiver is not None and arguments:
+        if isinstance(arguments[0].value, DType):
+            show_array(frame, receiver, callee.owner)
+
+
+def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:
+    """From here on a name of unknown kind holds an array; for a parameter, from the start."""
+    if not isinstance(node, cst.Name):
+        return
+    known = list(options(value))
+    if any(o is not UNKNOWN and o is not NONE for o in known) or UNKNOWN not in known:
+        return
+    name = node.value
+    if frame.names.get(name) != value:
+        return
+    info = frame.info
+    if info is not None and frame.record and name not in frame.rebound:
+        if any(p.name == name and p.annotation is None for p in info.parameters):
+            info.shown_arrays.add(name)
+    frame.names[name] = Array(traced=True)
+
+
+def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:
+    """``xs.append(x)``: the list named so holds one more kind of item."""
+    func = node.func
+    if not arguments or not isinstance(func, cst.Attribute):
+        return
+    path = dotted(func.value)
+    if path is None:
+        return
+    value = arguments[0].value
+    item = value if owner.items == () else join_all((owner.item, value))
+    grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
+    frame.assign_path(path, grown)

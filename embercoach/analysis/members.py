@@ -1,0 +1,273 @@
+"""Attributes and methods of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+from typing import Any
+
+from embercoach.analysis import classes, mlx_api, numpy_api
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.results import result_value
+from embercoach.analysis.values import (
+    ARRAY,
+    FLOAT,
+    INT,
+    NONE,
+    SHAPE,
+    STR,
+    TORCH,
+    UNKNOWN,
+    Array,
+    ArrayAt,
+    BoundMember,
+    Bytes,
+    Class,
+    Dict,
+    DType,
+    Instance,
+    LibraryObject,
+    ModuleRef,
+    Number,
+    Numpy,
+    Sequence,
+    Str,
+    Super,
+    Symbol,
+    Torch,
+    Tree,
+    Union,
+    Value,
+    join_all,
+)
+
+#: Attributes that layers of mlx.nn hold their arrays under.
+LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})
+DTYPE_ALIASES = {"bool_": "bool"}
+MLX_CONSTANTS: dict[str, Value] = {
+    "mlx.core.pi": FLOAT,
+    "mlx.core.e": FLOAT,
+    "mlx.core.inf": FLOAT,
+    "mlx.core.nan": FLOAT,
+    "mlx.core.euler_gamma": FLOAT,
+    "mlx.core.newaxis": NONE,
+}
+MATH_CONSTANTS = frozenset({"math.pi", "math.e", "math.inf", "math.nan", "math.tau"})
+
+
+def member(frame: Frame, owner: Value, name: str) -> Value:
+    """``owner.name``."""
+    handler = _MEMBERS.get(type(owner))
+    return UNKNOWN if handler is None else handler(frame, owner, name)
+
+
+def _symbol(frame: Frame, owner: Symbol, name: str) -> Value:
+    full = f"{owner.name}.{name}"
+    library = full.partition(".")[0]
+    if library == "mlx":
+        return mlx_member(owner.name, name)
+    if library == "numpy":
+        return numpy_api.attribute(full)
+    if full in MATH_CONSTANTS:
+        return FLOAT
+    return Symbol(full)
+
+
+def mlx_member(module: str, name: str) -> Value:
+    """``mlx.<...>.<name>``: a dtype, a constant, or a function or class by its name."""
+    full = f"{module}.{name}"
+    if module == "mlx.core":
+        short = DTYPE_ALIASES.get(name, name)
+        if short in _DTYPES and name != "bool":
+            return DType(short)
+        constant = MLX_CONSTANTS.get(full)
+        if constant is not None:
+            return constant
+        if name == "nn":
+            return UNKNOWN
+    return Symbol(full)
+
+
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 bfloat16 float32 float64 complex64".split()
+)
+
+
+def _array(frame: Frame, owner: Array, name: str) -> Value:
+    if name == "shape":
+        return SHAPE
+    if name == "dtype":
+        return DType(owner.dtype)
+    if name in ("size", "ndim", "itemsize", "nbytes"):
+        return INT
+    if name == "T":
+        return owner
+    if name in ("real", "imag"):
+        dtype = "float32" if owner.dtype == "complex64" else owner.dtype
+        return Array(dtype, owner.literal, False, owner.traced, owner.pulls)
+    if name == "at":
+        return ArrayAt(owner)
+    if mlx_api.array_member(name) is None:
+        return UNKNOWN
+    return BoundMember(owner, name)
+
+
+def _bound(frame: Frame, owner: Value, name: str) -> Value:
+    return BoundMember(owner, name)
+
+
+def _library_object(frame: Frame, owner: LibraryObject, name: str) -> Value:
+    entry = mlx_api.member(owner.cls, name)
+    if entry is None:
+        if name in LAYER_ARRAYS and mlx_api.is_layer(owner.cls):
+            return ARRAY
+        return UNKNOWN
+    if entry.kind == "property":
+        return result_value(entry.returns)
+    return BoundMember(owner, name)
+
+
+def _module(frame: Frame, owner: ModuleRef, name: str) -> Value:
+    result: Value = owner.module.member(name)
+    return result
+
+
+def _torch(frame: Frame, owner: Torch, name: str) -> Value:
+    if name == "shape":
+        return SHAPE
+    if name in ("ndim", "itemsize", "nbytes"):
+        return INT
+    if name in ("T", "data", "grad", "real", "imag", "mT"):
+        return TORCH
+    if name in ("dtype", "device", "requires_grad"):
+        return UNKNOWN
+    return BoundMember(owner, name)
+
+
+def _union(frame: Frame, owner: Union, name: str) -> Value:
+    return join_all(member(frame, option, name) for option in owner.options if option is not NONE)
+
+
+def _instance(frame: Frame, owner: Instance, name: str) -> Value:
+    return classes.instance_member(frame, owner, name)
+
+
+def _class(frame: Frame, owner: Class, name: str) -> Value:
+    return classes.class_member(frame, owner, name)
+
+
+def _super(frame: Frame, owner: Super, name: str) -> Value:
+    return classes.super_member(frame, owner, name)
+
+
+_MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
+    Symbol: _symbol,
+    Array: _array,
+    Union: _union,
+    Instance: _instance,
+    Class: _class,
+    Super: _super,
+    ModuleRef: _module,
+    LibraryObject: _library_object,
+    Numpy: lambda frame, owner, name: numpy_api.member(owner, name),
+    Torch: _torch,
+    Sequence: _bound,
+    Dict: _bound,
+    Str: _bound,
+    Tree: _bound,
+    ArrayAt: _bound,
+    Bytes: _bound,
+}
+
+
+def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
+    """``base[index]`` for a base that is no array or builtin container."""
+    if isinstance(base, Instance):
+        return classes.call_method(frame, base, "__getitem__", (index,))
+    if isinstance(base, LibraryObject) and mlx_api.is_layer(base.cls):
+        return UNKNOWN
+    return UNKNOWN
+
+
+def call_bound(frame: Frame, bound: BoundMember, arguments: Any) -> Value:
+    """The result of a method of a host value: lists, dicts, strings, NumPy, torch."""
+    owner, name = bound.owner, bound.name
+    if isinstance(owner, Numpy):
+        return numpy_api.method(owner, name, arguments)
+    if isinstance(owner, Torch):
+        return _torch_method(name)
+    if isinstance(owner, ArrayAt):
+        return owner.array if name != "at" else owner
+    if isinstance(owner, Str):
+        return _string_method(owner, name, arguments)
+    if isinstance(owner, Sequence):
+        return _sequence_method(owner, name)
+    if isinstance(owner, Dict):
+        return _dict_method(owner, name, arguments)
+    if isinstance(owner, Tree):
+        return _tree_method(name)
+    return UNKNOWN
+
+
+def _torch_method(name: str) -> Value:
+    if name == "numpy":
+        return Numpy()
+    if name in ("item", "tolist", "is_contiguous", "data_ptr", "type"):
+        return UNKNOWN
+    if name in ("dim", "numel", "size", "stride", "element_size"):
+        return INT if name != "size" else UNKNOWN
+    return TORCH
+
+
+def _string_method(owner: Str, name: str, arguments: Any) -> Value:
+    if name in ("split", "rsplit", "splitlines"):
+        return Sequence("list", STR)
+    if name in ("find", "rfind", "index", "rindex", "count"):
+        return INT
+    if name.startswith(("is", "starts", "ends")):
+        return Number("bool")
+    if name == "encode":
+        return Bytes()
+    return STR
+
+
+def _sequence_method(owner: Sequence, name: str) -> Value:
+    if name in ("pop", "popleft"):
+        return owner.item
+    if name in ("index", "count"):
+        return INT
+    if name == "copy":
+        return owner
+    return NONE
+
+
+def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
+    everything = join_all([owner.item, *(v for _, v in owner.known)]) if owner.known else owner.item
+    if name == "items":
+        return Sequence("iterator", Sequence("tuple", everything, (STR, everything)))
+    if name == "values":
+        return Sequence("iterator", everything)
+    if name == "keys":
+        return Sequence("iterator", STR)
+    if name in ("get", "pop", "setdefault"):
+        key = arguments[0].value if arguments else UNKNOWN
+        text = key.text if isinstance(key, Str) else None
+        found = owner.get(text) if text is not None else None
+        value = found if found is not None else owner.item
+        if len(arguments) > 1:
+            return join_all((value, arguments[1].value))
+        return join_all((value, NONE)) if name == "get" else value
+    if name == "copy":
+        return owner
+    return NONE if name in ("update", "clear") else UNKNOWN
+
+
+def _tree_method(name: str) -> Value:
+    leaf = Union(frozenset({Tree(), Array()}))
+    if name == "items":
+        return Sequence("iterator", Sequence("tuple", leaf, (STR, leaf)))
+    if name == "values":
+        return Sequence("iterator", leaf)
+    if name == "keys":
+        return Sequence("iterator", STR)
+    return leaf if name in ("get", "pop") else UNKNOWN

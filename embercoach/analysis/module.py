@@ -1,0 +1,226 @@
+"""A file of the project: parsed once, run at top level on demand, analysed when it is checked."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
+from embercoach.analysis.facts import Fact
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.values import UNKNOWN, Class, Function, Value
+
+if TYPE_CHECKING:
+    from embercoach.analysis.project import Project
+
+TEST_FOLDERS = frozenset({"test", "tests"})
+
+
+class Module:
+    """One file: its tree, its top-level names, its functions and classes, and the facts found.
+
+    Raises:
+        libcst.ParserSyntaxError: the source does not parse.
+    """
+
+    def __init__(self, path: Path, source: str, project: Project) -> None:
+        self.path = path
+        self.source = source
+        self.project = project
+        self.tree = cst.parse_module(source)
+        self.dependencies: set[Path] = set()
+        self.has_star_import = False
+        self.fixtures: dict[str, FunctionInfo] = {}
+        self.is_test = is_test_file(path)
+        self.frame = Frame(self, record=True)
+        self.functions: list[FunctionInfo] = []
+        self._functions: dict[cst.CSTNode, FunctionInfo] = {}
+        self._classes: dict[cst.CSTNode, ClassInfo] = {}
+        self._facts: dict[FunctionInfo | None, list[Fact]] = {}
+        self._state = "new"
+
+    def run(self) -> None:
+        """Run the top level, once. In a cycle of imports the names found so far must do."""
+        from embercoach.analysis.statements import execute_all
+
+        if self._state == "new":
+            self._state = "running"
+            execute_all(self.frame, self.tree.body)
+            self._state = "done"
+
+    def member(self, name: str) -> Value:
+        """What a top-level name of the module holds."""
+        self.run()
+        value = self.frame.names.get(name)
+        if value is None and self._state == "running":
+            value = self._early(name)
+        return UNKNOWN if value is None else value
+
+    def _early(self, name: str) -> Value | None:
+        """A function or class that a cycle of imports asks for before it is reached."""
+        for statement in self.tree.body:
+            if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
+                return Function(self.function_info(statement, self.frame, None))
+            if isinstance(statement, cst.ClassDef) and statement.name.value == name:
+                return Class(self.class_info(statement))
+        return None
+
+    def import_module(self, name: str, level: int) -> Module | None:
+        """Another module of the project by the name that an import statement gives it."""
+        path = self.project.resolve(self, name, level)
+        if path is None or path == self.path:
+            return None
+        module = self.project.load(path)
+        if module is not None and module is not self:
+            self.dependencies |= module.dependencies
+        return module
+
+    def facts_of(self, info: FunctionInfo | None) -> list[Fact]:
+        """The facts recorded in a function, or at top level."""
+        facts = self._facts.get(info)
+        if facts is None:
+            facts = self._facts[info] = []
+        return facts
+
+    def facts(self) -> list[Fact]:
+        """All facts of the file, once it has been analysed."""
+        return [fact for facts in self._facts.values() for fact in facts]
+
+    def function_info(
+        self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
+    ) -> FunctionInfo:
+        """The function of a ``def`` or lambda, made on first sight."""
+        info = self._functions.get(node)
+        if info is None:
+            is_def = isinstance(node, cst.FunctionDef)
+            info = FunctionInfo(
+                name=node.name.value if isinstance(node, cst.FunctionDef) else "<lambda>",
+                node=node,
+                module=self,
+                cls=cls,
+                outer=frame.info,
+                parameters=parameters_of(node),
+                is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
+                statement=frame.statement,
+            )
+            self._functions[node] = info
+            self.functions.append(info)
+        if info.closure is None or frame.record:
+            info.closure = frame if cls is None else frame.outer
+        return info
+
+    def class_info(self, node: cst.ClassDef) -> ClassInfo:
+        """The class of a ``class`` statement, made on first sight."""
+        info = self._classes.get(node)
+        if info is None:
+            info = self._classes[node] = ClassInfo(node.name.value, node, self)
+        return info
+
+    def note_setters(self, cls: ClassInfo, method: FunctionInfo) -> None:
+        """Index which attributes of ``self`` a method assigns."""
+        if not method.parameters or isinstance(method.node, cst.Lambda):
+            return
+        for name in assigned_attributes(method.node, method.parameters[0].name):
+            cls.setters.setdefault(name, []).append(method)
+
+    def used_as_array(self, info: FunctionInfo, name: str) -> bool:
+        """Whether every attribute that a body asks of a name is one that arrays have."""
+        pending: deque[cst.CSTNode] = deque([info.node])
+        while pending:
+            node = pending.popleft()
+            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+                if node.value.value == name and mlx_api.array_member(node.attr.value) is None:
+                    return False
+            elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+                if node.func.value == name:
+                    return False
+            pending.extend(node.children)
+        return True
+
+    def analyse(self) -> list[Fact]:
+        """Analyse every function, callers' evidence first where parameters need it."""
+        from embercoach.analysis.functions import analyse, canonical_values
+
+        self.run()
+        done: set[FunctionInfo] = set()
+        deferred: list[FunctionInfo] = []
+        while len(done) < len(self.functions):
+            for info in self.functions[:]:
+                if info in done or info in deferred:
+                    continue
+                if _needs_evidence(info):
+                    deferred.append(info)
+                else:
+                    done.add(info)
+                    analyse(info)
+            if deferred:
+                info = deferred.pop(0)
+                done.add(info)
+                analyse(info)
+        for info in self.functions[:]:
+            if any(p.evidence is not None for p in info.parameters):
+                if canonical_values(info) != info.analysed_with:
+                    info.summaries.clear()
+                    analyse(info)
+        self._spread_roles()
+        return self.facts()
+
+    def _spread_roles(self) -> None:
+        """What a compiled or differentiated function calls is compiled or differentiated too."""
+        for role in ("compiled", "vmapped", "differentiated"):
+            pending = [info for info in self.functions if getattr(info, role)]
+            seen = set(pending)
+            while pending:
+                info = pending.pop()
+                setattr(info, role, True)
+                inner = [f for f in self.functions if f.outer is info]
+                for callee in [*info.calls, *inner]:
+                    if callee not in seen and callee.module is self:
+                        seen.add(callee)
+                        pending.append(callee)
+
+
+def _needs_evidence(info: FunctionInfo) -> bool:
+    start = 1 if info.is_method else 0
+    return any(
+        p.annotation is None and p.evidence is None and not p.star for p in info.parameters[start:]
+    )
+
+
+def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
+    """The attributes that a method assigns on its first parameter."""
+    found: set[str] = set()
+    pending: deque[cst.CSTNode] = deque([node.body])
+    while pending:
+        statement = pending.popleft()
+        targets: list[cst.CSTNode] = []
+        if isinstance(statement, cst.SimpleStatementLine):
+            pending.extend(statement.body)
+        elif isinstance(statement, cst.Assign):
+            targets = [t.target for t in statement.targets]
+        elif isinstance(statement, (cst.AnnAssign, cst.AugAssign)):
+            targets = [statement.target]
+        elif isinstance(statement, (cst.BaseSuite, cst.BaseCompoundStatement)) or isinstance(
+            statement, (cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase)
+        ):
+            pending.extend(statement.children)
+        while targets:
+            target = targets.pop()
+            if isinstance(target, (cst.Tuple, cst.List)):
+                targets.extend(e.value for e in target.elements)
+            elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
+                if target.value.value == self_name:
+                    found.add(target.attr.value)
+    return found
+
+
+def is_test_file(path: Path) -> bool:
+    """Whether a path is a test by pytest's and unittest's habits."""
+    name = path.name
+    if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
+        return True
+    return any(part in TEST_FOLDERS for part in path.parent.parts[-2:])

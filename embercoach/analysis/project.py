@@ -1,0 +1,118 @@
+"""Modules of the project: which file an import names, and each file parsed once a process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+
+import libcst as cst
+
+from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
+from embercoach.analysis.module import Module
+
+#: Source characters of parsed modules kept at most, besides those in use: a tree takes some
+#: 100 bytes of memory a character.
+KEPT_CHARACTERS = 6_000_000
+
+
+class Project:
+    """The store of parsed modules, for inference across files. One a process.
+
+    A module can name any other module of its own package or next to itself; libraries elsewhere
+    on the machine are never read, so that results don't depend on what is installed.
+    """
+
+    def __init__(self) -> None:
+        self._modules: OrderedDict[Path, Module | None] = OrderedDict()
+        self._characters = 0
+        self._probes: dict[Path, bool] = {}
+        self._roots: dict[Path, Path] = {}
+
+    def open(self, path: Path, source: str) -> Module:
+        """The module of a file that is about to be checked, from the source given.
+
+        Raises:
+            libcst.ParserSyntaxError: the source does not parse.
+        """
+        known = self._modules.get(path)
+        if known is not None and known.source == source:
+            return known
+        module = Module(path, source, self)
+        self._keep(path, module)
+        return module
+
+    def load(self, path: Path) -> Module | None:
+        """The module of another file; None if it is absent or does not parse."""
+        if path in self._modules:
+            self._modules.move_to_end(path)
+            return self._modules[path]
+        module: Module | None = None
+        try:
+            source = path.read_text(encoding="utf-8")
+            module = Module(path, source, self)
+        except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, RecursionError):
+            module = None
+        self._keep(path, module)
+        return module
+
+    def release(self) -> None:
+        """Forget modules beyond the limit, oldest first."""
+        while self._characters > KEPT_CHARACTERS and len(self._modules) > 1:
+            _, module = self._modules.popitem(last=False)
+            self._characters -= len(module.source) if module else 0
+
+    def _keep(self, path: Path, module: Module | None) -> None:
+        old = self._modules.pop(path, None)
+        self._characters -= len(old.source) if old else 0
+        self._modules[path] = module
+        self._characters += len(module.source) if module else 0
+
+    def resolve(self, importer: Module, dotted: str, level: int) -> Path | None:
+        """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.
+
+        Every file probed is noted as a dependency of the importer: were it to appear, the
+        importer's findings could change.
+        """
+        if level:
+            start = importer.path.parent
+            for _ in range(level - 1):
+                start = start.parent
+            return self._find(importer, start, dotted)
+        if not dotted:
+            return None
+        root = self._root(importer.path.parent)
+        found = self._find(importer, root, dotted)
+        if found is None and root != importer.path.parent:
+            found = self._find(importer, importer.path.parent, dotted)
+        return found
+
+    def _find(self, importer: Module, start: Path, dotted: str) -> Path | None:
+        base = start.joinpath(*dotted.split(".")) if dotted else start
+        candidates = [base / "__init__.py"]
+        if dotted:
+            candidates.insert(0, base.with_name(base.name + ".py"))
+            first = start / dotted.split(".")[0]
+            if not self._exists(first) and not self._exists(first.with_name(first.name + ".py")):
+                importer.dependencies.add(first)
+                return None
+        for candidate in candidates:
+            importer.dependencies.add(candidate)
+            if self._exists(candidate):
+                return candidate
+        return None
+
+    def _exists(self, path: Path) -> bool:
+        known = self._probes.get(path)
+        if known is None:
+            known = self._probes[path] = path.exists()
+        return known
+
+    def _root(self, folder: Path) -> Path:
+        """The folder that imports start from: the first one up that is no package."""
+        root = self._roots.get(folder)
+        if root is None:
+            root = folder
+            while (root / "__init__.py").exists() and root.parent != root:
+                root = root.parent
+            self._roots[folder] = root
+        return root

@@ -1,0 +1,117 @@
+"""Function transforms: ``mx.compile``, ``mx.grad``, ``mx.vmap`` and what they make of a function."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from embercoach.analysis import classes, functions
+from embercoach.analysis.definitions import FunctionInfo
+from embercoach.analysis.facts import Argument
+from embercoach.analysis.frame import Frame
+from embercoach.analysis.values import (
+    ARRAY,
+    TREE,
+    UNKNOWN,
+    BoundMember,
+    Function,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    Transformed,
+    Value,
+    join_all,
+)
+
+#: Transform by qualified name: which role it gives the function, and at which argument.
+TRANSFORMS: dict[str, tuple[str, int]] = {
+    "mlx.core.compile": ("compile", 0),
+    "mlx.core.vmap": ("vmap", 0),
+    "mlx.core.grad": ("grad", 0),
+    "mlx.core.value_and_grad": ("value_and_grad", 0),
+    "mlx.core.checkpoint": ("same", 0),
+    "mlx.core.custom_function": ("same", 0),
+    "mlx.nn.value_and_grad": ("module_value_and_grad", 1),
+    "mlx.nn.utils.checkpoint": ("same", 1),
+    "mlx.nn.checkpoint": ("same", 1),
+    "functools.lru_cache": ("same", 0),
+    "functools.cache": ("same", 0),
+    "functools.wraps": ("same", 0),
+    "functools.partial": ("partial", 0),
+}
+IMMEDIATE = {"mlx.core.vjp", "mlx.core.jvp"}
+ROLES = {
+    "compile": "compiled",
+    "vmap": "vmapped",
+    "grad": "differentiated",
+    "value_and_grad": "differentiated",
+    "module_value_and_grad": "differentiated",
+}
+
+
+def mark(value: Value, role: str | None) -> None:
+    """Give a function its role: compiled, vmapped or differentiated."""
+    if role is None:
+        return
+    info: FunctionInfo | None = None
+    if isinstance(value, Function):
+        info = value.info
+    elif isinstance(value, Instance):
+        info = classes.find_method(value.info, "__call__")
+    elif isinstance(value, Transformed):
+        mark(value.inner, role)
+    if info is not None:
+        setattr(info, role, True)
+
+
+def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.compile(f)`` and the like: the function gets its role, and a wrapper comes back."""
+    kind, index = TRANSFORMS[name]
+    positional = [a.value for a in arguments if a.keyword is None and not a.star]
+    named = next((a.value for a in arguments if a.keyword in ("fun", "fn", "f", "func")), None)
+    inner = positional[index] if len(positional) > index else named
+    if inner is None:
+        # ``partial(mx.compile, inputs=...)`` or ``lru_cache(maxsize=4)``: a decorator.
+        return Symbol(name) if kind != "partial" else UNKNOWN
+    if kind == "partial":
+        if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
+            return inner
+        return Transformed("partial", inner)
+    if kind == "same" and name.startswith("functools."):
+        return inner
+    mark(inner, ROLES.get(kind))
+    return Transformed(kind, inner)
+
+
+def immediate(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
+    """``mx.vjp(f, primals, cotangents)`` differentiates right away."""
+    if arguments:
+        mark(arguments[0].value, "differentiated")
+
+
+def call(
+    frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
+) -> Value:
+    """The result of calling what a transform returned."""
+    from embercoach.analysis.calls import apply
+
+    if callee.transform == "partial":
+        # Which arguments the partial call has taken already is not known here.
+        inner = callee.inner
+        return functions.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
+    result = apply(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
+    if callee.transform.endswith("value_and_grad"):
+        value = result if result is not UNKNOWN else ARRAY
+        gradient = TREE if callee.transform.startswith("module") else ARRAY
+        return Sequence("tuple", join_all((value, gradient)), (value, gradient))
+    if callee.transform == "grad":
+        return ARRAY if _single_array(arguments) else UNKNOWN
+    return result
+
+
+def _single_array(arguments: tuple[Argument, ...]) -> bool:
+    return bool(arguments) and type(arguments[0].value) is type(ARRAY)
+
+
+def _callable(value: Value) -> bool:
+    return isinstance(value, (Function, Instance, Transformed, BoundMember, LibraryObject))

@@ -1,0 +1,70 @@
+"""The checks: what a file's facts say about it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import libcst as cst
+
+from embercoach.analysis.project import Project
+from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
+    dtype,
+    graph_break,
+    host_pull,
+    python_scalar,
+)
+from embercoach.checks.registry import CODES
+from embercoach.checks.run import place_reports, reports_of
+from embercoach.finding import RawFinding
+
+__all__ = ["FileReport", "Project", "SyntaxProblem", "check_source", "registered_codes"]
+
+#: Deeply nested expressions recurse; a file beyond this is told as an error, not a crash.
+RECURSION_LIMIT = 6_000
+
+
+class SyntaxProblem(Exception):
+    """A file that does not parse: the line and column, both from 1, and why."""
+
+    def __init__(self, line: int, column: int, message: str) -> None:
+        super().__init__(f"{line}:{column}: {message}")
+        self.line = line
+        self.column = column
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """Findings of one file, and the other files (present or absent) that decided them."""
+
+    findings: tuple[RawFinding, ...]
+    dependencies: tuple[str, ...]
+
+
+def registered_codes() -> frozenset[str]:
+    """All codes that the checks may report."""
+    return frozenset(CODES)
+
+
+def check_source(source: str, path: Path, project: Project) -> FileReport:
+    """Run every check over a file. Selection and severity are the engine's.
+
+    Raises:
+        SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
+    try:
+        module = project.open(path, source)
+        findings = place_reports(module, reports_of(module))
+    except cst.ParserSyntaxError as error:
+        raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
+    except RecursionError as error:
+        raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
+    finally:
+        sys.setrecursionlimit(limit)
+    dependencies = tuple(sorted(map(str, module.dependencies)))
+    project.release()
+    return FileReport(findings, dependencies)

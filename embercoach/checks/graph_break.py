@@ -1,0 +1,249 @@
+"""GRAPH-BREAK: an array's value is taken on the host, where the program decides or prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from embercoach.analysis.contexts import HARM, context_of
+from embercoach.analysis.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
+from embercoach.analysis.module import Module
+from embercoach.analysis.values import (
+    NONE,
+    BoundMember,
+    Sequence,
+    Str,
+    Symbol,
+    Value,
+    as_array,
+    holds_arrays,
+)
+from embercoach.checks.registry import Report, check
+
+CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
+REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
+TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
+LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
+INSTEAD = {
+    "builtins.max": "mx.max(x) or mx.maximum(a, b)",
+    "builtins.min": "mx.min(x) or mx.minimum(a, b)",
+    "builtins.any": "mx.any(x)",
+    "builtins.all": "mx.all(x)",
+    "builtins.sorted": "mx.sort(x)",
+    "builtins.sum": "mx.sum(x), or mx.stack(xs).sum(axis=0)",
+}
+
+
+def pull(
+    code: str,
+    fact: Fact,
+    module: Module,
+    node: cst.CSTNode,
+    value: Value,
+    what: str,
+    help_text: str,
+    *,
+    subject: cst.CSTNode | None = None,
+    covers: tuple[cst.CSTNode, ...] = (),
+) -> Report:
+    """A report of a host synchronisation, with the harm that it does where it stands."""
+    context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
+    return Report(
+        code, node, fact.place, f"{what}: {HARM[context]}", help_text, context, covers=covers
+    )
+
+
+@check("GRAPH-BREAK-001", on=CallFact)
+def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x.item()``."""
+    callee = fact.callee
+    if isinstance(callee, BoundMember) and callee.name == "item":
+        if as_array(callee.owner) is not None and fact.receiver_node is not None:
+            yield pull(
+                "GRAPH-BREAK-001",
+                fact,
+                module,
+                fact.node,
+                callee.owner,
+                "`.item()` waits for the array and copies its value to the host",
+                "keep the value an mx.array as long as arithmetic goes on; read it once, after "
+                "mx.eval, where the host really needs it",
+                subject=fact.receiver_node,
+            )
+
+
+@check("GRAPH-BREAK-002", on=CallFact)
+def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``float(x)``, ``int(x)``, ``math.sqrt(x)``."""
+    name = _symbol(fact)
+    if name is None or not (name in CASTS or name.startswith("math.")):
+        return
+    for argument in fact.arguments:
+        if as_array(argument.value) is None:
+            continue
+        short = name.removeprefix("builtins.")
+        instead = (
+            f"use mx.{name[5:]} where MLX has it"
+            if name.startswith("math.")
+            else "use .astype(...) for a conversion on the device"
+        )
+        yield pull(
+            "GRAPH-BREAK-002",
+            fact,
+            module,
+            fact.node,
+            argument.value,
+            f"`{short}()` of an mx.array evaluates it to make a Python number",
+            f"{instead}; keep the value an mx.array until the host needs it",
+            subject=argument.node,
+        )
+        return
+
+
+@check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005", on=TruthFact)
+def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
+    """The truth value of an array decides where the program goes."""
+    if fact.form == "assert":
+        code, what = "GRAPH-BREAK-005", "`assert` takes the truth value of an mx.array"
+        help_text = "in tests that is fine; in library code check shapes and dtypes, or drop it"
+    elif fact.form in ("not", "and", "or", "chained"):
+        shown = "a chained comparison" if fact.form == "chained" else f"`{fact.form}`"
+        code, what = "GRAPH-BREAK-004", f"{shown} takes the truth value of an mx.array"
+        help_text = (
+            "use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`): they work "
+            "element by element and stay on the device"
+        )
+    else:
+        code, what = "GRAPH-BREAK-003", f"the {_FORMS[fact.form]} takes an mx.array's truth value"
+        help_text = (
+            "choose with mx.where on the device, or decide on something that the host knows; "
+            "an array of more than one element has no truth value and raises"
+        )
+    yield pull(code, fact, module, fact.node, fact.value, what, help_text, subject=fact.node)
+
+
+_FORMS = {
+    "if": "`if` condition",
+    "while": "`while` condition",
+    "ternary": "conditional expression",
+    "comprehension": "comprehension's `if`",
+    "guard": "`case` guard",
+}
+
+
+@check("GRAPH-BREAK-006", "GRAPH-BREAK-009", on=CompareFact)
+def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
+    """``v in x``, ``x in [arrays]``, ``x == None``."""
+    if fact.operator in ("in", "not in"):
+        inside = fact.right
+        array = as_array(inside) or (as_array(fact.left) if isinstance(inside, Sequence) else None)
+        if array is None and not (isinstance(inside, Sequence) and as_array(inside.item)):
+            return
+        yield pull(
+            "GRAPH-BREAK-006",
+            fact,
+            module,
+            fact.node,
+            inside if as_array(inside) is not None else fact.left,
+            f"`{fact.operator}` compares array elements and takes the truth value of each result",
+            "use mx.any(x == v), or a Python set of host values",
+        )
+    elif fact.operator in ("==", "!=") and NONE in (fact.left, fact.right):
+        context = context_of(fact.place, module.is_test)
+        instead = "is None" if fact.operator == "==" else "is not None"
+        yield Report(
+            "GRAPH-BREAK-009",
+            fact.node,
+            fact.place,
+            f"`{fact.operator} None` of an mx.array raises a TypeError: arrays compare elements",
+            f"write `{instead}`",
+            context,
+        )
+
+
+@check("GRAPH-BREAK-007", on=CallFact)
+def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a node an element."""
+    name = _symbol(fact)
+    if name not in INSTEAD:
+        return
+    positional = [a for a in fact.arguments if a.keyword is None]
+    arrays = [a for a in positional if as_array(a.value) is not None]
+    if not arrays and len(positional) == 1:
+        inner = positional[0].value
+        if isinstance(inner, Sequence) and as_array(inner.item) is not None:
+            arrays = positional
+    if not arrays or (name == "builtins.sum" and as_array(arrays[0].value) is None):
+        return
+    short = name.removeprefix("builtins.")
+    what = (
+        "builtin `sum()` walks over the array and adds one graph node an element"
+        if short == "sum"
+        else f"builtin `{short}()` of arrays takes a truth value at each comparison"
+    )
+    value = arrays[0].value
+    yield pull(
+        "GRAPH-BREAK-007",
+        fact,
+        module,
+        fact.node,
+        value if as_array(value) is not None else value.item,  # type: ignore[attr-defined]
+        what,
+        f"use {INSTEAD[name]}",
+    )
+
+
+@check("GRAPH-BREAK-008", on=CallFact)
+def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``print(x)``, ``str(x)``, ``"{}".format(x)``, ``logging.info("%s", x)``."""
+    name = _symbol(fact)
+    callee = fact.callee
+    is_format = (
+        isinstance(callee, BoundMember)
+        and isinstance(callee.owner, Str)
+        and callee.name == "format"
+    )
+    if not is_format and name not in TEXT and name not in LOGGERS:
+        return
+    for argument in fact.arguments:
+        if holds_arrays(argument.value) and _is_plain(argument.value):
+            shown = "`.format()`" if is_format else f"`{(name or '').removeprefix('builtins.')}()`"
+            yield _formatting(fact, module, fact.node, argument.value, argument.node, shown)
+            return
+
+
+@check("GRAPH-BREAK-008", on=FormatFact)
+def formatted_text(fact: FormatFact, module: Module) -> Iterator[Report]:
+    """``f"{x}"``, ``"%s" % x``."""
+    shown = "an f-string" if fact.form == "fstring" else "`%` formatting"
+    yield _formatting(fact, module, fact.node, fact.value, fact.node, shown)
+
+
+def _is_plain(value: Value) -> bool:
+    return as_array(value) is not None or isinstance(value, Sequence)
+
+
+def _formatting(
+    fact: Fact,
+    module: Module,
+    node: cst.CSTNode,
+    value: Value,
+    subject: cst.CSTNode,
+    shown: str,
+) -> Report:
+    return pull(
+        "GRAPH-BREAK-008",
+        fact,
+        module,
+        node,
+        value,
+        f"{shown} evaluates the mx.array to write its elements",
+        "print shapes and dtypes (they are known without waiting), or print every k steps after "
+        "mx.eval",
+        subject=subject,
+    )
+
+
+def _symbol(fact: CallFact) -> str | None:
+    return fact.callee.name if isinstance(fact.callee, Symbol) else None

@@ -1,0 +1,107 @@
+"""Run all checks over the facts of one file, and place what they report."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from embercoach.analysis.module import Module
+from embercoach.analysis.positions import Span, locate
+from embercoach.checks.registry import BY_FACT, BY_FILE, Report
+from embercoach.finding import Edit, Fix, RawFinding
+
+
+def reports_of(module: Module) -> list[Report]:
+    """What the checks say about a module, without what another report covers."""
+    facts = module.analyse()
+    found: list[Report] = []
+    for fact in facts:
+        for check in BY_FACT.get(type(fact), ()):
+            found.extend(check(fact, module))
+    for file_check in BY_FILE:
+        found.extend(file_check(module, facts))
+    covered = {node for report in found for node in report.covers}
+    unique: dict[tuple[str, cst.CSTNode, tuple[int, int] | None], Report] = {}
+    for report in found:
+        if report.node not in covered:
+            unique.setdefault((report.code, report.node, report.text_span), report)
+    return list(unique.values())
+
+
+def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ...]:
+    """Findings with their positions, in the order of the source."""
+    if not reports:
+        return ()
+    wanted: dict[cst.CSTNode, cst.CSTNode] = {}
+    for report in reports:
+        wanted[report.node] = report.place.statement
+        for node, _ in report.change.edits if report.change else ():
+            wanted[node] = report.place.statement
+    spans = locate(module.tree, module.source, wanted)
+    lines = _Lines(module.source)
+    findings = [_finding(report, spans, lines) for report in reports]
+    return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
+
+
+class _Lines:
+    """Character offsets of the lines of a source, as libcst counts lines."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.starts = [0]
+        for line in source.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+        if any(c in source for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
+            self.starts = _starts_of_lines(source)
+
+    def offset(self, line: int, column: int) -> int:
+        return self.starts[line - 1] + column
+
+    def position(self, offset: int) -> tuple[int, int]:
+        from bisect import bisect_right
+
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1]
+
+
+def _starts_of_lines(source: str) -> list[int]:
+    """Only ``\\n``, ``\\r`` and ``\\r\\n`` end a line of Python."""
+    starts = [0]
+    at = 0
+    while at < len(source):
+        char = source[at]
+        at += 1
+        if char == "\r" and source[at : at + 1] == "\n":
+            at += 1
+        if char in "\r\n":
+            starts.append(at)
+    return starts
+
+
+def _finding(report: Report, spans: dict[cst.CSTNode, Span], lines: _Lines) -> RawFinding:
+    span = spans[report.node]
+    if report.text_span is not None:
+        base = lines.offset(span.line, span.column)
+        start, end = (lines.position(base + o) for o in report.text_span)
+        span = Span(*start, *end)
+    fix = None
+    if report.change is not None:
+        edits = tuple(
+            Edit(
+                lines.offset(spans[node].line, spans[node].column),
+                lines.offset(spans[node].end_line, spans[node].end_column),
+                text,
+            )
+            for node, text in report.change.edits
+        )
+        fix = Fix(report.change.title, report.change.safe, edits)
+    return RawFinding(
+        report.code,
+        span.line,
+        span.column + 1,
+        span.end_line,
+        span.end_column + 1,
+        report.message,
+        report.help,
+        report.context,
+        fix,
+    )

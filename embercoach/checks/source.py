@@ -1,0 +1,19 @@
+"""Source text for fixes and messages."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from embercoach.analysis.module import Module
+from embercoach.analysis.values import Symbol
+
+
+def code_of(module: Module, node: cst.CSTNode) -> str:
+    """A node's own source text."""
+    return module.tree.code_for_node(node)
+
+
+def mlx_alias(module: Module) -> str | None:
+    """The name under which the module's top level knows ``mlx.core``."""
+    wanted = Symbol("mlx.core")
+    return next((name for name, value in module.frame.names.items() if value == wanted), None)
