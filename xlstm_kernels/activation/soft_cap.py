@@ -73,18 +73,19 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
     For small z the difference would lose its digits. There the same number is taken as
     (sinh(u) - u) / (1 + cosh(u)), u = 2 z, with the series of its numerator.
     """
-    # Beyond 50 the number is one to the last bit; at infinity the formula has none.
-    reach = mx.array(50, dtype=mx.float32)
-    scaled = mx.clip(values.astype(mx.float32) / cap, mx.negative(reach), reach)
+    scaled = values.astype(mx.float32) / cap
+    # Beyond 50 the number is one to the last bit, but at infinity the formula gives NaN.
+    reach = mx.array(50, dtype=scaled.dtype)
+    scaled = mx.clip(scaled, mx.negative(reach), reach)
     direct = mx.tanh(scaled) - scaled * _slope(scaled)
 
-    small = mx.abs(scaled) < mx.array(0.5, dtype=mx.float32)
+    small = mx.abs(scaled) < mx.array(0.5, dtype=scaled.dtype)
     # The branch not taken must stay finite too: its gradient is multiplied by zero, not skipped.
     bounded = mx.where(small, scaled, mx.zeros_like(scaled))
     u = bounded + bounded
     series = mx.zeros_like(u)
     for power in (11, 9, 7, 5, 3):
-        coefficient = mx.array(1 / math.factorial(power), dtype=mx.float32)
+        coefficient = mx.array(1 / math.factorial(power), dtype=u.dtype)
         series = series * mx.square(u) + coefficient
     near_zero = u * mx.square(u) * series / (mx.ones_like(u) + mx.cosh(u))
 
@@ -95,7 +96,7 @@ def _slope(scaled: mx.array) -> mx.array:
     """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
     magnitude = mx.abs(scaled)
     decay = mx.exp(mx.negative(magnitude + magnitude))
-    four = mx.array(4, dtype=mx.float32)
+    four = mx.array(4, dtype=decay.dtype)
     return four * decay / mx.square(mx.ones_like(decay) + decay)
 
 

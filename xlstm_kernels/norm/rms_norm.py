@@ -104,7 +104,7 @@ def weight_gradient_reference(x: mx.array, cotangent: mx.array, inverse_rms: mx.
 
 def _inverse_rms(wide: mx.array, eps: float) -> mx.array:
     mean_square = mx.mean(mx.square(wide), axis=-1, keepdims=True)
-    return mx.rsqrt(mean_square + mx.array(eps, dtype=mx.float32))
+    return mx.rsqrt(mean_square + mx.array(eps, dtype=mean_square.dtype))
 
 
 def _weighted(array: mx.array, weight: mx.array | None) -> mx.array:
