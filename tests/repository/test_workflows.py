@@ -39,9 +39,9 @@ def steps(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for holder in holders for step in holder["steps"]]
 
 
-def test_both_platforms_have_a_job() -> None:
+def test_platforms_and_corpus_have_a_job() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
-    assert set(jobs) == {"linux", "macos"}
+    assert set(jobs) == {"linux", "corpus", "macos"}
 
 
 @pytest.mark.parametrize(
