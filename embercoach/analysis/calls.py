@@ -55,8 +55,12 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
         )
         if callee is UNKNOWN and type(receiver) is not Symbol:
             callee = _unknown_method(receiver, func.attr.value)
+            if type(receiver) is Array:
+                deny_array(frame, receiver_node)
     else:
         callee = evaluate(frame, func)
+        if type(callee) is Array:
+            deny_array(frame, func)
     arguments = tuple(
         [
             Argument(
@@ -66,6 +70,12 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
         ]
     )
     return apply(frame, node, callee, arguments, receiver, receiver_node)
+
+
+def deny_array(frame: Frame, node: cst.BaseExpression) -> None:
+    """A parameter assumed to be an array is asked for what no array has."""
+    if frame.info is not None and isinstance(node, cst.Name):
+        frame.info.denied_arrays.add(node.value)
 
 
 def _unknown_method(receiver: Value, name: str) -> Value:

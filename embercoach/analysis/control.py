@@ -19,6 +19,7 @@ def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
 
 def execute_if(frame: Frame, node: cst.If) -> bool:
     """``if``/``elif``/``else``."""
+    frame.statement = node
     test(frame, node.test, "if")
     before = frame.fork()
     periodic = frame.periodic

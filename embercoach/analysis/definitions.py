@@ -61,6 +61,7 @@ class FunctionInfo:
     global_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
     shown_arrays: set[str] = field(default_factory=set)
+    denied_arrays: set[str] = field(default_factory=set)  # asked for what no array has
     statement: cst.CSTNode | None = None  # the one that a lambda stands in
 
     @property

@@ -67,21 +67,35 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
         narrowed = frame.names.get(path)
         if narrowed is not None:
             return narrowed
-    return members.member(frame, evaluate(frame, node.value), node.attr.value)
+    owner = evaluate(frame, node.value)
+    value = members.member(frame, owner, node.attr.value)
+    if value is UNKNOWN and type(owner) is Array:
+        calls.deny_array(frame, node.value)
+    return value
 
 
-def _number(frame: Frame, node: cst.Integer | cst.Float | cst.Imaginary) -> Value:
-    const = node.evaluated_value
-    return Number(_KINDS[type(const)], const)
+def _integer(frame: Frame, node: cst.Integer) -> Value:
+    return Number("int", int(node.value, 0))
 
 
-_KINDS: dict[type, Any] = {int: "int", float: "float", complex: "complex"}
+def _float(frame: Frame, node: cst.Float) -> Value:
+    return Number("float", float(node.value))
+
+
+def _imaginary(frame: Frame, node: cst.Imaginary) -> Value:
+    return Number("complex", complex(node.value.replace("_", "").lower()))
 
 
 def _string(frame: Frame, node: cst.SimpleString) -> Value:
-    text = node.evaluated_value
-    if isinstance(text, bytes):
-        return Bytes()
+    source = node.value
+    if "\\" in source or source[0] not in "\"'":
+        text = node.evaluated_value
+        if isinstance(text, bytes):
+            return Bytes()
+    else:
+        # libcst evaluates a literal by compiling it; most are plain text between their quotes.
+        width = 3 if source[:3] in ('"""', "'''") and len(source) > 5 else 1
+        text = source[width:-width]
     return Str((Piece(node, text),)) if len(text) < MAX_FOLDED else STR
 
 
@@ -338,9 +352,9 @@ EVALUATORS |= {
     cst.Name: evaluate_name,
     cst.Attribute: _attribute,
     cst.Call: calls.evaluate_call,
-    cst.Integer: _number,
-    cst.Float: _number,
-    cst.Imaginary: _number,
+    cst.Integer: _integer,
+    cst.Float: _float,
+    cst.Imaginary: _imaginary,
     cst.SimpleString: _string,
     cst.ConcatenatedString: _concatenated,
     cst.FormattedString: _formatted,

@@ -251,7 +251,7 @@ def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | No
     if fixture is not None and fixture is not info and info.is_test:
         return call_function(info.module.frame, fixture, None, ())
     if info.name == "__call__" and index == 1 and info.cls is not None and is_layer(info.cls):
-        return ARRAY if info.module.used_as_array(info, parameter.name) else None
+        return None if parameter.name in info.denied_arrays else ARRAY
     return None
 
 
@@ -264,16 +264,17 @@ def explore(info: FunctionInfo) -> None:
 def analyse(info: FunctionInfo) -> None:
     """Run a body with what is known of its parameters, and record its facts.
 
-    Where a use in the body shows that a parameter is an array, the body is run again knowing it.
+    Where a use in the body shows that a parameter is an array, or that it is none, the body is run
+    again knowing it.
     """
     for _ in range(3):
-        shown = len(info.shown_arrays)
+        shown = len(info.shown_arrays) + len(info.denied_arrays)
         values = canonical_values(info)
         info.module.facts_of(info).clear()
         info.returned_pulls = NO_PULLS
         info.analysed_with = values
         result = _run(info, values, record=True, depth=0)
-        if len(info.shown_arrays) == shown:
+        if len(info.shown_arrays) + len(info.denied_arrays) == shown:
             break
         info.summaries.clear()
     info.summaries.setdefault(tuple(map(_plain, values)), result)

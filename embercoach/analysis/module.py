@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.facts import Fact
 from embercoach.analysis.frame import Frame
@@ -127,20 +126,6 @@ class Module:
         for name in assigned_attributes(method.node, method.parameters[0].name):
             cls.setters.setdefault(name, []).append(method)
 
-    def used_as_array(self, info: FunctionInfo, name: str) -> bool:
-        """Whether every attribute that a body asks of a name is one that arrays have."""
-        pending: deque[cst.CSTNode] = deque([info.node])
-        while pending:
-            node = pending.popleft()
-            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-                if node.value.value == name and mlx_api.array_member(node.attr.value) is None:
-                    return False
-            elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
-                if node.func.value == name:
-                    return False
-            pending.extend(node.children)
-        return True
-
     def analyse(self) -> list[Fact]:
         """Analyse every function, callers' evidence first where parameters need it."""
         from embercoach.analysis.functions import analyse, canonical_values
@@ -194,20 +179,14 @@ def _needs_evidence(info: FunctionInfo) -> bool:
 def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
     """The attributes that a method assigns on its first parameter."""
     found: set[str] = set()
-    pending: deque[cst.CSTNode] = deque([node.body])
-    while pending:
-        statement = pending.popleft()
-        targets: list[cst.CSTNode] = []
-        if isinstance(statement, cst.SimpleStatementLine):
-            pending.extend(statement.body)
-        elif isinstance(statement, cst.Assign):
+    for statement in small_statements(node.body):
+        targets: list[cst.CSTNode]
+        if isinstance(statement, cst.Assign):
             targets = [t.target for t in statement.targets]
         elif isinstance(statement, (cst.AnnAssign, cst.AugAssign)):
             targets = [statement.target]
-        elif isinstance(statement, (cst.BaseSuite, cst.BaseCompoundStatement)) or isinstance(
-            statement, (cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase)
-        ):
-            pending.extend(statement.children)
+        else:
+            continue
         while targets:
             target = targets.pop()
             if isinstance(target, (cst.Tuple, cst.List)):
@@ -216,6 +195,25 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
                 if target.value.value == self_name:
                     found.add(target.attr.value)
     return found
+
+
+def small_statements(suite: cst.BaseSuite) -> Iterator[cst.BaseSmallStatement]:
+    """The simple statements of a suite and of those nested in it, definitions left out."""
+    pending: list[cst.CSTNode] = [suite]
+    while pending:
+        node = pending.pop()
+        kind = type(node)
+        if kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite:
+            yield from node.body  # type: ignore[attr-defined]
+        elif kind is cst.IndentedBlock:
+            pending.extend(reversed(node.body))  # type: ignore[attr-defined]
+        elif kind not in (cst.FunctionDef, cst.ClassDef):
+            for name in ("finalbody", "orelse", "body"):
+                inner = getattr(node, name, None)
+                if inner is not None:
+                    pending.append(inner)
+            pending.extend(getattr(node, "handlers", ()))
+            pending.extend(getattr(node, "cases", ()))
 
 
 def is_test_file(path: Path) -> bool:

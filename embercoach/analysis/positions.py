@@ -1,15 +1,18 @@
 """Where nodes stand in the source, computed last and only for the nodes that are asked for.
 
-libcst's ``PositionProvider`` wraps and copies the whole tree; recording the wanted nodes during
-one code generation gives the same positions at a fraction of the cost.
+libcst's ``PositionProvider`` generates the code of the whole module to learn its positions. Here
+``ast``, which parses ten times faster, tells where each statement starts, and code is generated
+only for the statements (or the headers of compound ones) that hold wanted nodes. Where ``ast``
+can't read the source, as with syntax newer than the running Python, the whole module is generated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import libcst as cst
 from libcst._nodes.internal import CodegenState
@@ -24,15 +27,22 @@ class Span(NamedTuple):
     end_column: int
 
 
+class _Mismatch(Exception):
+    """The two trees don't pair up."""
+
+
 @dataclass
 class _RecordingState(CodegenState):
-    """Follows the position through code generation and keeps the spans of wanted nodes."""
+    """Follows the position through code generation and keeps the spans of wanted nodes.
+
+    Nodes are known by their ``id``: hashing a libcst node runs Python code.
+    """
 
     def __post_init__(self) -> None:
         self.line = 1
         self.column = 0
-        self.wanted: set[cst.CSTNode] = set()
-        self.spans: dict[cst.CSTNode, Span] = {}
+        self.wanted: frozenset[int] = frozenset()
+        self.spans: dict[int, Span] = {}
         self.starts: list[tuple[int, int]] = []
 
     def add_indent_tokens(self) -> None:
@@ -48,14 +58,14 @@ class _RecordingState(CodegenState):
             self.column += len(value)
 
     def before_codegen(self, node: cst.CSTNode) -> None:
-        if node in self.wanted:
+        if id(node) in self.wanted:
             self.starts.append((self.line, self.column))
 
     def after_codegen(self, node: cst.CSTNode) -> None:
-        if node in self.wanted:
+        if id(node) in self.wanted:
             start = self.starts.pop()
             # A syntactic position, where the node records one, is the narrower and stays.
-            self.spans.setdefault(node, Span(*start, self.line, self.column))
+            self.spans.setdefault(id(node), Span(*start, self.line, self.column))
 
     @contextmanager
     def record_syntactic_position(
@@ -65,29 +75,161 @@ class _RecordingState(CodegenState):
         start_node: cst.CSTNode | None = None,
         end_node: cst.CSTNode | None = None,
     ) -> Iterator[None]:
-        if node not in self.wanted:
+        if id(node) not in self.wanted:
             yield
             return
         start = (self.line, self.column)
         yield
-        first = self.spans.get(start_node) if start_node is not None else None
-        last = self.spans.get(end_node) if end_node is not None else None
+        first = self.spans.get(id(start_node)) if start_node is not None else None
+        last = self.spans.get(id(end_node)) if end_node is not None else None
         begin = (first.line, first.column) if first else start
         end = (last.end_line, last.end_column) if last else (self.line, self.column)
-        self.spans[node] = Span(*begin, *end)
+        self.spans[id(node)] = Span(*begin, *end)
 
     def pop_trailing_newline(self) -> None:
         """Nothing was stored, so there is nothing to drop."""
 
 
 def locate(
-    module: cst.Module, source: str, wanted: dict[cst.CSTNode, cst.CSTNode]
+    module: cst.Module, source: str, wanted: Mapping[cst.CSTNode, cst.CSTNode]
 ) -> dict[cst.CSTNode, Span]:
     """The spans of the wanted nodes, equal to those of libcst's ``PositionProvider``.
 
     ``wanted`` maps each node to the statement that it stands in.
     """
     state = _RecordingState(module.default_indent, module.default_newline)
-    state.wanted = set(wanted)
+    state.wanted = frozenset(map(id, wanted))
+    try:
+        starts = _statement_starts(module, source, wanted.values())
+        for statement in {id(s): s for s in wanted.values()}.values():
+            state.line, state.column, indent = starts[id(statement)]
+            state.indent_tokens = [indent]
+            if not isinstance(statement, cst.BaseSmallStatement):
+                state.column -= len(indent)  # a compound statement writes its own indentation
+            _header(statement)._codegen(state)
+        return {node: state.spans[id(node)] for node in wanted}
+    except (_Mismatch, KeyError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return locate_in_whole(module, wanted)
+
+
+def locate_in_whole(
+    module: cst.Module, wanted: Iterable[cst.CSTNode]
+) -> dict[cst.CSTNode, Span]:
+    """The spans of the wanted nodes from the code of the whole module."""
+    nodes = list(wanted)
+    state = _RecordingState(module.default_indent, module.default_newline)
+    state.wanted = frozenset(map(id, nodes))
     module._codegen(state)
-    return state.spans
+    return {node: state.spans[id(node)] for node in nodes}
+
+
+_EMPTY = cst.SimpleStatementSuite(body=[cst.Pass()])
+
+
+def _header(statement: cst.CSTNode) -> cst.CSTNode:
+    """The statement without what stands before its first token, and without its body."""
+    if isinstance(statement, cst.BaseSmallStatement):
+        return statement
+    changes: dict[str, Any] = {"leading_lines": (), "body": _EMPTY}
+    if isinstance(statement, (cst.If, cst.For, cst.While)):
+        changes["orelse"] = None
+    elif isinstance(statement, cst.FunctionDef):
+        changes.update(decorators=(), lines_after_decorators=())
+    elif isinstance(statement, cst.ClassDef):
+        changes.update(decorators=(), lines_after_decorators=())
+    elif not isinstance(statement, cst.With):
+        raise _Mismatch(statement)
+    return statement.with_changes(**changes)
+
+
+def _statement_starts(
+    module: cst.Module, source: str, wanted: Iterable[cst.CSTNode]
+) -> dict[int, tuple[int, int, str]]:
+    """Line, column and indentation of the wanted statements, by their ids."""
+    ids = frozenset(map(id, wanted))
+    found: dict[int, tuple[ast.stmt, str]] = {}
+    for mine, other, indent in _pairs(module, ast.parse(source)):
+        if id(mine) in ids:
+            found[id(mine)] = (other, indent)
+    lines: list[str] | None = None
+    starts: dict[int, tuple[int, int, str]] = {}
+    for key, (other, indent) in found.items():
+        column = other.col_offset
+        if column and not source.isascii():
+            lines = lines or source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            column = len(lines[other.lineno - 1].encode()[:column].decode())
+        starts[key] = (other.lineno, column, indent)
+    return starts
+
+
+def _pairs(module: cst.Module, tree: ast.Module) -> Iterator[tuple[cst.CSTNode, ast.stmt, str]]:
+    """Statements of the two trees side by side, all the way down, with their indentation."""
+    pending: list[tuple[_Block, str]] = [((module.body, tree.body), "")]
+    while pending:
+        (nodes, statements), indent = pending.pop()
+        flat: list[cst.CSTNode] = []
+        for node in nodes:
+            if type(node) is cst.SimpleStatementLine:
+                flat.extend(node.body)
+            else:
+                flat.append(node)
+        if len(flat) != len(statements):
+            raise _Mismatch
+        for node, statement in zip(flat, statements):
+            yield node, statement, indent
+            blocks = _BLOCKS.get(type(node))
+            if blocks is None:
+                continue
+            for suite, other in blocks(node, statement):
+                if isinstance(suite, cst.If):
+                    pending.append((((suite,), other), indent))
+                elif isinstance(suite, cst.IndentedBlock):
+                    deeper = module.default_indent if suite.indent is None else suite.indent
+                    pending.append(((suite.body, other), indent + deeper))
+                else:
+                    pending.append(((suite.body, other), indent))
+
+
+_Block = tuple[Sequence[cst.CSTNode], Sequence[ast.stmt]]
+_Suites = list[tuple[Any, Sequence[ast.stmt]]]
+
+
+def _body(node: Any, statement: Any) -> _Suites:
+    return [(node.body, statement.body)]
+
+
+def _with_else(node: Any, statement: Any) -> _Suites:
+    suites = _body(node, statement)
+    if isinstance(node.orelse, cst.If):
+        suites.append((node.orelse, statement.orelse))
+    elif node.orelse is not None:
+        suites.append((node.orelse.body, statement.orelse))
+    return suites
+
+
+def _try(node: Any, statement: Any) -> _Suites:
+    suites = _body(node, statement)
+    for handler, other in zip(node.handlers, statement.handlers):
+        suites.append((handler.body, other.body))
+    if node.orelse is not None:
+        suites.append((node.orelse.body, statement.orelse))
+    if node.finalbody is not None:
+        suites.append((node.finalbody.body, statement.finalbody))
+    return suites
+
+
+def _match(node: Any, statement: Any) -> _Suites:
+    return [(c.body, o.body) for c, o in zip(node.cases, statement.cases)]
+
+
+_BLOCKS: dict[type, Any] = {
+    cst.FunctionDef: _body,
+    cst.ClassDef: _body,
+    cst.With: _body,
+    cst.If: _with_else,
+    cst.For: _with_else,
+    cst.While: _with_else,
+    cst.Try: _try,
+    cst.TryStar: _try,
+    cst.Match: _match,
+}

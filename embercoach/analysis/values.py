@@ -265,6 +265,15 @@ def join(a: Value, b: Value) -> Value:
 
 def join_all(values: Iterable[Value]) -> Value:
     """The join of any number of values; of none it is ``UNKNOWN``."""
+    values = tuple(values)
+    if not values:
+        return UNKNOWN
+    first = values[0]
+    for value in values:
+        if value is not first and value != first:
+            break
+    else:
+        return first
     merged: dict[object, Value] = {}
     for value in values:
         for option in options(value):
