@@ -64,7 +64,7 @@ def _parameters(state: ScopeWalk, parts: Declarator, scope: Scope) -> None:
 
 def _note_function(state: ScopeWalk, node: Node, parts: Declarator) -> None:
     made = declarators.function(state.syntax, node, parts)
-    if made is not None:
+    if made is not None and all(map(state.syntax.holds, parts.names)):
         state.found.functions.append(made)
 
 

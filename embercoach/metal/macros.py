@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.facts import Macro
-from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS, parse_unit, walk
+from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS, parse_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def read_macros(syntax: Syntax) -> Macros:
 
 
 def _definitions(syntax: Syntax) -> Iterator[Macro]:
-    for node in walk(syntax.root):
+    for node in syntax.nodes:
         if node.type not in ("preproc_def", "preproc_function_def"):
             continue
         name = node.child_by_field_name("name")
@@ -97,4 +97,4 @@ def _names_in(text: str) -> frozenset[str]:
     if not text:
         return frozenset()
     inside = parse_unit(text.replace("\\\n", " \n"))
-    return frozenset(inside.words(node) for node in walk(inside.root) if node.type in _NAMES)
+    return frozenset(inside.words(node) for node in inside.nodes if node.type in _NAMES)

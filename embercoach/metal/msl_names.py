@@ -155,7 +155,7 @@ E LOG2E LOG10E LN2 LN10 PI PI_2 PI_4 1_PI 2_PI 2_SQRTPI SQRT2 SQRT1_2
 """
 
 _MLX_PREAMBLE = """
-float16_t bfloat16_t complex64_t complex_t is_complex_v is_lane_convertible_v cast_to
+float16_t bfloat16_t complex32_t complex64_t complex_t is_complex_v is_lane_convertible_v cast_to
 bfloat16_to_uint16 uint16_to_bfloat16 schedule_row_tile
 WorkPerThread Limits LoopedElemToLoc ConditionalType instantiate_default_limit
 instantiate_float_limit instantiate_kernel instantiate_metal_math_funcs

@@ -184,7 +184,8 @@ class ScopeWalk:
             depth=level,
         )
         self.scopes[level].names[declaration.name] = declaration
-        self.found.declarations.append(declaration)
+        if self.syntax.holds(name):
+            self.found.declarations.append(declaration)
         self.found.bindings[name.start_byte] = declaration
 
     def use(self, node: Node, kind: UseKind) -> None:
@@ -197,7 +198,7 @@ class ScopeWalk:
                 return
             if scope.open or name in scope.maybe:
                 return
-        if not self.quiet and name not in self._outer:
+        if not self.quiet and name not in self._outer and self.syntax.holds(node):
             self._pending.append((name, kind, self.syntax.place(node)))
 
     def finish(self) -> Scopes:

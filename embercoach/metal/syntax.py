@@ -65,16 +65,20 @@ class Syntax:
     Attributes:
         text: the text as given.
         root: of a body its ``compound_statement``, else the ``translation_unit``.
+        nodes: every node of the whole tree, in the order of the text.
         data: the text as the grammar saw it, in bytes, before the exchange.
         shift: bytes in front of the text in ``data``.
+        tail: bytes behind it.
         qualifiers: byte offset of each exchanged qualifier, to the word that stood there.
         faults: stretches where the grammar had to guess; empty means a clean parse.
     """
 
     text: str
     root: Node
+    nodes: tuple[Node, ...]
     data: bytes
     shift: int
+    tail: int
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
     _rows: list[int] = field(default_factory=list)
@@ -83,6 +87,10 @@ class Syntax:
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
         return self.data[node.start_byte : node.end_byte].decode()
+
+    def holds(self, node: Node) -> bool:
+        """Whether a node stands in the text, not in what was wrapped around it."""
+        return self.shift <= node.start_byte < len(self.data) - self.tail
 
     def place(self, node: Node) -> Place:
         """Where a node stands in the text."""
@@ -125,54 +133,68 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
     encoded = text.encode(errors="replace")
     data = prefix + encoded + suffix
-    root, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
+    nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
+    root = nodes[0]
     body = _wrapped_body(root, len(data)) if prefix else root
     syntax = Syntax(
         text=text,
         root=body or root,
+        nodes=nodes,
         data=data,
         shift=len(prefix),
+        tail=len(suffix),
         qualifiers=qualifiers,
         _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
-    faults = [syntax.place(node) for node in _faults(root)]
+    faults = [syntax.place(n) for n in _faults(nodes)]
     if body is None:
         faults.append(syntax.stretch(len(prefix), len(data)))
     object.__setattr__(syntax, "faults", tuple(faults))
     return syntax
 
 
-def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[Node, dict[int, str]]:
+def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
     for _ in range(_ROUNDS):
-        root = _parser().parse(bytes(edited)).root_node
-        leaves = list(_leaves(root))
-        changed = False
-        for index, leaf in enumerate(leaves):
-            if leaf.type in _SIZED and _calls(leaves, index):
-                # The grammar knows int(x) but not long(x).
-                edited[leaf.start_byte : leaf.end_byte] = b"int".ljust(len(leaf.type))
-                changed = True
+        nodes = tuple(walk(_parser().parse(bytes(edited)).root_node))
+        if not _exchange_once(edited, nodes, blanks, qualifiers):
+            break
+    return nodes, qualifiers
+
+
+def _exchange_once(
+    edited: bytearray,
+    nodes: tuple[Node, ...],
+    blanks: frozenset[str],
+    qualifiers: dict[int, str],
+) -> bool:
+    """Overwrite each word that is no C++; tell whether there was one."""
+    leaves = [node for node in nodes if node.child_count == 0]
+    changed = False
+    for index, leaf in enumerate(leaves):
+        kind = leaf.type
+        start, end = leaf.start_byte, leaf.end_byte
+        word = edited[start:end].decode() if kind in _NAMES else kind
+        if word in _SIZED and _calls(leaves, index):
+            # The grammar knows int(x) but not long(x).
+            stand_in = b"int"
+        elif kind in _NAMES:
+            replacement = _stand_in(word, blanks)
+            if replacement is None or _is_plain_name(leaf):
                 continue
-            if leaf.type not in _NAMES:
-                continue
-            word = (leaf.text or b"").decode()
-            stand_in = _stand_in(word, blanks)
-            if stand_in is None or _is_plain_name(leaf):
-                continue
-            changed = True
-            end = leaf.end_byte
+            stand_in = replacement
             if word == "_Pragma":
                 end = _closing(leaves, index).end_byte
-            edited[leaf.start_byte : end] = stand_in.ljust(end - leaf.start_byte)
             if stand_in:
-                qualifiers[leaf.start_byte] = word
-        if not changed:
-            break
-    return root, qualifiers
+                qualifiers[start] = word
+        else:
+            continue
+        edited[start:end] = stand_in.ljust(end - start)
+        changed = True
+    return changed
 
 
 def _stand_in(word: str, blanks: frozenset[str]) -> bytes | None:
@@ -223,16 +245,9 @@ def walk(node: Node) -> Iterator[Node]:
         pending.extend(reversed(current.children))
 
 
-def _leaves(root: Node) -> Iterator[Node]:
-    return (node for node in walk(root) if node.child_count == 0)
-
-
-def _faults(root: Node) -> Iterator[Node]:
-    if not root.has_error:
-        return
-    for node in walk(root):
-        if node.is_error or node.is_missing:
-            yield node
+def _faults(nodes: tuple[Node, ...]) -> Iterator[Node]:
+    if nodes[0].has_error:
+        yield from (node for node in nodes if node.is_error or node.is_missing)
 
 
 def _wrapped_body(root: Node, end: int) -> Node | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.contract import ATTRIBUTES
@@ -39,31 +40,38 @@ class ThreadFacts:
     def __init__(self, syntax: Syntax, scopes: Scopes) -> None:
         self._syntax = syntax
         self._bindings = scopes.bindings
-        self._nodes = tuple(walk(syntax.root))
+        self._mentions = tuple(_mentions(syntax, scopes))
+        self._starts = [start for start, _ in self._mentions]
         self._derived: dict[Declaration, frozenset[str]] = {}
         self._derive()
 
     def attributes_of(self, node: Node | None) -> frozenset[str]:
         """The thread attributes that the value of an expression depends on."""
+        return frozenset() if node is None else self._resolved(self._sources(node))
+
+    def _sources(self, node: Node) -> tuple[Declaration | str, ...]:
+        """The variables and attributes that an expression mentions."""
+        first = bisect_left(self._starts, node.start_byte)
+        last = bisect_left(self._starts, node.end_byte)
+        return tuple(source for _, source in self._mentions[first:last])
+
+    def _resolved(self, sources: tuple[Declaration | str, ...]) -> frozenset[str]:
         found: set[str] = set()
-        for leaf in () if node is None else walk(node):
-            if leaf.type != "identifier":
-                continue
-            declaration = self._bindings.get(leaf.start_byte)
-            if declaration is not None:
-                found |= self._derived.get(declaration, frozenset())
-            elif (name := self._syntax.words(leaf)) in ATTRIBUTES:
-                found.add(name)
+        for source in sources:
+            if isinstance(source, str):
+                found.add(source)
+            else:
+                found |= self._derived.get(source, frozenset())
         return frozenset(found)
 
     def _derive(self) -> None:
         """Follow attributes through initializers and assignments, whatever their order."""
-        flows = list(self._flows())
+        flows = [(target, self._sources(value)) for target, value in self._flows()]
         for _ in range(_ROUNDS):
             changed = False
-            for target, value in flows:
+            for target, sources in flows:
                 old = self._derived.get(target, frozenset())
-                new = old | self.attributes_of(value)
+                new = old | self._resolved(sources)
                 if new != old:
                     self._derived[target] = new
                     changed = True
@@ -71,7 +79,7 @@ class ThreadFacts:
                 return
 
     def _flows(self) -> Iterator[tuple[Declaration, Node]]:
-        for node in self._nodes:
+        for node in self._syntax.nodes:
             if node.type == "init_declarator":
                 target, value = node.child_by_field_name("declarator"), "value"
                 names = unpack(target).names if target is not None else ()
@@ -89,7 +97,7 @@ class ThreadFacts:
 
     def attribute_uses(self) -> Iterator[AttributeUse]:
         """Every mention of a thread attribute that no declaration shadows."""
-        for node in self._nodes:
+        for node in self._syntax.nodes:
             if node.type != "identifier" or node.start_byte in self._bindings:
                 continue
             name = self._syntax.words(node)
@@ -104,7 +112,7 @@ class ThreadFacts:
 
     def guards(self) -> Iterator[Guard]:
         """Conditions that let only some threads through."""
-        for node in self._nodes:
+        for node in self._syntax.nodes:
             if node.type != "if_statement":
                 continue
             condition = node.child_by_field_name("condition")
@@ -120,7 +128,7 @@ class ThreadFacts:
 
     def stride_loops(self) -> Iterator[StrideLoop]:
         """Loops whose counter starts at a thread-dependent value."""
-        for node in self._nodes:
+        for node in self._syntax.nodes:
             if node.type != "for_statement":
                 continue
             counter = self._counter(node.child_by_field_name("initializer"))
@@ -171,7 +179,7 @@ class ThreadFacts:
 
     def barriers(self) -> Iterator[Barrier]:
         """Every barrier with its flags and the conditions that it stands under."""
-        for node in self._nodes:
+        for node in self._syntax.nodes:
             if node.type != "call_expression":
                 continue
             callee = node.child_by_field_name("function")
@@ -225,6 +233,18 @@ class ThreadFacts:
         if condition.type in ("condition_clause", "parenthesized_expression"):
             words = words[1:-1]
         return " ".join(words.split())
+
+
+def _mentions(syntax: Syntax, scopes: Scopes) -> Iterator[tuple[int, Declaration | str]]:
+    """Byte offset of each name that can carry an attribute's value, in order."""
+    for node in syntax.nodes:
+        if node.type != "identifier":
+            continue
+        declaration = scopes.bindings.get(node.start_byte)
+        if declaration is not None:
+            yield node.start_byte, declaration
+        elif (name := syntax.words(node)) in ATTRIBUTES:
+            yield node.start_byte, name
 
 
 def _base(target: Node | None) -> Node | None:

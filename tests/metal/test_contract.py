@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embercoach.metal.body import read_unit
 from embercoach.metal.contract import (
     ATTRIBUTES,
     Input,
@@ -95,7 +96,7 @@ def kernels(draw: st.DrawFn) -> tuple[Kernel, list[tuple[int, ...]]]:
         for i, value in enumerate(draw(st.lists(values, max_size=3)))
     )
     return Kernel(
-        name=draw(st.sampled_from(["k", "my kernel-1", "a_b"])),
+        name=draw(st.sampled_from(["k", "my-kernel 1", "a_b"])),
         inputs=inputs,
         outputs=outputs,
         source=source,
@@ -113,6 +114,30 @@ def test_text_equals_mlx(case) -> None:
     arguments = made_by_mlx(kernel, shapes, [o.dtype for o in kernel.outputs])
     assert function_name(kernel) == arguments[0]
     assert generated_source(kernel) == arguments[1]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(kernels())
+def test_parameters_equal_the_parsed_source(case) -> None:
+    """The facts of each parameter, read back from MLX's source by the C++ grammar."""
+    kernel, shapes = case
+    made = signature(kernel)
+    if made.malformed or "-" in kernel.name:
+        return
+    source = made_by_mlx(kernel, shapes, [o.dtype for o in kernel.outputs])[1]
+    opening = source.index("[[kernel]] void ")
+    head = source[opening : source.index(") {\n", opening)] + ") {}"
+    unit = read_unit(head)
+    assert unit.parse_ok
+    (function,) = unit.entry_points
+    buffers = [p for p in made.parameters if p.role != "attribute"]
+    assert [
+        (p.name, p.address_space, p.type, p.pointer, [(a.name, a.arguments) for a in p.attributes])
+        for p in function.parameters
+    ] == [(p.name, p.address_space, p.type, True, [("buffer", str(p.index))]) for p in buffers] + [
+        (a, None, ATTRIBUTES[a], False, [(a, None)]) for a in made.attributes()
+    ]
+    assert made.buffers == (len(buffers), len(buffers))
 
 
 def test_attribute_table_is_complete() -> None:
