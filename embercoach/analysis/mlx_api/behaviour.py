@@ -7,8 +7,8 @@ from __future__ import annotations
 
 # Forces evaluation of an array (or, `async_eval`, schedules it): the lazy graph ends here.
 SYNC = """
-    core.async_eval core.eval core.from_dlpack core.save core.save_gguf core.save_safetensors core.savez
-    core.savez_compressed nn.Module.save_weights
+    core.async_eval core.eval core.from_dlpack core.save core.save_gguf core.save_safetensors
+    core.savez core.savez_compressed nn.Module.save_weights
     core.array.__array__ core.array.__bool__ core.array.__bytes__ core.array.__complex__
     core.array.__dlpack__ core.array.__float__ core.array.__format__ core.array.__getstate__
     core.array.__index__ core.array.__int__ core.array.__reduce_ex__ core.array.__repr__
@@ -101,6 +101,7 @@ DTYPE_RULES: dict[str, str] = {
         core.fast.layer_norm core.fast.rms_norm core.linalg.cross
     """,
     "promote(a,b)": "core.gather_mm core.segmented_mm core.block_masked_mm",
+    "promote(x,scales)": "core.gather_qmm core.quantized_matmul",
     "promote(x,y)": "core.where",
     "promote(q,k,v)": "core.fast.scaled_dot_product_attention",
     "promote,bool:uint8": "core.left_shift core.right_shift",

@@ -16,9 +16,9 @@ class Correction:
     """What a call of one name returns, the expression that shows it, and variants.
 
     `given` has (parameter, result, expression) for parameters that change the result's type when
-    they are passed; `wraps` names the parameter whose function a transform wraps;
-    `call_returns` says what the returned callable returns; `kind`, and `params` as (name, kinds), are set for a name that
-    the files do not declare at all.
+    they are passed; `wraps` names the parameter whose function a transform wraps; `call_returns`
+    says what the returned callable returns; `kind`, and `params` as (name, kinds), are set for a
+    name that the files do not declare at all.
     """
 
     returns: str
@@ -39,9 +39,7 @@ LIES: dict[str, Correction] = {
     "mlx.core.broadcast_arrays": Correction("list[array]", "mx.broadcast_arrays(x, x[0])"),
     # Annotated `-> tuple[array, array, array]`; a list comes back, of two arrays in fp modes.
     "mlx.core.quantize": Correction(
-        "list[array]",
-        "mx.quantize(mx.ones((64, 64)))",
-        given=(("mode", "list[array]", "mx.quantize(mx.ones((64, 64)), mode='mxfp4')"),),
+        "list[array]", "mx.quantize(wide) + mx.quantize(wide, mode='mxfp4')"
     ),
     # Annotated `-> tuple[int]`, a tuple of one.
     "mlx.core.broadcast_shapes": Correction("shape", "mx.broadcast_shapes((1, 2), (3, 1))"),
@@ -301,8 +299,22 @@ ARRAY_FUNCTIONS = """
 # What optimizers' methods for one parameter give, in every optimizer that has them.
 OPTIMIZER_METHODS = {"init_single": "none", "apply_single": "array"}
 
-# What the functions give that these functions return (initialisers, learning-rate schedules).
-ARRAY_MAKERS = ("mlx.nn.init.", "mlx.optimizers.")
+# What the functions give that these functions return: initialisers and learning-rate schedules.
+# Two schedules give a float for a step that is a Python int.
+MAKERS = {
+    **{
+        f"mlx.nn.init.{name}": "array"
+        for name in (
+            *("constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform"),
+            *("identity", "normal", "orthogonal", "sparse", "uniform"),
+        )
+    },
+    "mlx.optimizers.cosine_decay": "array",
+    "mlx.optimizers.exponential_decay": "union[array,float]",
+    "mlx.optimizers.join_schedules": "array",
+    "mlx.optimizers.linear_schedule": "array",
+    "mlx.optimizers.step_decay": "union[array,float]",
+}
 
 # Attributes that layers set by unpacking what a call gives; the array is there after `__init__`.
 ATTRIBUTES = {

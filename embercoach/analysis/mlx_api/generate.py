@@ -115,12 +115,12 @@ def _all_corrections(entries: dict[str, RawEntry]) -> Iterator[tuple[str, Correc
         yield f"mlx.nn.{function}", Correction("array", "")
     for name, returns in corrections.ATTRIBUTES.items():
         yield name, Correction(returns, "", kind="property")
-    for name, entry in list(entries.items()):
+    for name, returns in corrections.MAKERS.items():
+        yield name, Correction("callable", "", call_returns=returns)
+    for name in list(entries):
         method = corrections.OPTIMIZER_METHODS.get(name.rpartition(".")[2])
         if method and name.startswith("mlx.optimizers."):
             yield name, Correction(method, "")
-        elif entry.returns == Result("callable") and name.startswith(corrections.ARRAY_MAKERS):
-            yield name, Correction("callable", "", call_returns="array")
 
 
 def _correct_params(entries: dict[str, RawEntry]) -> dict[str, bool]:

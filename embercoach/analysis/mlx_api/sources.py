@@ -187,7 +187,8 @@ class _PythonReader:
         if isinstance(value, ast.Name):
             return result_of(types.get(value.id), self.resolve)
         if isinstance(value, ast.Constant):
-            return result_of(ast.Name(type(value.value).__name__), self.resolve)
+            kind = "None" if value.value is None else type(value.value).__name__
+            return result_of(ast.Name(kind), self.resolve)
         if not isinstance(value, ast.Call):
             return UNKNOWN
         if isinstance(value.func, ast.Name):
