@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import ATTRIBUTES
@@ -94,6 +95,7 @@ EMPTY = MetalText("", (), names_known=True)
 """The header of a kernel that has none."""
 
 
+@lru_cache(maxsize=64)
 def read_unit(text: str) -> MetalText:
     """Read text at file scope: the ``header`` of a kernel, or a ``.metal`` file."""
     if not text.strip():
@@ -162,6 +164,18 @@ def undeclared(text: MetalText, scope: frozenset[str] = frozenset()) -> tuple[Us
     return tuple(
         use for use in text.free if use.name not in scope and not is_known(use.name, use.kind)
     )
+
+
+def redeclared(body: MetalText, scope: frozenset[str]) -> tuple[Declaration, ...]:
+    """Declarations in a body's outermost scope of names that the signature already declares.
+
+    C++ refuses to declare a parameter again there; in an inner scope it would be a new variable.
+
+    Args:
+        body: a body.
+        scope: names that MLX's signature certainly brings into the body's scope.
+    """
+    return tuple(d for d in body.declarations if d.depth == 0 and d.name in scope)
 
 
 def attributes_out_of_reach(header: MetalText) -> frozenset[str]:

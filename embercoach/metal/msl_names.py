@@ -39,7 +39,8 @@ PTRDIFF_MAX PTRDIFF_MIN FP_ILOGB0 FP_ILOGBNAN
 _ENUMERATORS = """
 memory_order_relaxed memory_order_acquire memory_order_release memory_order_acq_rel
 memory_order_seq_cst thread_scope_thread thread_scope_simdgroup thread_scope_threadgroup
-thread_scope_device thread_scope_system memory_coherence_threadgroup memory_coherence_device
+thread_scope_device thread_scope_system memory_scope_simdgroup memory_scope_threadgroup
+memory_scope_device memory_coherence_threadgroup memory_coherence_device
 memory_coherence_system
 """
 

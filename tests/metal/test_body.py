@@ -11,6 +11,7 @@ from embercoach.metal.body import (
     attributes_out_of_reach,
     read_body,
     read_unit,
+    redeclared,
     undeclared,
 )
 from embercoach.metal.contract import ATTRIBUTES
@@ -338,6 +339,11 @@ def test_attributes_that_only_the_header_mentions() -> None:
         "thread_position_in_grid",
         "thread_index_in_simdgroup",
     }
+
+
+def test_redeclared_parameters() -> None:
+    body = read_body("uint grid_size = 1; { int x = 2; out[x] = 1; } float fresh = out[0];")
+    assert [(d.name, d.place.column) for d in redeclared(body, SCOPE)] == [("grid_size", 6)]
 
 
 def test_header_of_blanks_is_empty() -> None:
