@@ -86,6 +86,7 @@ class ApiEntry:
     parameter whose function a transform wraps. `dtype_from` names the parameters that a dtype rule
     is about, where these are not all; `dtype_exceptions` are (input, output) pairs that go before
     the rule (`integer` stands for bool and all integers, `unknown` for no knowledge).
+    `real_only` names parameters that MLX refuses a complex64 array for.
     `bases` are the nearest public base classes within MLX.
     """
 
@@ -99,6 +100,7 @@ class ApiEntry:
     dtype_rule: str = "unknown"
     dtype_from: tuple[str, ...] = ()
     dtype_exceptions: tuple[tuple[str, str], ...] = ()
+    real_only: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     given: tuple[tuple[str, str], ...] = ()
     wraps: str | None = None
@@ -236,6 +238,7 @@ def _entry(name: str) -> ApiEntry:
         dtype_rule=row.get("dtype", "unknown"),
         dtype_from=tuple(row.get("dtype_from", ())),
         dtype_exceptions=tuple(row.get("dtype_exceptions", {}).items()),
+        real_only=tuple(row.get("real_only", ())),
         bases=tuple(row.get("bases", ())),
         given=tuple(row.get("given", {}).items()),
         wraps=row.get("wraps"),

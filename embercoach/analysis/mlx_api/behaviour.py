@@ -26,6 +26,36 @@ ELEMENTWISE = """
     core.ArrayAt.multiply core.ArrayAt.subtract
 """
 
+# Parameters, in brackets, that MLX refuses a complex64 array for as soon as the call is made.
+REAL_ONLY = """
+    core.arctan2(a,b) core.bitwise_and(a,b) core.bitwise_invert(a) core.bitwise_or(a,b)
+    core.bitwise_xor(a,b) core.ceil(a) core.conv1d(input) core.conv2d(input) core.conv3d(input)
+    core.conv_general(input) core.conv_transpose1d(input) core.conv_transpose2d(input)
+    core.conv_transpose3d(input) core.convolve(a) core.dequantize(w,scales,biases) core.divmod(a,b)
+    core.erf(a) core.erfinv(a) core.expm1(a) core.floor(a) core.from_fp8(x)
+    core.gather_qmm(x,w,scales,biases) core.left_shift(a,b) core.nan_to_num(a) core.quantize(w)
+    core.quantized_matmul(x,w,scales,biases) core.remainder(a,b) core.right_shift(a,b)
+    core.segmented_mm(a,b,segments) core.sigmoid(a) core.slice(start_indices)
+    core.slice_update(start_indices) core.take(indices) core.to_fp8(x) core.trunc(a)
+    core.fast.cross_entropy(logits,targets) core.fast.layer_norm(x,weight,bias)
+    core.fast.rms_norm(x,weight) core.fast.rope(a) core.fast.scaled_dot_product_attention(q,k,v)
+    core.linalg.cholesky(a) core.linalg.cholesky_inv(a) core.linalg.det(a) core.linalg.inv(a)
+    core.linalg.lu(a) core.linalg.lu_factor(a) core.linalg.pinv(a) core.linalg.qr(a)
+    core.linalg.slogdet(a) core.linalg.solve(a,b) core.linalg.solve_triangular(a,b)
+    core.linalg.tri_inv(a) core.random.bernoulli(p) core.random.split(key)
+    nn.gelu(x) nn.gelu_fast_approx(x) nn.glu(x) nn.sigmoid(x) nn.silu(x)
+    nn.Conv1d.__call__(x) nn.Conv2d.__call__(x) nn.Conv3d.__call__(x)
+    nn.ConvTranspose1d.__call__(x) nn.ConvTranspose2d.__call__(x) nn.ConvTranspose3d.__call__(x)
+    nn.Embedding.__call__(x) nn.GELU.__call__(x) nn.GLU.__call__(x) nn.GRU.__call__(x)
+    nn.InstanceNorm.__call__(x) nn.LSTM.__call__(x) nn.LayerNorm.__call__(x)
+    nn.MultiHeadAttention.__call__(queries,keys,values) nn.QuantizedAllToShardedLinear.__call__(x)
+    nn.QuantizedEmbedding.__call__(x) nn.QuantizedLinear.__call__(x)
+    nn.QuantizedShardedToAllLinear.__call__(x) nn.RMSNorm.__call__(x) nn.RoPE.__call__(x)
+    nn.SiLU.__call__(x) nn.Sigmoid.__call__(x) nn.Transformer.__call__(src,tgt)
+    nn.TransformerDecoder.__call__(x,memory) nn.TransformerDecoderLayer.__call__(x,memory)
+    nn.TransformerEncoder.__call__(x) nn.TransformerEncoderLayer.__call__(x)
+"""
+
 # Special methods of arrays, by the function that does the same (`__radd__`, `__iadd__` too).
 OPERATORS = {
     "add": "add",

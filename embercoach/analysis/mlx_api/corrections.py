@@ -190,12 +190,10 @@ GAPS: dict[str, Correction] = {
     ),
     "mlx.nn.Module.set_dtype": Correction("none", "net.set_dtype(mx.float32)"),
     "mlx.nn.BatchNorm.unfreeze": Correction("none", "nn.BatchNorm(4).unfreeze()"),
-    "mlx.nn.QuantizedAllToShardedLinear.unfreeze": Correction(
-        "none", "nn.QuantizedAllToShardedLinear(64, 64).unfreeze()"
-    ),
-    "mlx.nn.QuantizedShardedToAllLinear.unfreeze": Correction(
-        "none", "nn.QuantizedShardedToAllLinear(64, 64).unfreeze()"
-    ),
+    **{
+        f"mlx.nn.{layer}.unfreeze": Correction("none", f"nn.{layer}(64, 64).unfreeze()")
+        for layer in ("QuantizedAllToShardedLinear", "QuantizedShardedToAllLinear")
+    },
     "mlx.nn.AllToShardedLinear.from_linear": Correction(
         "instance:mlx.nn.AllToShardedLinear", "nn.AllToShardedLinear.from_linear(linear)"
     ),
@@ -318,16 +316,13 @@ MAKERS = {
 
 # Attributes that layers set by unpacking what a call gives; the array is there after `__init__`.
 ATTRIBUTES = {
-    **{
-        f"mlx.nn.{layer}.{name}": "array" if name != "biases" else "union[array,none]"
-        for layer in (
-            "QuantizedEmbedding",
-            "QuantizedLinear",
-            "QuantizedAllToShardedLinear",
-            "QuantizedShardedToAllLinear",
-        )
-        for name in ("weight", "scales", "biases")
-    },
+    f"mlx.nn.Quantized{layer}.{name}": returns
+    for layer in ("Embedding", "Linear", "AllToShardedLinear", "ShardedToAllLinear")
+    for name, returns in (
+        ("weight", "array"),
+        ("scales", "array"),
+        ("biases", "union[array,none]"),
+    )
 }
 
 # Functions whose parameters are annotated `array` and take Python numbers all the same

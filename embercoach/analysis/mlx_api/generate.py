@@ -50,7 +50,8 @@ def build_table(root: Path, version: str) -> dict[str, Row]:
     rules = _dtype_rules(sources.entries)
     elementwise = _elementwise(sources.entries)
     sync = {f"mlx.{name}" for name in behaviour.SYNC.split()}
-    _require_known(sources.entries, {*sync, *elementwise, *rules})
+    real_only = _real_only()
+    _require_known(sources.entries, {*sync, *elementwise, *rules, *real_only})
     rows: dict[str, Row] = {"mlx": {"kind": "module", "version": version}}
     for name, entry in sources.entries.items():
         row = _row(entry, expects.get(name, False))
@@ -60,6 +61,8 @@ def build_table(root: Path, version: str) -> dict[str, Row]:
             row["call_returns"] = str(call.returns)
         if name in rules and _gives_arrays(entry.returns):
             row.update(_dtype_fields(rules[name]))
+        if name in real_only:
+            row["real_only"] = real_only[name]
         if name in sync:
             row["sync"] = True
         if name in elementwise:
@@ -160,6 +163,15 @@ def _elementwise(entries: dict[str, RawEntry]) -> set[str]:
     names = {f"mlx.{name}" for name in behaviour.ELEMENTWISE.split()}
     methods = {name for name, entry in entries.items() if _same_function(name, entry) in names}
     return names | methods
+
+
+def _real_only() -> dict[str, list[str]]:
+    """The parameters that take no complex array, by qualified name."""
+    found = {}
+    for item in behaviour.REAL_ONLY.split():
+        name, _, params = item.partition("(")
+        found[f"mlx.{name}"] = params.rstrip(")").split(",")
+    return found
 
 
 def _same_function(name: str, entry: RawEntry) -> str:
