@@ -252,6 +252,59 @@ def test_numbers_are_refused_where_only_arrays_belong(
         assert all(refused), f"{name} takes a number for {param.name}"
 
 
+@pytest.mark.parametrize(("name", "argument", "param"), ARRAY_ARGUMENTS)
+def test_complex_arrays_are_refused_where_the_table_says(
+    name: str, argument: ast.expr, param: mlx_api.Param
+) -> None:
+    entry = mlx_api.lookup(name)
+    assert entry is not None
+    source = ast.unparse(argument)
+    for dtype in ("float32", "int32"):
+        names = calls.environment(getattr(mx, dtype), getattr(mx, dtype))
+        try:
+            calls.evaluate(CALLS[name], names)
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            continue  # for arrays of the other dtype
+        given = eval(source, dict(names))
+        if isinstance(given, list):
+            source = f"[array.astype(mx.complex64) for array in {source}]"
+        elif isinstance(given, mx.array):
+            source = f"{source}.astype(mx.complex64)"
+        refused = False
+        try:
+            eval(calls.with_argument(CALLS[name], argument, source), dict(names))
+        except (RuntimeError, TypeError, ValueError):
+            refused = True
+        assert refused == (param.name in entry.real_only)
+        return
+    raise AssertionError(f"{CALLS[name]} could not be run")
+
+
+def test_all_that_refuse_complex_arrays_are_run() -> None:
+    run = {(case.values[0], case.values[2].name) for case in ARRAY_ARGUMENTS}
+    refusing = {(entry.name, param) for entry in ENTRIES for param in entry.real_only}
+    assert {pair for pair in refusing if pair[1] != "self"} <= run
+
+
+SPECIAL_METHODS = [
+    entry
+    for entry in ENTRIES
+    if entry.name in CALLS and entry.name.startswith("mlx.core.array.__") and not entry.sync
+]
+
+
+@pytest.mark.parametrize("entry", SPECIAL_METHODS, ids=lambda entry: entry.name)
+def test_methods_of_complex_arrays_are_refused_where_the_table_says(
+    entry: mlx_api.ApiEntry,
+) -> None:
+    refused = False
+    try:
+        eval(CALLS[entry.name], calls.environment(mx.complex64, mx.int32))
+    except (RuntimeError, ValueError):
+        refused = True
+    assert refused == ("self" in entry.real_only)
+
+
 INT_ARGUMENTS = [
     pytest.param(name, argument, id=f"{name}-{param.name}")
     for name, run in sorted(CALLS.items())

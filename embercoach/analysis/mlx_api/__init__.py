@@ -86,7 +86,7 @@ class ApiEntry:
     parameter whose function a transform wraps. `dtype_from` names the parameters that a dtype rule
     is about, where these are not all; `dtype_exceptions` are (input, output) pairs that go before
     the rule (`integer` stands for bool and all integers, `unknown` for no knowledge).
-    `real_only` names parameters that MLX refuses a complex64 array for.
+    `real_only` names parameters that MLX refuses a complex64 array for (`self`: a method's owner).
     `bases` are the nearest public base classes within MLX.
     """
 

@@ -51,8 +51,8 @@ REAL_ONLY = """
     nn.MultiHeadAttention.__call__(queries,keys,values) nn.QuantizedAllToShardedLinear.__call__(x)
     nn.QuantizedEmbedding.__call__(x) nn.QuantizedLinear.__call__(x)
     nn.QuantizedShardedToAllLinear.__call__(x) nn.RMSNorm.__call__(x) nn.RoPE.__call__(x)
-    nn.SiLU.__call__(x) nn.Sigmoid.__call__(x) nn.Transformer.__call__(src,tgt)
-    nn.TransformerDecoder.__call__(x,memory) nn.TransformerDecoderLayer.__call__(x,memory)
+    nn.Transformer.__call__(src,tgt) nn.TransformerDecoder.__call__(x,memory)
+    nn.TransformerDecoderLayer.__call__(x,memory)
     nn.TransformerEncoder.__call__(x) nn.TransformerEncoderLayer.__call__(x)
 """
 

@@ -50,7 +50,7 @@ def build_table(root: Path, version: str) -> dict[str, Row]:
     rules = _dtype_rules(sources.entries)
     elementwise = _elementwise(sources.entries)
     sync = {f"mlx.{name}" for name in behaviour.SYNC.split()}
-    real_only = _real_only()
+    real_only = _real_only(sources.entries)
     _require_known(sources.entries, {*sync, *elementwise, *rules, *real_only})
     rows: dict[str, Row] = {"mlx": {"kind": "module", "version": version}}
     for name, entry in sources.entries.items():
@@ -165,12 +165,20 @@ def _elementwise(entries: dict[str, RawEntry]) -> set[str]:
     return names | methods
 
 
-def _real_only() -> dict[str, list[str]]:
-    """The parameters that take no complex array, by qualified name."""
+def _real_only(entries: dict[str, RawEntry]) -> dict[str, list[str]]:
+    """The parameters that take no complex array: those given, and those of methods and layers."""
     found = {}
     for item in behaviour.REAL_ONLY.split():
         name, _, params = item.partition("(")
         found[f"mlx.{name}"] = params.rstrip(")").split(",")
+    _require_known(entries, set(found))
+    for name, entry in entries.items():
+        function = _same_function(name, entry)
+        if function in found and name not in found:
+            own = [param.name for param in entry.params]
+            own = own if entry.like else ["self", *own]
+            order = [param.name for param in entries[function].params]
+            found[name] = [own[order.index(param)] for param in found[function]]
     return found
 
 
