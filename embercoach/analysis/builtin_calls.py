@@ -171,7 +171,8 @@ def _abs(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     value = arguments[0].value if arguments else UNKNOWN
     array = as_array(value)
     if array is not None:
-        return Array(array.dtype, array.literal, False, array.traced, array.pulls)
+        dtype = "float32" if array.dtype == "complex64" else array.dtype
+        return Array(dtype, array.literal, False, array.traced, array.pulls)
     if isinstance(value, Number):
         return Number(value.kind, None, None, value.pulls)
     return value

@@ -104,6 +104,14 @@ class BinaryFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class InvertFact(Fact):
+    """``~value`` of an array."""
+
+    node: cst.UnaryOperation
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CompareFact(Fact):
     """One comparison ``left operator right``; membership tests are comparisons too."""
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from embercoach.analysis import promotion
 from embercoach.analysis.dispatch import evaluate
-from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact
+from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.narrowing import narrow, record_truth, test
 from embercoach.analysis.values import (
@@ -263,6 +263,8 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
         return Number(value.kind, None, None, value.pulls)
     array = as_array(value)
     if array is not None:
+        if frame.record and type(node.operator) is cst.BitInvert:
+            frame.add(InvertFact(node, frame.place(), value))
         return Array(array.dtype, array.literal, array.scalar, array.traced, array.pulls)
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value

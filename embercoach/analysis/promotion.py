@@ -17,13 +17,13 @@ DTYPES = frozenset({"bool"}) | INTEGERS | FLOATING | COMPLEX
 
 @lru_cache(maxsize=None)
 def promote(a: str | None, b: str | None) -> str | None:
-    """The dtype of an operation on arrays of two dtypes; None if either is unknown."""
+    """The dtype of an operation on arrays of two dtypes, None if it is not known."""
+    if "complex64" in (a, b):
+        return "complex64"
     if a is None or b is None:
         return None
     if a == b:
         return a
-    if "complex64" in (a, b):
-        return "complex64"
     if a in FLOATING or b in FLOATING:
         if "float64" in (a, b):
             return "float64"
@@ -44,10 +44,10 @@ def promote(a: str | None, b: str | None) -> str | None:
 
 def promote_weak(dtype: str | None, kind: NumberKind) -> str | None:
     """The dtype of an operation on an array and a Python number, which is weakly typed."""
-    if dtype is None or kind == "bool" or dtype in COMPLEX:
-        return dtype
     if kind == "complex":
         return "complex64"
+    if dtype is None or kind == "bool" or dtype in COMPLEX:
+        return dtype
     if kind == "float":
         return dtype if dtype in FLOATING else "float32"
     return "int32" if dtype == "bool" else dtype

@@ -10,6 +10,7 @@ import libcst as cst
 
 from embercoach.analysis.project import Project
 from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
+    complex_numbers,
     dtype,
     graph_break,
     host_pull,
