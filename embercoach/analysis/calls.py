@@ -102,8 +102,8 @@ def apply(
         frame.add(fact)
     if type(callee) is Symbol and callee.name.startswith("mlx."):
         library.learn(frame, callee.name, arguments)
-    elif type(callee) is BoundMember and type(callee.owner) in (Unknown, Union):
-        library.learn_method(frame, callee, arguments, receiver_node)
+    elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
+        library.learn_method(frame, callee, receiver, arguments, receiver_node)
     return result
 
 

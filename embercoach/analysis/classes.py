@@ -8,6 +8,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
     ARRAY,
     INT,
@@ -82,6 +83,8 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
     for base in library_bases(info):
         entry = mlx_api.member(base, name)
         if entry is not None:
+            if entry.kind == "property":
+                return result_value(entry.returns)
             return BoundMember(LibraryObject(base), name)
     return UNKNOWN
 

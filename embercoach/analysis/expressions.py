@@ -11,7 +11,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import calls, members, operators
+from embercoach.analysis import calls, library, members, operators
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
 from embercoach.analysis.frame import Frame
@@ -281,7 +281,22 @@ def _subscript(frame: Frame, node: cst.Subscript) -> Value:
                         _record_index(frame, node, bound, base, value, "slice")
     if array is not None:
         return Array(array.dtype, array.literal, False, array.traced, array.pulls)
+    if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
+        library.show_array(frame, node.value, base)
+        return Array(traced=True)
     return _item(frame, base, index, is_slice, node)
+
+
+def _is_array_index(node: cst.Subscript) -> bool:
+    """``x[:, i]``, ``x[..., 0]``: several axes with a slice among them, as only arrays take."""
+    if len(node.slice) == 1:
+        only = node.slice[0].slice
+        return type(only) is cst.Index and type(only.value) is cst.Ellipsis
+    return any(
+        type(e.slice) is cst.Slice
+        or (type(e.slice) is cst.Index and type(e.slice.value) is cst.Ellipsis)
+        for e in node.slice
+    )
 
 
 def _record_index(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import libcst as cst
 
 from embercoach.analysis.annotations import evaluate_annotation
-from embercoach.analysis.classes import is_layer
+from embercoach.analysis.conventions import assumed_parameter
 from embercoach.analysis.definitions import FunctionInfo, Parameter
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
@@ -245,14 +245,20 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
 
 def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | None:
     """What a parameter without annotation or callers holds by the role of its function."""
-    if parameter.annotation is not None or parameter.default is not None or parameter.star:
+    if parameter.default is not None or parameter.star:
+        return None
+    if parameter.annotation is not None and not _is_vague_annotation(info, parameter):
         return None
     fixture = info.module.fixtures.get(parameter.name)
     if fixture is not None and fixture is not info and info.is_test:
         return call_function(info.module.frame, fixture, None, ())
-    if info.name == "__call__" and index == 1 and info.cls is not None and is_layer(info.cls):
-        return None if parameter.name in info.denied_arrays else ARRAY
-    return None
+    return assumed_parameter(info, index, parameter.name)
+
+
+def _is_vague_annotation(info: FunctionInfo, parameter: Parameter) -> bool:
+    """An annotation such as ``dict`` that a convention can say more of."""
+    assert parameter.annotation is not None
+    return _vague(evaluate_annotation(_closure(info), parameter.annotation))
 
 
 def explore(info: FunctionInfo) -> None:

@@ -281,13 +281,16 @@ _CORE = ("mlx.core.", "mlx.nn.losses.")
 def learn_method(
     frame: Frame,
     callee: BoundMember,
+    receiver: Value | None,
     arguments: tuple[Argument, ...],
-    receiver: cst.BaseExpression | None,
+    node: cst.BaseExpression | None,
 ) -> None:
-    """``x.astype(mx.float32)`` shows that ``x`` is an array."""
-    if callee.name == "astype" and receiver is not None and arguments:
-        if isinstance(arguments[0].value, DType):
-            show_array(frame, receiver, callee.owner)
+    """``x.astype(mx.float32)``, or any method that only arrays have, shows that ``x`` is one."""
+    if node is None or receiver is None:
+        return
+    converts = callee.name == "astype" and arguments and isinstance(arguments[0].value, DType)
+    if converts or isinstance(callee.owner, Array):
+        show_array(frame, node, receiver)
 
 
 def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:

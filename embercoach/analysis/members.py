@@ -27,6 +27,7 @@ from embercoach.analysis.values import (
     Instance,
     LibraryObject,
     ModuleRef,
+    NoneValue,
     Number,
     Numpy,
     Sequence,
@@ -36,7 +37,9 @@ from embercoach.analysis.values import (
     Torch,
     Tree,
     Union,
+    Unknown,
     Value,
+    as_array,
     join_all,
 )
 
@@ -145,7 +148,55 @@ def _torch(frame: Frame, owner: Torch, name: str) -> Value:
 
 
 def _union(frame: Frame, owner: Union, name: str) -> Value:
+    array = as_array(owner) or _only_array_has(owner, name)
+    if array is not None:
+        return _array(frame, array, name)
     return join_all(member(frame, option, name) for option in owner.options if option is not NONE)
+
+
+_HOST_TYPES: dict[type, type] = {
+    Str: str,
+    Number: float,
+    NoneValue: type(None),
+    Dict: dict,
+    Bytes: bytes,
+}
+
+
+def _only_array_has(owner: Union, name: str) -> Array | None:
+    """The array among alternatives of which no other has such an attribute.
+
+    ``mask.tolist()`` of a mask that is an array, a string or None can only be the array's.
+    """
+    array: Array | None = None
+    for option in owner.options:
+        if type(option) is Array:
+            array = option
+        elif type(option) is Sequence:
+            if hasattr(list, name) or hasattr(tuple, name) or hasattr(set, name):
+                return None
+        elif type(option) is not Unknown:
+            host = _HOST_TYPES.get(type(option))
+            if host is None or hasattr(host, name):
+                return None
+    return array if mlx_api.array_member(name) is not None else None
+
+
+def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
+    """Arrays of every library have a shape of ints, and nothing else has ``.shape``."""
+    if name == "shape":
+        return SHAPE
+    if name == "ndim":
+        return INT
+    if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
+        return BoundMember(Array(traced=True), name)
+    return UNKNOWN
+
+
+#: Methods that nothing but an array has, in a file where MLX is the only array library.
+ARRAY_ONLY = frozenset(
+    "item tolist reshape astype transpose squeeze swapaxes argmax argmin mean sum".split()
+)
 
 
 def _instance(frame: Frame, owner: Instance, name: str) -> Value:
@@ -161,6 +212,7 @@ def _super(frame: Frame, owner: Super, name: str) -> Value:
 
 
 _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
+    Unknown: _unknown,
     Symbol: _symbol,
     Array: _array,
     Union: _union,

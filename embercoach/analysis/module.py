@@ -16,6 +16,8 @@ from embercoach.analysis.values import UNKNOWN, Class, Function, Value
 if TYPE_CHECKING:
     from embercoach.analysis.project import Project
 
+#: Libraries whose values have array methods too; a mere mention is enough to be careful.
+OTHER_ARRAYS = ("numpy", "torch", "jax", "tensorflow", "pandas", "polars", "cupy", "keras", "xarray")
 TEST_FOLDERS = frozenset({"test", "tests"})
 
 
@@ -33,6 +35,7 @@ class Module:
         self.tree = cst.parse_module(source)
         self.dependencies: set[Path] = set()
         self.has_star_import = False
+        self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)

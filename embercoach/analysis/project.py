@@ -26,7 +26,7 @@ class Project:
         self._modules: OrderedDict[Path, Module | None] = OrderedDict()
         self._characters = 0
         self._probes: dict[Path, bool] = {}
-        self._roots: dict[Path, Path] = {}
+        self._roots: dict[Path, tuple[Path, ...]] = {}
 
     def open(self, path: Path, source: str) -> Module:
         """The module of a file that is about to be checked, from the source given.
@@ -80,11 +80,11 @@ class Project:
             return self._find(importer, start, dotted)
         if not dotted:
             return None
-        root = self._root(importer.path.parent)
-        found = self._find(importer, root, dotted)
-        if found is None and root != importer.path.parent:
-            found = self._find(importer, importer.path.parent, dotted)
-        return found
+        for root in self._import_roots(importer.path.parent):
+            found = self._find(importer, root, dotted)
+            if found is not None:
+                return found
+        return None
 
     def _find(self, importer: Module, start: Path, dotted: str) -> Path | None:
         base = start.joinpath(*dotted.split(".")) if dotted else start
@@ -107,12 +107,27 @@ class Project:
             known = self._probes[path] = path.exists()
         return known
 
-    def _root(self, folder: Path) -> Path:
-        """The folder that imports start from: the first one up that is no package."""
-        root = self._roots.get(folder)
-        if root is None:
-            root = folder
-            while (root / "__init__.py").exists() and root.parent != root:
-                root = root.parent
-            self._roots[folder] = root
-        return root
+    def _import_roots(self, folder: Path) -> tuple[Path, ...]:
+        """Where imports start from: next to the package, next to the file, and the project's top.
+
+        The project's top is the nearest folder up with a project file; tests and scripts import
+        the packages that stand there, or in its ``src``.
+        """
+        roots = self._roots.get(folder)
+        if roots is None:
+            package = folder
+            while (package / "__init__.py").exists() and package.parent != package:
+                package = package.parent
+            found = [package, folder]
+            top = next((p for p in (package, *package.parents) if _is_project(p)), None)
+            if top is not None:
+                found += [top, top / "src"]
+            roots = self._roots[folder] = tuple(dict.fromkeys(found))
+        return roots
+
+
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", ".git", "PKG-INFO")
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).exists() for name in PROJECT_FILES)

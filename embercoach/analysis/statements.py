@@ -29,6 +29,7 @@ from embercoach.analysis.values import (
     Str,
     Symbol,
     Transformed,
+    Union,
     Value,
     join,
     join_all,
@@ -83,6 +84,8 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
 
 def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> None:
     star = next((i for i, e in enumerate(elements) if isinstance(e, cst.StarredElement)), None)
+    if type(value) is Union:
+        value = _unpacked_union(frame, value, len(elements))
     items = value.items if isinstance(value, Sequence) else None
     if items is not None and star is None and len(items) == len(elements):
         for element, item in zip(elements, items):
@@ -97,6 +100,21 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
             assign(frame, element.value, items[at])
         else:
             assign(frame, element.value, element_value)
+
+
+def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
+    """What each of ``count`` targets gets, whichever alternative is unpacked."""
+    columns: list[list[Value]] = [[] for _ in range(count)]
+    for option in value.options:
+        if option is NONE:
+            continue
+        items = option.items if isinstance(option, Sequence) else None
+        if items is not None and len(items) != count:
+            continue  # unpacking it would raise
+        for at in range(count):
+            columns[at].append(element_of(frame, option) if items is None else items[at])
+    joined = tuple(join_all(column) for column in columns)
+    return Sequence("tuple", join_all(joined), joined)
 
 
 def _element_of_any(frame: Frame, value: Value) -> Value:

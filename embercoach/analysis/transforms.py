@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from embercoach.analysis import classes, functions
+from embercoach.analysis import classes, functions, mlx_api
 from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
     ARRAY,
     TREE,
@@ -89,6 +90,12 @@ def immediate(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
         mark(arguments[0].value, "differentiated")
 
 
+def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of an MLX function whose first arguments have been bound already."""
+    entry = mlx_api.lookup(name)
+    return UNKNOWN if entry is None else api_result(entry, arguments)
+
+
 def call(
     frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
 ) -> Value:
@@ -98,6 +105,8 @@ def call(
     if callee.transform == "partial":
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
+        if isinstance(inner, Symbol):
+            return call_library(inner.name, arguments)
         return functions.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
     result = apply(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
     if callee.transform.endswith("value_and_grad"):

@@ -366,10 +366,14 @@ def as_array(value: Value) -> Array | None:
         for option in value.options:
             if type(option) is Array:
                 found = option
-            elif type(option) is not NoneValue and type(option) is not Unknown:
+            elif type(option) not in _NO_EVIDENCE:
                 return None
         return found
     return None
+
+
+#: Alternatives that don't speak against an array: what they stand for can't be used as one.
+_NO_EVIDENCE = (NoneValue, Unknown, Tree)
 
 
 def as_number(value: Value) -> Number | None:

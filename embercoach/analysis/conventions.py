@@ -1,0 +1,41 @@
+"""What MLX's own conventions say of parameters that nobody annotates.
+
+A method that overrides one of MLX's classes, or one that mlx-lm's loader calls, is called with
+known kinds of arguments, whoever calls it.
+"""
+
+from __future__ import annotations
+
+from embercoach.analysis.classes import is_layer, library_bases
+from embercoach.analysis.definitions import FunctionInfo
+from embercoach.analysis.values import ARRAY, TREE, Array, Dict, Value
+
+TRACED = Array(traced=True)
+OPTIMIZER = "mlx.optimizers.Optimizer"
+_STATE = Dict(ARRAY)
+
+#: Overrides of ``mlx.optimizers.Optimizer``: parameters after ``self``.
+_OPTIMIZER_METHODS: dict[str, tuple[Value, ...]] = {
+    "init_single": (TRACED, _STATE),
+    "apply_single": (TRACED, TRACED, _STATE),
+    "apply_gradients": (TREE, TREE),
+}
+
+
+def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None:
+    """What a parameter holds by the role of its method; None if no convention says."""
+    cls = info.cls
+    if cls is None or index == 0:
+        return None
+    if is_layer(cls):
+        if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
+            return ARRAY
+        if info.name == "sanitize" and index == 1:
+            # mlx-lm's loader hands a checkpoint's arrays by name.
+            return Dict(ARRAY)
+        return None
+    known = _OPTIMIZER_METHODS.get(info.name)
+    if known is not None and index <= len(known):
+        if any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
+            return known[index - 1]
+    return None
