@@ -1,0 +1,10 @@
+"""Configuration: found beside the linted files, checked, and overridden by the command line."""
+
+from __future__ import annotations
+
+from embercoach.config.errors import ConfigError
+from embercoach.config.load import Overrides, load
+from embercoach.config.selectors import selected
+from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
+
+__all__ = ["DEFAULT_EXCLUDE", "ConfigError", "Overrides", "Settings", "load", "selected"]

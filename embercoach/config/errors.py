@@ -1,0 +1,33 @@
+"""What is told when a configuration or an option is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class ConfigError(Exception):
+    """One clear line: where the mistake is, what it is, and what was probably meant."""
+
+    def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
+        place = "" if path is None else f"{path}:{line}: " if line else f"{path}: "
+        super().__init__(f"{place}{message}")
+        self.message = message
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the nearest known word, or nothing if none is near."""
+    near = nearest(word, known)
+    return f"; did you mean '{near}'?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word nearest to another, by letters and without regard to case."""
+    from difflib import get_close_matches
+
+    by_folded = {name.casefold(): name for name in sorted(known)}
+    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None

@@ -1,0 +1,128 @@
+"""Settings for the paths of a run: nearest file, then the command line on top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embercoach.config.errors import ConfigError
+from embercoach.config.files import ConfigFile, find, folder_of, read
+from embercoach.config.patterns import check_pattern
+from embercoach.config.schema import Layer, check_profile, layer_of
+from embercoach.config.selectors import Selection, check_selector, enabled_codes
+from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """The command line's say; None or empty where an option was not given."""
+
+    profile: str | None = None
+    select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] | None = None
+    extend_exclude: tuple[str, ...] = ()
+    show_notes: bool | None = None
+    respect_gitignore: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Settings and the paths, as given, that they hold for."""
+
+    settings: Settings
+    paths: tuple[str, ...]
+
+
+def load(
+    paths: Sequence[str],
+    overrides: Overrides | None = None,
+    *,
+    config: Path | None = None,
+    isolated: bool = False,
+) -> tuple[Scope, ...]:
+    """Settings for each path, paths with the same configuration file together.
+
+    Args:
+        paths: files and folders, as given.
+        overrides: the command line's options.
+        config: a configuration file to use for all paths, instead of searching.
+        isolated: use no configuration file.
+
+    Raises:
+        ConfigError: a mistake in a file or an option.
+    """
+    top = _layer(overrides or Overrides())
+    files: dict[Path, ConfigFile | None] = {}
+    groups: dict[Path | None, list[str]] = {}
+    by_path: dict[Path | None, ConfigFile | None] = {None: None}
+    for path in paths:
+        folder = folder_of(path)
+        if folder not in files:
+            files[folder] = _configuration(folder, config, isolated=isolated)
+        file = files[folder]
+        key = file.path if file else None
+        by_path[key] = file
+        groups.setdefault(key, []).append(path)
+    return tuple(
+        Scope(_settings(by_path[key], top, named=config is not None), tuple(group))
+        for key, group in groups.items()
+    )
+
+
+def _configuration(folder: Path, config: Path | None, *, isolated: bool) -> ConfigFile | None:
+    if isolated:
+        return None
+    return find(folder) if config is None else read(config)
+
+
+def _layer(overrides: Overrides) -> Layer:
+    try:
+        for pattern in (*(overrides.exclude or ()), *overrides.extend_exclude):
+            mistake = check_pattern(pattern)
+            if mistake:
+                raise ConfigError(mistake)
+        return Layer(
+            selection=Selection(
+                select=overrides.select and tuple(map(check_selector, overrides.select)),
+                extend_select=tuple(map(check_selector, overrides.extend_select)),
+                ignore=tuple(map(check_selector, overrides.ignore)),
+            ),
+            profile=overrides.profile and check_profile(overrides.profile),
+            exclude=overrides.exclude,
+            extend_exclude=overrides.extend_exclude,
+            show_notes=overrides.show_notes,
+            respect_gitignore=overrides.respect_gitignore,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"command line: {error.message}") from error
+
+
+def _settings(file: ConfigFile | None, top: Layer, *, named: bool) -> Settings:
+    base = layer_of(file) if file else Layer()
+    # A file named with --config need not lie in the project: patterns start at the current folder.
+    root = file.path.parent if file and not named else Path.cwd()
+    exclude = top.exclude if top.exclude is not None else base.exclude
+    if exclude is None:
+        exclude = DEFAULT_EXCLUDE
+    return Settings(
+        root=root,
+        source=file.path if file else None,
+        profile=top.profile or base.profile or "recommended",
+        enabled=enabled_codes((base.selection, top.selection)),
+        per_file_ignores=base.per_file_ignores,
+        # A profile on the command line is for every file.
+        per_file_profiles=() if top.profile else base.per_file_profiles,
+        exclude=(*exclude, *base.extend_exclude, *top.extend_exclude),
+        respect_gitignore=_first(top.respect_gitignore, base.respect_gitignore, default=True),
+        show_notes=_first(top.show_notes, base.show_notes, default=False),
+    )
+
+
+def _first(*values: bool | None, default: bool) -> bool:
+    return next((value for value in values if value is not None), default)

@@ -1,0 +1,70 @@
+"""Path patterns of the configuration, in gitignore's language, relative to the project."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pathspec import GitIgnoreSpec
+
+_SPECIAL = frozenset("*?[]!\\/#")
+
+
+def relative(path: str, root: str) -> str:
+    """A path relative to a folder, with ``/``; paths outside stay whole, less the first ``/``."""
+    prefix = root if root.endswith(os.sep) else root + os.sep
+    inside = path[len(prefix) :] if path.startswith(prefix) else path.lstrip(os.sep)
+    return inside.replace(os.sep, "/")
+
+
+class PathPatterns:
+    """Whether paths match any of some patterns.
+
+    Plain names (``build``) are looked up; pathspec is only loaded for real patterns.
+    """
+
+    def __init__(self, patterns: Iterable[str], root: Path) -> None:
+        patterns = list(patterns)
+        self._root = str(root)
+        self._names = {p for p in patterns if p and not _SPECIAL & set(p)}
+        rest = [p for p in patterns if p and p not in self._names]
+        self._spec = _compile(rest) if rest else None
+
+    def match(self, path: str, *, folder: bool = False) -> bool:
+        """Whether an absolute path itself, regardless of its parents' names, is named."""
+        if os.path.basename(path) in self._names:  # noqa: PTH119  (hot)
+            return True
+        return self._spec is not None and self._check(path, folder=folder)
+
+    def match_below(self, path: str) -> bool:
+        """Whether a file, or any folder of the project that it lies in, is named."""
+        parts = relative(path, self._root).split("/")
+        if self._names.intersection(parts):
+            return True
+        return self._spec is not None and self._check(path, folder=False)
+
+    def _check(self, path: str, *, folder: bool) -> bool:
+        assert self._spec is not None
+        name = relative(path, self._root)
+        return bool(self._spec.check_file(f"{name}/" if folder else name).include)
+
+
+def _compile(patterns: list[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(patterns)
+
+
+def check_pattern(pattern: str) -> str | None:
+    """What is wrong with a pattern, if anything."""
+    if not pattern or not _SPECIAL & set(pattern):
+        return None if pattern.strip() else "an empty pattern matches nothing"
+    try:
+        _compile([pattern])
+    except ValueError as error:
+        return f"'{pattern}' is no valid pattern: {error}"
+    return None

@@ -1,0 +1,70 @@
+"""The settings of a run, after files and command line have been merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from embercoach.rulebook import codes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Folders that hold no code of the project's own. The same as ruff's, plus our cache.
+DEFAULT_EXCLUDE = (
+    ".bzr",
+    ".direnv",
+    ".eggs",
+    ".embercoach_cache",
+    ".git",
+    ".git-rewrite",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".nox",
+    ".pants.d",
+    ".pyenv",
+    ".pytest_cache",
+    ".pytype",
+    ".ruff_cache",
+    ".svn",
+    ".tox",
+    ".venv",
+    ".vscode",
+    "__pycache__",
+    "__pypackages__",
+    "_build",
+    "buck-out",
+    "dist",
+    "node_modules",
+    "site-packages",
+    "venv",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to check and how loudly.
+
+    Attributes:
+        root: the project: folder of the configuration file, or the current one. Patterns are
+            relative to it, and the cache lies in it.
+        source: the configuration file, if there is one.
+        profile: a name of ``rulebook.PROFILES``.
+        enabled: the selected rule codes.
+        per_file_ignores: pattern and code prefixes to leave out in the files it matches.
+        per_file_profiles: pattern and profile; the last match counts.
+        exclude: patterns of files and folders that discovery passes over.
+        respect_gitignore: pass over what git ignores.
+        show_notes: list notes, instead of only counting them.
+    """
+
+    root: Path
+    source: Path | None = None
+    profile: str = "recommended"
+    enabled: frozenset[str] = field(default_factory=codes)
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    per_file_profiles: tuple[tuple[str, str], ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    respect_gitignore: bool = True
+    show_notes: bool = False

@@ -1,0 +1,1 @@
+"""The engine: from paths to findings, with cache, workers and suppressions."""

@@ -1,0 +1,78 @@
+"""Writing suppressions into files: ``--add-noqa``.
+
+The form is ``# embercoach: ignore[CODE]``. ruff warns of ``# noqa`` with codes like ours, and
+flake8 takes such a comment for a bare one and goes silent on the whole line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embercoach.engine.problem import Problem
+from embercoach.engine.suppressions import Directive, PhysicalLines, read_directives, read_lines
+from embercoach.finding import Edit, Fix
+from embercoach.fixes.application import apply
+from embercoach.fixes.source import DecodingError, LineIndex, decode, encode
+from embercoach.fixes.writing import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.finding import Finding
+
+
+def annotated(text: str, findings: Iterable[Finding], newline: str = "\n") -> str:
+    """A source with a suppression for each finding, merged with those that are there."""
+    index = LineIndex(text)
+    lines = read_lines(text)
+    present = {d.line: d for d in read_directives(text) if d.kind == "ignore" and d.items}
+    wanted: dict[int, set[str]] = {}
+    for finding in findings:
+        wanted.setdefault(_row(finding.line, lines), set()).add(finding.code)
+    fixes = [_fix(row, codes, present.get(row), index) for row, codes in wanted.items()]
+    return apply(text, fixes, newline)[0]
+
+
+def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
+    """Suppress findings in their files.
+
+    Returns:
+        How many findings were suppressed, and the files that could not be written.
+    """
+    by_file: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_file.setdefault(finding.path, []).append(finding)
+    done = 0
+    problems = []
+    for shown, of_file in by_file.items():
+        path = Path(shown)
+        try:
+            source = decode(path.read_bytes())
+            text = annotated(source.text, of_file, source.newline)
+            replace_file(path, encode(text, source))
+            done += len(of_file)
+        except (OSError, DecodingError) as error:
+            problems.append(Problem(shown, 1, 1, f"cannot be written: {error}"))
+    return done, problems
+
+
+def _row(line: int, lines: PhysicalLines) -> int:
+    """The line whose end takes the comment: none fits inside a string or before a backslash."""
+    if line in lines.open_ended:
+        return line
+    for first, last in lines.strings:
+        if first <= line <= last and last in lines.open_ended:
+            return last
+    return next((last for first, last in lines.logical if first <= line <= last), line)
+
+
+def _fix(row: int, codes: set[str], present: Directive | None, index: LineIndex) -> Fix:
+    names = ", ".join(sorted(codes))
+    if present is not None:
+        end = present.items[-1].end
+        return Fix("suppress", safe=True, edits=(Edit(end, end, f", {names}"),))
+    line = index.line(row)
+    start = index.offset(row, len(line.rstrip()) + 1)
+    end = index.offset(row, len(line) + 1)
+    return Fix("suppress", safe=True, edits=(Edit(start, end, f"  # embercoach: ignore[{names}]"),))

@@ -1,0 +1,234 @@
+"""Results kept between runs, in ``.embercoach_cache`` at the top of the project.
+
+One file for each version of the program: a digest of what follows, a header in JSON that says what
+each result depends on, and the results' payloads one after another. A run reads it in one go,
+parses the header, and of the payloads only those that it needs. Whatever is wrong with the
+file or its folder, a run goes on without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from embercoach.engine.inspection import Inspection, Kind, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FOLDER = ".embercoach_cache"
+TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# This folder is EmberCoach's cache; it can be deleted at any time.\n"
+)
+#: Versions of the program whose results are kept side by side.
+VERSIONS = 3
+#: A dependency written this shortly before the run (ns) may have changed during it.
+UNSETTLED = 2_000_000_000
+
+
+class States:
+    """The state of files during one run, each looked up once: a digest, absent, or a folder."""
+
+    ABSENT = ""
+    FOLDER = "/"
+
+    def __init__(self, started: int) -> None:
+        self._known: dict[str, str] = {}
+        self._unsettled: set[str] = set()
+        self._started = started
+
+    def learn(self, path: str, digest: str) -> None:
+        """Note the content of a file that was read anyway."""
+        self._known[path] = digest
+
+    def of(self, path: str) -> str:
+        """A file's state."""
+        state = self._known.get(path)
+        if state is None:
+            state = self._known[path] = self._look(path)
+        return state
+
+    def settled(self, path: str) -> bool:
+        """Whether the state is surely the one that the checks saw."""
+        return path not in self._unsettled
+
+    def _look(self, path: str) -> str:
+        try:
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123  (hot)
+                data = file.read()
+            if Path(path).stat().st_mtime_ns > self._started - UNSETTLED:
+                self._unsettled.add(path)
+            return digest_of(data)
+        except IsADirectoryError:
+            return self.FOLDER
+        except OSError:
+            return self.ABSENT
+
+
+@dataclass(slots=True)
+class Entry:
+    """A file's result. ``needs`` are the states of other files that it was found under."""
+
+    digest: str
+    kind: Kind
+    needs: tuple[tuple[str, str], ...]
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Cache:
+    """The results of a project; paths are texts relative to it where they lie in it."""
+
+    root: str
+    fingerprint: str
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _changed: dict[str, Entry] = field(default_factory=dict)
+    _held: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _stamp: tuple[int, int] | None = None
+
+    @classmethod
+    def open(cls, root: Path, fingerprint: str) -> Cache:
+        """Read a project's results; none if there are none or the file is damaged."""
+        self = cls(str(root), fingerprint)
+        self._load()
+        return self
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.root) / FOLDER
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / f"results-{self.fingerprint}"
+
+    def get(self, path: str, digest: str, states: States) -> Inspection | None:
+        """The result for a file's content, if all it depends on is as it was."""
+        entry = self.entries.get(self._shorten(path))
+        if entry is None or entry.digest != digest:
+            return None
+        if not all(self._holds(need, states) for need in entry.needs):
+            return None
+        return Inspection(entry.kind, digest, (), entry.payload.decode())
+
+    def _holds(self, need: tuple[str, str], states: States) -> bool:
+        held = self._held.get(need)
+        if held is None:
+            held = self._held[need] = states.of(self._lengthen(need[0])) == need[1]
+        return held
+
+    def put(self, path: str, inspection: Inspection, states: States) -> None:
+        """Keep a result, unless a file that it depends on may have changed meanwhile."""
+        needs = []
+        for other in inspection.dependencies:
+            state = states.of(other)
+            if not states.settled(other):
+                return
+            needs.append((self._shorten(other), state))
+        entry = Entry(inspection.digest, inspection.kind, tuple(needs), inspection.payload.encode())
+        self._changed[self._shorten(path)] = entry
+
+    def save(self) -> None:
+        """Write new results, together with what another process may have written meanwhile."""
+        if not self._changed:
+            return
+        with contextlib.suppress(OSError):
+            self._prepare_folder()
+            if self._stamp != _stamp(self._file):
+                self._load()
+            self.entries.update(self._changed)
+            self.entries = {
+                name: entry for name, entry in self.entries.items() if self._is_there(name)
+            }
+            _replace(self._file, _packed(self.entries))
+            self._prune()
+        self._changed = {}
+
+    def _load(self) -> None:
+        try:
+            self._stamp = _stamp(self._file)
+            self.entries = _unpacked(self._file.read_bytes())
+        except (OSError, ValueError, LookupError, TypeError):
+            self.entries = {}
+
+    def _is_there(self, name: str) -> bool:
+        return name in self._changed or os.path.exists(self._lengthen(name))  # noqa: PTH110
+
+    def _shorten(self, path: str) -> str:
+        prefix = self.root + os.sep
+        return path.removeprefix(prefix)
+
+    def _lengthen(self, name: str) -> str:
+        return os.path.join(self.root, name)  # noqa: PTH118  (hot; keeps an absolute name)
+
+    def _prepare_folder(self) -> None:
+        if self._folder.is_dir():
+            return
+        self._folder.mkdir()
+        (self._folder / "CACHEDIR.TAG").write_text(TAG, encoding="utf-8")
+        (self._folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+    def _prune(self) -> None:
+        files = sorted(self._folder.glob("results-*"), key=lambda file: file.stat().st_mtime)
+        for file in files[:-VERSIONS]:
+            file.unlink()
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino
+
+
+def _replace(file: Path, parts: Iterable[bytes]) -> None:
+    handle, name = tempfile.mkstemp(prefix=".writing-", dir=file.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.writelines(parts)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _packed(entries: dict[str, Entry]) -> list[bytes]:
+    # Many files depend on the same others: each state is written once and named by number.
+    numbers: dict[tuple[str, str], int] = {}
+    table = {}
+    start = 0
+    for name, entry in entries.items():
+        needs = [numbers.setdefault(need, len(numbers)) for need in entry.needs]
+        table[name] = [entry.digest, entry.kind, needs, start, start + len(entry.payload)]
+        start += len(entry.payload)
+    header = json.dumps({"states": list(numbers), "entries": table}, separators=(",", ":"))
+    parts = [header.encode(), b"\n", *(entry.payload for entry in entries.values())]
+    return [_digest(parts), b"\n", *parts]
+
+
+def _unpacked(data: bytes) -> dict[str, Entry]:
+    """Raises ValueError, LookupError or TypeError for anything but what ``_packed`` wrote."""
+    digest, _, rest = data.partition(b"\n")
+    if digest != _digest([rest]):
+        raise ValueError("damaged")
+    line, _, body = rest.partition(b"\n")
+    header = cast("dict[str, Any]", json.loads(line))
+    states = [(name, state) for name, state in header["states"]]
+    return {
+        name: Entry(digest, kind, tuple([states[i] for i in needs]), body[start:end])
+        for name, (digest, kind, needs, start, end) in header["entries"].items()
+    }
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest().encode()

@@ -1,0 +1,49 @@
+"""What a cached result depends on besides the linted files: this very program."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+
+#: Raised when what the cache stores changes its meaning.
+FORMAT = 1
+#: Rooms and modules that decide what is found; severities and reports come after the cache.
+DECISIVE = ("analysis", "checks", "metal", "finding.py", "fixes/source.py", "engine")
+PARSERS = ("libcst", "tree_sitter", "tree_sitter_cpp")
+
+
+@cache
+def fingerprint() -> str:
+    """A digest of the deciding modules' contents, the parsers installed and this Python.
+
+    Contents and not times: installers and archives set times to what they like.
+    """
+    digest = blake2b(digest_size=12)
+    digest.update(f"{FORMAT} {sys.version_info[:3]} {sys.implementation.name}".encode())
+    package = Path(__file__).resolve().parent.parent
+    for name in DECISIVE:
+        place = package / name
+        for file in _files(str(place)) if place.is_dir() else [str(place)]:
+            digest.update(file[len(str(package)) :].encode())
+            digest.update(Path(file).read_bytes())
+    for name in PARSERS:
+        spec = find_spec(name)
+        if spec is not None and spec.origin:
+            stat = Path(spec.origin).stat()
+            digest.update(f"{spec.origin} {stat.st_mtime_ns} {stat.st_size}".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: str) -> list[str]:
+    found = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                found += _files(entry.path)
+        elif not entry.name.endswith(".pyc"):
+            found.append(entry.path)
+    return found

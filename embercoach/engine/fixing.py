@@ -1,0 +1,204 @@
+"""Fixing the files of a run: which fixes count, round by round, then to disk."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embercoach.engine.files import SourceFile
+from embercoach.engine.inspection import Inspection, Inspector, digest_of
+from embercoach.engine.problem import Problem
+from embercoach.engine.suppressions import Directive
+from embercoach.engine.verdict import Judge
+from embercoach.engine.workers import Crash, spread
+from embercoach.fixes.rounds import BrokenSourceError, settle
+from embercoach.fixes.source import DecodingError, SourceText, decode, encode
+from embercoach.fixes.writing import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from embercoach.config import Settings
+    from embercoach.engine.run import RunResult
+    from embercoach.finding import Finding, Fix
+
+#: A fix in one file may open a fix in another: how often to look again.
+PASSES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FixedFile:
+    """What fixing makes of a file; ``before`` is the digest of the bytes that were read."""
+
+    shown: str
+    before: str
+    old: str
+    new: str
+    data: bytes
+    applied: int
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FixSummary:
+    """What was fixed, and what could not be."""
+
+    fixes: int = 0
+    files: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+def _unfixed(shown: str, trouble: str) -> FixedFile:
+    return FixedFile(shown, "", "", "", b"", 0, trouble)
+
+
+def applicable(finding: Finding, settings: Settings, *, unsafe: bool) -> bool:
+    """Whether ``--fix`` takes a finding's fix: it is safe or wanted, and the finding is listed."""
+    if finding.fix is None or not (finding.fix.safe or unsafe):
+        return False
+    return finding.severity != "note" or settings.show_notes
+
+
+class Fixer:
+    """Fixes files without writing them; one a process."""
+
+    def __init__(self, settings: Settings, *, unsafe: bool, debug: bool) -> None:
+        self._settings = settings
+        self._debug = debug
+        self._unsafe = unsafe
+        self._judge = Judge(settings)
+        self._inspector = Inspector(debug=debug)
+
+    def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
+        """Fix a file by its path as shown, from the bytes given or those on disk."""
+        shown, data = task
+        try:
+            return self._fixed(shown, data)
+        except (OSError, DecodingError, BrokenSourceError) as error:
+            return _unfixed(shown, f"cannot be fixed: {error}")
+        except Exception as error:  # noqa: BLE001  (a fix's bug must not end the run)
+            details = f"\n{traceback.format_exc()}" if self._debug else ""
+            kind = type(error).__name__
+            return _unfixed(shown, f"internal error while fixing: {kind}: {error}{details}")
+
+    def _fixed(self, shown: str, data: bytes | None) -> FixedFile:
+        file = SourceFile(Path(os.path.abspath(shown)), shown)  # noqa: PTH100
+        if data is None:
+            data = file.path.read_bytes()
+        source = decode(data)
+        settled = settle(source.text, partial(self._proposals, file, source), source.newline)
+        new = encode(settled.text, source)
+        applied = len(settled.applied)
+        trouble = settled.trouble
+        return FixedFile(shown, digest_of(data), source.text, settled.text, new, applied, trouble)
+
+    def _proposals(self, file: SourceFile, source: SourceText, text: str) -> list[Fix]:
+        try:
+            data = encode(text, source)
+        except UnicodeEncodeError as error:
+            raise BrokenSourceError(f"{source.encoding} cannot hold it: {error}") from error
+        inspection = self._inspector.inspect(data, file.path)
+        if inspection.kind in ("broken", "failed"):
+            raise BrokenSourceError(inspection.content()[2])
+        return [finding.fix for finding in self._findings(file, inspection) if finding.fix]
+
+    def _findings(self, file: SourceFile, inspection: Inspection) -> Iterable[Finding]:
+        if inspection.kind == "skipped":
+            return
+        found, directives = inspection.content()
+        verdict = self._judge.judge(
+            file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
+        )
+        for finding in verdict.findings:
+            if applicable(finding, self._settings, unsafe=self._unsafe):
+                yield finding
+
+
+def fix_once(
+    result: RunResult,
+    settings: Settings,
+    *,
+    unsafe: bool,
+    jobs: int | None,
+    debug: bool,
+    stdin: tuple[str, bytes] | None = None,
+) -> list[FixedFile]:
+    """Fix the files in which a run found something to fix, without writing them."""
+    shown = sorted({f.path for f in result.findings if applicable(f, settings, unsafe=unsafe)})
+    tasks = [(path, stdin[1] if stdin else None) for path in shown]
+    sizes = [len(stdin[1]) if stdin else _size(path) for path in shown]
+    make = partial(Fixer, settings, unsafe=unsafe, debug=debug)
+    fixed: list[FixedFile] = []
+    for number, outcome in spread(make, tasks, sizes, jobs):
+        if isinstance(outcome, Crash):
+            fixed.append(_unfixed(shown[number], f"internal error while fixing: {outcome}"))
+        else:
+            fixed.append(outcome)
+    return sorted(fixed, key=lambda file: file.shown)
+
+
+def fix_files(
+    result: RunResult,
+    settings: Settings,
+    check: Callable[[], RunResult],
+    *,
+    unsafe: bool,
+    jobs: int | None,
+    debug: bool,
+) -> tuple[RunResult, FixSummary]:
+    """Fix the files of a run on disk, until a run finds nothing more to fix.
+
+    Args:
+        result: of the run that found what to fix.
+        settings: of that run.
+        check: runs it again.
+        unsafe: also apply fixes that may change what the program computes.
+        jobs: processes at most.
+        debug: tell tracebacks of internal errors.
+
+    Returns:
+        The last run's result, and what was done.
+    """
+    fixes = 0
+    files: set[str] = set()
+    problems: set[Problem] = set()
+    for _ in range(PASSES):
+        changed = False
+        for fixed in fix_once(result, settings, unsafe=unsafe, jobs=jobs, debug=debug):
+            trouble = fixed.trouble
+            if fixed.applied:
+                failure = _write(fixed)
+                if failure is None:
+                    fixes += fixed.applied
+                    files.add(fixed.shown)
+                    changed = True
+                trouble = failure or trouble
+            if trouble:
+                problems.add(Problem(fixed.shown, 1, 1, trouble))
+        if not changed:
+            break
+        result = check()
+    return result, FixSummary(fixes, len(files), tuple(sorted(problems)))
+
+
+def _write(fixed: FixedFile) -> str | None:
+    """Write a fixed file; what went wrong, if anything."""
+    path = Path(fixed.shown)
+    try:
+        if digest_of(path.read_bytes()) != fixed.before:
+            return "changed while it was being fixed; left as it is"
+        replace_file(path, fixed.data)
+    except OSError as error:
+        return f"cannot be written: {error.strerror or error}"
+    return None
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,80 @@
+"""What git ignores: the ``.gitignore`` files from the repository's top down, deepest first."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embercoach.config.patterns import check_pattern, relative
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A chain of ignore files; each speaks of paths below its folder."""
+
+    folder: str = ""
+    spec: GitIgnoreSpec | None = None
+    parent: Ignored | None = None
+
+    def with_file(self, folder: str, name: str = ".gitignore") -> Ignored:
+        """This chain and one more ignore file of a folder, if it is there and can be read."""
+        spec = _read(os.path.join(folder, name))  # noqa: PTH118
+        return self if spec is None else Ignored(folder, spec, self)
+
+    def match(self, path: str, *, folder: bool) -> bool:
+        """Whether git ignores an absolute path; its parents are taken as not ignored."""
+        link: Ignored | None = self
+        while link is not None and link.spec is not None:
+            name = relative(path, link.folder)
+            include = link.spec.check_file(f"{name}/" if folder else name).include
+            if include is not None:
+                return include
+            link = link.parent
+        return False
+
+
+def ignored_in(folder: str) -> Ignored | None:
+    """What git ignores in a folder by the files above it; None outside of a git repository.
+
+    A folder that git itself ignores was named on purpose: then nothing above it counts.
+    """
+    top = _repository(folder)
+    if top is None:
+        return None
+    chain = Ignored().with_file(top, os.path.join(".git", "info", "exclude"))  # noqa: PTH118
+    current = top
+    for name in relative(folder, top).split("/") if folder != top else ():
+        chain = chain.with_file(current)
+        current = os.path.join(current, name)  # noqa: PTH118
+        if chain.match(current, folder=True):
+            return Ignored()
+    return chain
+
+
+def _repository(folder: str) -> str | None:
+    for candidate in (Path(folder), *Path(folder).parents):
+        if (candidate / ".git").exists():
+            return str(candidate)
+    return None
+
+
+def _read(file: str) -> GitIgnoreSpec | None:
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
+        return None
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError:
+        # git passes over a line that is no pattern, and uses the others.
+        return GitIgnoreSpec.from_lines([line for line in lines if check_pattern(line) is None])

@@ -1,0 +1,131 @@
+"""One file's inspection: from bytes to what the checks found, as plain data."""
+
+from __future__ import annotations
+
+import json
+import traceback
+import warnings
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from embercoach.engine.suppressions import may_hold_directives, read_directives
+from embercoach.engine.verdict import raw_to_tuple
+from embercoach.fixes.source import DecodingError, decode
+
+if TYPE_CHECKING:
+    from embercoach.checks import Project
+
+#: ``skipped`` by its own comment, ``checked``, ``broken`` source, or a check that ``failed``.
+Kind = Literal["skipped", "checked", "broken", "failed"]
+
+#: One of these stands in every file that a check could say something about.
+RELEVANT = (b"mlx", b"metal_kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is known of a file; all that does not depend on settings.
+
+    ``payload`` is JSON text: for a checked file ``[findings, suppressions]`` as their tuples, else
+    ``[line, column, message]``.
+    """
+
+    kind: Kind
+    digest: str
+    dependencies: tuple[str, ...]
+    payload: str
+
+    def content(self) -> Any:
+        """The payload as lists."""
+        return json.loads(self.payload)
+
+
+def relevant(data: bytes) -> bool:
+    """Whether a file's bytes are worth decoding and parsing."""
+    return any(word in data for word in RELEVANT)
+
+
+def digest_of(data: bytes) -> str:
+    """A file's content as the cache knows it."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+class Inspector:
+    """Inspects files; one a process, as it keeps the parsed modules of the project."""
+
+    def __init__(self, *, debug: bool = False) -> None:
+        """Set ``debug`` to add the traceback to the message of a failure."""
+        self._debug = debug
+        self._project: Project | None = None
+
+    def __call__(self, task: tuple[str, bytes | None]) -> Inspection:
+        """Inspect a file by its absolute path, from the bytes given or those on disk."""
+        path, data = task
+        try:
+            data = Path(path).read_bytes() if data is None else data
+        except OSError as error:
+            return _without("failed", "", 1, 1, f"cannot be read: {error.strerror or error}")
+        return self.inspect(data, Path(path))
+
+    def inspect(self, data: bytes, path: Path) -> Inspection:
+        """Check a file's bytes. Whatever a check raises becomes a ``failed`` inspection.
+
+        Args:
+            data: the bytes to check, which need not be those on disk.
+            path: where the file is or would be, absolute; imports start there.
+        """
+        digest = digest_of(data)
+        try:
+            text = decode(data).text
+            with warnings.catch_warnings():
+                # Python warns of the linted code's escapes while parsing it: not our news.
+                warnings.simplefilter("ignore")
+                return self._checked(data, text, digest, path)
+        except DecodingError as error:
+            return _without("broken", digest, error.line, error.column, error.message)
+        except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
+            message = f"internal error while checking: {_describe(error)}"
+            if self._debug:
+                message += "\n" + traceback.format_exc()
+            return _without("failed", digest, 1, 1, message)
+
+    def _checked(self, data: bytes, text: str, digest: str, path: Path) -> Inspection:
+        directives = read_directives(text) if may_hold_directives(data) else ()
+        if any(directive.kind == "skip-file" for directive in directives):
+            return Inspection("skipped", digest, (), "[]")
+        from embercoach import checks
+
+        self._project = self._project or checks.Project()
+        try:
+            report = checks.check_source(text, path, self._project)
+        except checks.SyntaxProblem as error:
+            line, column, message = _python_says(text) or (error.line, error.column, error.message)
+            return _without("broken", digest, line, column, f"syntax error: {message}")
+        found = [raw_to_tuple(finding) for finding in report.findings]
+        payload = json.dumps([found, [d.to_tuple() for d in directives]], separators=(",", ":"))
+        return Inspection("checked", digest, report.dependencies, payload)
+
+
+def _without(kind: Kind, digest: str, line: int, column: int, message: str) -> Inspection:
+    return Inspection(kind, digest, (), json.dumps([line, column, message]))
+
+
+def _python_says(text: str) -> tuple[int, int, str] | None:
+    """Python's own words on a syntax error, which are clearer than a parser generator's."""
+    import ast
+
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        if error.lineno and error.msg:
+            return error.lineno, max(error.offset or 1, 1), error.msg
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
+def _describe(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,15 @@
+"""What kept a file from being checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """A place and a reason: a syntax error, an unreadable file, a crash of a check."""
+
+    path: str
+    line: int
+    column: int
+    message: str

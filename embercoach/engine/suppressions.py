@@ -1,0 +1,318 @@
+"""Suppression comments: reading them, matching them with findings, reporting the idle ones."""
+
+from __future__ import annotations
+
+import io
+import re
+import token
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from embercoach.finding import Edit
+from embercoach.fixes.application import deletion_of_line
+from embercoach.fixes.source import LineIndex
+
+if TYPE_CHECKING:
+    import tokenize
+    from collections.abc import Iterator
+
+Kind = Literal["noqa", "ignore", "ignore-file", "skip-file"]
+
+CODES = ("NOQA-001", "NOQA-002")
+_MARKER = re.compile(rb"(?i:noqa|embercoach)")
+LAST_LINE = 1 << 31
+
+_DIRECTIVE = re.compile(
+    r"#\s*(?:(?P<noqa>noqa\b)(?P<colon>\s*:\s*)?"
+    r"|embercoach:\s*(?P<ours>ignore-file|ignore|skip-file)\b(?![-\w])(?P<bracket>\s*\[)?)",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
+_SEPARATOR = re.compile(r"\s*,\s*|\s+")
+_BLANK = {token.NL, token.INDENT, token.DEDENT, token.ENDMARKER, token.ENCODING}
+_STRING_START = {getattr(token, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
+_STRING_END = {getattr(token, name, -1) for name in ("FSTRING_END", "TSTRING_END")}
+#: What a code of another linter looks like: ``E501``, ``PLR0913``.
+_FOREIGN = re.compile(r"[A-Za-z]+[0-9]+\Z")
+#: What a code or a family of ours looks like: ``DTYPE-001``, ``GRAPH-BREAK``, ``DTYPE``.
+_OURS = re.compile(r"[A-Z]+(?:-[A-Z]+)*(?:-[0-9]+)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A word of a suppression's list and its place, as character offsets."""
+
+    word: str
+    start: int
+    end: int
+
+    def names(self, code: str) -> bool:
+        """Whether it names a code, by itself or by its family (``GRAPH-BREAK``)."""
+        word = self.word.upper()
+        return code == word or code.startswith(f"{word}-")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """A suppression comment.
+
+    ``[start, end)`` is the directive's text and ``[removal, removal_end)`` what goes when it goes;
+    ``spans`` are the first and last lines of what it covers. ``blanket`` names no codes and
+    suppresses all.
+    """
+
+    kind: Kind
+    line: int
+    column: int
+    end_column: int
+    removal: int
+    removal_end: int
+    remains: str
+    items: tuple[Item, ...]
+    blanket: bool
+    spans: tuple[tuple[int, int], ...]
+
+    def covers(self, line: int, end_line: int) -> bool:
+        """Whether a finding that starts and ends on these lines is covered, whatever its code."""
+        return any(low <= line <= high or low <= end_line <= high for low, high in self.spans)
+
+    def edit(self, kept: list[str]) -> Edit:
+        """The edit that leaves only some of the listed words, or removes the directive."""
+        if not kept:
+            return Edit(self.removal, self.removal_end, self.remains)
+        return Edit(self.items[0].start, self.items[-1].end, ", ".join(kept))
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """Nested plain tuples, to store as JSON."""
+        items = tuple((item.word, item.start, item.end) for item in self.items)
+        return (
+            self.kind,
+            self.line,
+            self.column,
+            self.end_column,
+            self.removal,
+            self.removal_end,
+            self.remains,
+            items,
+            self.blanket,
+            self.spans,
+        )
+
+    @classmethod
+    def from_tuple(cls, data: list[Any]) -> Directive:
+        """The inverse of :meth:`to_tuple`, from lists as JSON yields them."""
+        kind, line, column, end_column, removal, removal_end, remains, items, blanket, spans = data
+        return cls(
+            kind,
+            line,
+            column,
+            end_column,
+            removal,
+            removal_end,
+            remains,
+            tuple(Item(*item) for item in items),
+            blanket,
+            tuple((low, high) for low, high in spans),
+        )
+
+
+def may_hold_directives(data: bytes) -> bool:
+    """Whether a file's bytes are worth tokenising for suppressions."""
+    return _MARKER.search(data) is not None
+
+
+def read_directives(source: str) -> tuple[Directive, ...]:
+    """The suppressions of a file. What only looks like one inside a string is none.
+
+    Where the file stops being tokenisable the suppressions before that place count.
+    """
+    index = LineIndex(source)
+    lines = read_lines(source)
+    return tuple(
+        directive
+        for comment in lines.comments
+        for directive in _in_comment(comment, source, index, lines)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment token."""
+
+    line: int
+    column: int
+    text: str
+    alone: bool
+
+
+@dataclass(slots=True)
+class PhysicalLines:
+    """How physical lines belong together.
+
+    ``logical`` and ``strings`` hold first and last lines of statements and of strings over several
+    lines, ``code`` the lines with code, ``open_ended`` those that a comment may end.
+    """
+
+    comments: list[Comment] = field(default_factory=list)
+    logical: list[tuple[int, int]] = field(default_factory=list)
+    strings: list[tuple[int, int]] = field(default_factory=list)
+    code: list[int] = field(default_factory=list)
+    open_ended: set[int] = field(default_factory=set)
+
+
+def read_lines(source: str) -> PhysicalLines:
+    """Tokenise a source, as far as that goes."""
+    lines = PhysicalLines()
+    first: int | None = None
+    opened: list[int] = []
+    for item in _tokens(source):
+        kind, row = item.type, item.start[0]
+        if kind in (token.NL, token.NEWLINE):
+            lines.open_ended.add(row)
+        if kind in _BLANK:
+            continue
+        # From Python 3.12 on an f-string is several tokens; its parts may hold strings again.
+        if kind in _STRING_START:
+            opened.append(row)
+        elif kind in _STRING_END and opened:
+            lines.strings.append((opened.pop(), row))
+        if kind == token.COMMENT:
+            alone = not item.line[: item.start[1]].strip()
+            lines.comments.append(Comment(row, item.start[1] + 1, item.string, alone))
+        elif kind == token.NEWLINE:
+            lines.logical.append((first or row, row))
+            first = None
+        else:
+            first = row if first is None else first
+            if not lines.code or lines.code[-1] != row:
+                lines.code.append(row)
+            if item.end[0] > row:
+                lines.strings.append((row, item.end[0]))
+                lines.code.append(item.end[0])
+    for first_row, last_row in lines.strings:
+        lines.open_ended.difference_update(range(first_row, last_row))
+    return lines
+
+
+def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
+    from tokenize import TokenError, generate_tokens
+
+    # tokenize breaks lines at "\n" only when fed through a file object with these newlines.
+    stream = io.StringIO(source, newline=None)
+    try:
+        yield from generate_tokens(stream.readline)
+    except (TokenError, SyntaxError):
+        return
+
+
+def _in_comment(
+    comment: Comment, source: str, index: LineIndex, lines: PhysicalLines
+) -> Iterator[Directive]:
+    base = index.offset(comment.line, comment.column)
+    for match in _DIRECTIVE.finditer(comment.text):
+        items, end, blanket = _listed(comment.text, match)
+        if not items and not blanket:
+            continue
+        kind: Kind = "noqa" if match["noqa"] else _ours(match["ours"])
+        if kind != "noqa":
+            end = _end_of_reason(comment.text, end)
+        start, stop, remains = _removal(source, base + match.start(), base + end, comment, base)
+        yield Directive(
+            kind,
+            comment.line,
+            comment.column + match.start(),
+            comment.column + end,
+            start,
+            stop,
+            remains,
+            tuple(Item(w, base + a, base + b) for w, a, b in items),
+            blanket,
+            _spans(comment, kind, lines),
+        )
+
+
+def _ours(word: str) -> Kind:
+    lowered = word.lower()
+    if lowered == "ignore":
+        return "ignore"
+    return "ignore-file" if lowered == "ignore-file" else "skip-file"
+
+
+def _listed(text: str, match: re.Match[str]) -> tuple[list[tuple[str, int, int]], int, bool]:
+    """The listed words with their places, the end of the directive, and whether it lists none."""
+    if match["noqa"] and match["colon"]:
+        items = _words(text, match.end(), len(text), codes_only=True)
+        return items, items[-1][2] if items else match.end(), False
+    if match["ours"] and match["bracket"]:
+        close = text.find("]", match.end())
+        if close < 0:
+            return [], match.end(), False
+        return _words(text, match.end(), close, codes_only=False), close + 1, False
+    return [], match.end(), True
+
+
+def _words(text: str, start: int, end: int, *, codes_only: bool) -> list[tuple[str, int, int]]:
+    words: list[tuple[str, int, int]] = []
+    position = start
+    while position < end:
+        item = _ITEM.match(text, position, end)
+        if item is None:
+            skipped = _SEPARATOR.match(text, position, end)
+            if skipped is None or words:
+                break
+            position = skipped.end()
+            continue
+        if codes_only and not (_FOREIGN.match(item[0]) or _looks_ours(item[0], text, item.end())):
+            break
+        words.append((item[0], item.start(), item.end()))
+        separator = _SEPARATOR.match(text, item.end(), end)
+        if separator is None:
+            break
+        position = separator.end()
+    return words
+
+
+def _looks_ours(word: str, text: str, end: int) -> bool:
+    # After a list without commas comes a reason; "DTYPE-001 IS fine" must not list "IS".
+    if not _OURS.match(word):
+        return "-" in word and word[-1].isdigit()
+    return "-" in word or not text[end:].strip() or text[end:].lstrip()[:1] in ",#"
+
+
+def _end_of_reason(text: str, start: int) -> int:
+    following = text.find("#", start)
+    return len(text.rstrip()) if following < 0 else len(text[:following].rstrip())
+
+
+def _removal(
+    source: str, start: int, end: int, comment: Comment, base: int
+) -> tuple[int, int, str]:
+    """What to delete so that a directive goes, and what stays in its place."""
+    comment_end = base + len(comment.text)
+    rest = source[end:comment_end].lstrip()
+    if rest.startswith("#"):
+        return start, comment_end - len(rest), ""
+    if rest:
+        return start, comment_end - len(rest.lstrip(",:;- ")), "# "
+    if start == base and comment.alone:
+        return (*deletion_of_line(source, start, comment_end), "")
+    while start and source[start - 1] in " \t":
+        start -= 1
+    return start, comment_end, ""
+
+
+def _spans(comment: Comment, kind: Kind, lines: PhysicalLines) -> tuple[tuple[int, int], ...]:
+    if kind in ("ignore-file", "skip-file"):
+        return ((1, LAST_LINE),)
+    row = comment.line
+    if comment.alone and kind == "ignore":
+        below = next((line for line in lines.code if line > row), row)
+        inside = any(first <= row <= last for first, last in lines.logical if first < row)
+        spans = [(below, below)]
+        if not inside:
+            spans += [span for span in lines.logical if span[0] == below]
+        return tuple(spans)
+    spans = [(row, row)]
+    spans += [span for span in lines.logical if row in span]
+    spans += [span for span in lines.strings if span[1] == row]
+    return tuple(spans)

@@ -1,0 +1,182 @@
+"""From what the checks found in a file to what is reported: selection, suppressions, severity.
+
+This runs after the cache, so that one cached result serves every profile and selection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from embercoach import rulebook
+from embercoach.config.patterns import PathPatterns
+from embercoach.config.selectors import matches
+from embercoach.engine import unused
+from embercoach.engine.suppressions import CODES, Directive, Item
+from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from embercoach.config import Settings
+
+#: A RawFinding as nested plain tuples, or as lists once it went through JSON.
+RawTuple = Any
+
+
+def raw_to_tuple(finding: RawFinding) -> RawTuple:
+    """Nested plain tuples, in the order of RawFinding's fields."""
+    fix = finding.fix
+    return (
+        finding.code,
+        finding.line,
+        finding.column,
+        finding.end_line,
+        finding.end_column,
+        finding.message,
+        finding.help,
+        finding.context,
+        fix and (fix.title, fix.safe, tuple((e.start, e.end, e.text) for e in fix.edits)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """What holds for one file."""
+
+    profile: str
+    enabled: frozenset[str]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What is reported of a file."""
+
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: int = 0
+
+
+class Judge:
+    """Applies settings to what was found; one a run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._severities: dict[tuple[str, str, str], Severity] = {}
+        self._plain = FileRules(settings.profile, settings.enabled)
+        self._ignores = [
+            (_Pattern(pattern, settings.root), selectors)
+            for pattern, selectors in settings.per_file_ignores
+        ]
+        self._profiles = [
+            (_Pattern(pattern, settings.root), profile)
+            for pattern, profile in settings.per_file_profiles
+        ]
+
+    def rules_for(self, path: Path) -> FileRules:
+        """Profile and codes for a file, by the per-file patterns."""
+        if not (self._ignores or self._profiles):
+            return self._plain
+        name = str(path)
+        profile = self._plain.profile
+        for pattern, special in self._profiles:
+            if pattern.match(name):
+                profile = special
+        ignored = [s for pattern, given in self._ignores if pattern.match(name) for s in given]
+        enabled = self._plain.enabled
+        if ignored:
+            enabled = frozenset(c for c in enabled if not any(matches(s, c) for s in ignored))
+        return FileRules(profile, enabled)
+
+    def judge(
+        self,
+        path: Path,
+        shown: str,
+        found: Iterable[RawTuple],
+        directives: Sequence[Directive],
+    ) -> Verdict:
+        """The verdict on a file that was checked.
+
+        Raises:
+            KeyError: a check reported a code that has no page.
+        """
+        rules = self.rules_for(path)
+        verdict = Verdict()
+        used: dict[int, set[Item]] = {}
+        for raw in found:
+            if raw[0] not in rules.enabled:
+                continue
+            if directives and _suppressed(raw, directives, used):
+                verdict.suppressed += 1
+            else:
+                verdict.findings.append(self._finding(raw, shown, rules.profile))
+        if directives and not rules.enabled.isdisjoint(CODES):
+            self._add_idle(verdict, shown, rules, directives, used)
+        return verdict
+
+    def _add_idle(
+        self,
+        verdict: Verdict,
+        shown: str,
+        rules: FileRules,
+        directives: Sequence[Directive],
+        used: dict[int, set[Item]],
+    ) -> None:
+        known = rulebook.codes()
+        named = [d for d in directives if not (d.kind == "noqa" and d.blanket)]
+        for number, directive in enumerate(directives):
+            if directive.blanket and number in used:
+                continue
+            items = used.get(number, set())
+            for raw in unused.report(directive, items, rules.enabled, known):
+                plain = raw_to_tuple(raw)
+                if raw.code not in rules.enabled:
+                    continue
+                if _suppressed(plain, [d for d in named if not d.blanket], {}):
+                    verdict.suppressed += 1
+                else:
+                    verdict.findings.append(self._finding(plain, shown, rules.profile))
+
+    def _finding(self, raw: RawTuple, shown: str, profile: str) -> Finding:
+        code, line, column, end_line, end_column, message, advice, context, fix = raw
+        key = (code, profile, context)
+        severity = self._severities.get(key)
+        if severity is None:
+            severity = rulebook.rule(code).severity_in(profile, context)
+            self._severities[key] = severity
+        return Finding(
+            shown,
+            line,
+            column,
+            end_line,
+            end_column,
+            code,
+            severity,
+            message,
+            advice,
+            context,
+            fix and Fix(fix[0], fix[1], tuple(Edit(*edit) for edit in fix[2])),
+        )
+
+
+class _Pattern:
+    """A per-file pattern; ``!pattern`` names every file that it does not match."""
+
+    def __init__(self, pattern: str, root: Path) -> None:
+        self._negated = pattern.startswith("!")
+        self._patterns = PathPatterns([pattern.removeprefix("!")], root)
+
+    def match(self, path: str) -> bool:
+        return self._patterns.match_below(path) != self._negated
+
+
+def _suppressed(raw: RawTuple, directives: Sequence[Directive], used: dict[int, set[Item]]) -> bool:
+    code, line, end_line = raw[0], raw[1], raw[3]
+    hit = False
+    for number, directive in enumerate(directives):
+        if not directive.covers(line, end_line):
+            continue
+        items = {item for item in directive.items if item.names(code)}
+        if items or directive.blanket:
+            used.setdefault(number, set()).update(items)
+            hit = True
+    return hit

@@ -1,0 +1,230 @@
+"""Work spread over processes that may die: a crash costs one task, never the run."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import BaseContext
+    from multiprocessing.process import BaseProcess
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Below this many tasks and characters, starting processes costs more than it saves.
+FEW_TASKS = 20
+FEW_BYTES = 150_000
+#: A child gets up to this many small tasks at a time.
+CHUNK_TASKS = 8
+CHUNK_BYTES = 64_000
+#: libcst's parser takes up to 8 KB of stack for a level of nesting. With this stack a file of
+#: fewer bytes than LARGE can't overflow it; larger ones never run in the main process.
+STACK = 512 << 20
+LARGE = 60_000
+#: Containers that survive a task without the collector (a leak or cycles) until it runs.
+UNCOLLECTED = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A task's process died."""
+
+    exit_code: int | None
+
+    def __str__(self) -> str:
+        if self.exit_code is not None and self.exit_code < 0:
+            try:
+                return f"the process was ended by {signal.Signals(-self.exit_code).name}"
+            except ValueError:
+                pass
+        return f"the process ended with code {self.exit_code}"
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def spread(
+    make: Callable[[], Callable[[T], R]], tasks: Sequence[T], sizes: Sequence[int], jobs: int | None
+) -> Iterator[tuple[int, R | Crash]]:
+    """Do tasks, big ones first, and yield each one's number and result as it is done.
+
+    Args:
+        make: makes a process's worker; a module-level callable. The worker must not raise.
+        tasks: what the worker is called with, and its results, cross processes: plain data.
+        sizes: of each task, in bytes of source.
+        jobs: processes at most; None for one a core.
+    """
+    order = sorted(range(len(tasks)), key=lambda number: -sizes[number])
+    few = len(tasks) < FEW_TASKS and sum(sizes) < FEW_BYTES
+    alone = jobs == 1 or (jobs is None and (few or available_cores() == 1))
+    large = [number for number in order if sizes[number] >= LARGE] if alone else order
+    if large:
+        yield from _in_processes(make, tasks, _chunks(large, sizes), jobs or available_cores())
+    if alone and len(large) < len(order):
+        yield from _here(make, tasks, order[len(large) :])
+
+
+def _here(
+    make: Callable[[], Callable[[T], R]], tasks: Sequence[T], order: Sequence[int]
+) -> Iterator[tuple[int, R]]:
+    work = make()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for number in order:
+            yield number, _on_deep_stack(work, tasks[number])
+            _bound_garbage()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _bound_garbage() -> None:
+    # libcst's trees hold no cycles: counting references frees them, and the collector would only
+    # walk a million live nodes again and again. Should something leak, it runs after all.
+    if gc.get_count()[0] > UNCOLLECTED:
+        gc.collect()
+
+
+def _on_deep_stack(work: Callable[[T], R], task: T) -> R:
+    results: list[R] = []
+    size = STACK
+    while size >= 1 << 20:
+        before = threading.stack_size(size)
+        thread = threading.Thread(target=lambda: results.append(work(task)), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            size //= 4  # memory is limited
+            continue
+        finally:
+            threading.stack_size(before)
+        thread.join()
+        return results[0]
+    return work(task)
+
+
+def _chunks(order: Sequence[int], sizes: Sequence[int]) -> deque[list[int]]:
+    chunks: deque[list[int]] = deque()
+    room = 0
+    for number in order:
+        if not chunks or sizes[number] > room or len(chunks[-1]) == CHUNK_TASKS:
+            chunks.append([])
+            room = CHUNK_BYTES
+        chunks[-1].append(number)
+        room -= sizes[number]
+    return chunks
+
+
+@dataclass(slots=True)
+class _Child(Generic[T]):
+    process: BaseProcess
+    pipe: Connection[Any, Any]
+    assigned: deque[int] = field(default_factory=deque)
+
+    def give(self, chunk: list[int], tasks: Sequence[T]) -> None:
+        self.assigned.extend(chunk)
+        # If it has died already, waiting for it tells.
+        with contextlib.suppress(OSError):
+            self.pipe.send([(number, tasks[number]) for number in chunk])
+
+
+def _in_processes(
+    make: Callable[[], Callable[[T], R]],
+    tasks: Sequence[T],
+    chunks: deque[list[int]],
+    jobs: int,
+) -> Iterator[tuple[int, R | Crash]]:
+    import multiprocessing
+    from multiprocessing.connection import wait
+
+    # Forking is quick and safe here (one thread); macOS's libraries don't survive it.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    children: list[_Child[T]] = []
+    try:
+        while chunks or children:
+            while chunks and len(children) < jobs:
+                children.append(_start(context, make))
+                children[-1].give(chunks.popleft(), tasks)
+            ready = wait([child.pipe for child in children])
+            for child in [child for child in children if child.pipe in ready]:
+                try:
+                    number, result = child.pipe.recv()
+                except (EOFError, OSError):
+                    children.remove(child)
+                    yield child.assigned.popleft(), _crash(child)
+                    chunks.extend([number] for number in child.assigned)
+                    continue
+                child.assigned.popleft()
+                if not child.assigned:
+                    _next(child, children, chunks, tasks)
+                yield number, result
+    finally:
+        for child in children:
+            child.process.terminate()
+        for child in children:
+            child.process.join()
+            child.pipe.close()
+
+
+def _next(
+    child: _Child[T], children: list[_Child[T]], chunks: deque[list[int]], tasks: Sequence[T]
+) -> None:
+    if chunks:
+        child.give(chunks.popleft(), tasks)
+        return
+    children.remove(child)
+    with contextlib.suppress(OSError):
+        child.pipe.send(None)
+    child.process.join()
+    child.pipe.close()
+
+
+def _start(context: BaseContext, make: Callable[[], Callable[[T], R]]) -> _Child[T]:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, make), daemon=True)  # type: ignore[attr-defined]
+    process.start()
+    theirs.close()
+    return _Child(process, ours)
+
+
+def _crash(child: _Child[T]) -> Crash:
+    child.pipe.close()
+    child.process.join()
+    return Crash(child.process.exitcode)
+
+
+def _serve(pipe: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]]) -> None:
+    """A child's life: take chunks until there are no more, or the parent is gone."""
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    gc.disable()
+    gc.freeze()
+    parent = parent_process()
+    assert parent is not None
+    work = make()
+    while True:
+        if pipe not in wait([pipe, parent.sentinel]):
+            return
+        chunk = pipe.recv()
+        if chunk is None:
+            return
+        for number, task in chunk:
+            pipe.send((number, _on_deep_stack(work, task)))
+            _bound_garbage()

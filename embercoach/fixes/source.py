@@ -1,0 +1,122 @@
+"""Source files as text and back: encodings, byte order marks, line ends, places."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+#: What Python's grammar ends a line at. ``str.splitlines`` splits at form feeds and more.
+LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class DecodingError(Exception):
+    """Bytes that are no Python source text: line and column (from 1) of the first offender."""
+
+    def __init__(self, line: int, column: int, message: str) -> None:
+        super().__init__(f"{line}:{column}: {message}")
+        self.line = line
+        self.column = column
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """Decoded source with its line ends untouched, and what is needed to encode it again."""
+
+    text: str
+    encoding: str
+    bom: bool
+
+    @property
+    def newline(self) -> str:
+        """The line end that the file uses most."""
+        crlf = self.text.count("\r\n")
+        return "\r\n" if crlf * 2 > self.text.count("\n") else "\n"
+
+
+def decode(data: bytes) -> SourceText:
+    """Decode a file as Python does (PEP 263): a byte order mark, a cookie, else UTF-8.
+
+    Raises:
+        DecodingError: unknown encoding, bytes that it cannot hold, or a null byte.
+    """
+    bom = data.startswith(codecs.BOM_UTF8)
+    encoding = _declared(data)
+    body = data[len(codecs.BOM_UTF8) :] if bom else data
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as error:
+        line, column = _place(body, error.start, encoding)
+        raise DecodingError(
+            line, column, f"byte 0x{body[error.start]:02x} cannot be decoded as {encoding}"
+        ) from error
+    except (LookupError, UnicodeError) as error:
+        raise DecodingError(1, 1, f"cannot be decoded as {encoding}: {error}") from error
+    null = text.find("\0")
+    if null >= 0:
+        raise DecodingError(*LineIndex(text).place(null), "source contains a null byte")
+    return SourceText(text, encoding, bom)
+
+
+def encode(text: str, like: SourceText) -> bytes:
+    """The bytes of a text in the encoding of the file it came from.
+
+    Raises:
+        UnicodeEncodeError: that encoding cannot hold the text.
+    """
+    data = text.encode(like.encoding)
+    return codecs.BOM_UTF8 + data if like.bom else data
+
+
+def _declared(data: bytes) -> str:
+    # tokenize is only imported for files that may hold a cookie.
+    first, _, rest = data.partition(b"\n")
+    if b"coding" not in first and b"coding" not in rest.partition(b"\n")[0]:
+        return "utf-8"
+    import tokenize
+
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise DecodingError(1, 1, str(error.msg or error)) from error
+    return "utf-8" if encoding == "utf-8-sig" else encoding
+
+
+def _place(data: bytes, offset: int, encoding: str) -> tuple[int, int]:
+    before = data[:offset].decode(encoding, errors="replace")
+    return LineIndex(before).place(len(before))
+
+
+class LineIndex:
+    """Where the lines of a text start; places count from 1, columns in characters."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of a character offset; offsets past the end mean the end."""
+        offset = min(offset, len(self.text))
+        row = bisect_right(self.starts, offset) - 1
+        return row + 1, offset - self.starts[row] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """The character offset of a place; the inverse of :meth:`place`."""
+        if line > len(self.starts):
+            return len(self.text)
+        return min(self.starts[line - 1] + column - 1, len(self.text))
+
+    def line(self, number: int) -> str:
+        """A line without its line end; empty past the end of the text."""
+        if not 1 <= number <= len(self.starts):
+            return ""
+        end = self.starts[number] if number < len(self.starts) else len(self.text)
+        return self.text[self.starts[number - 1] : end].rstrip("\r\n")
+
+    @property
+    def count(self) -> int:
+        """How many lines there are; a line end at the end of the text opens no further one."""
+        return len(self.starts) - (self.starts[-1] == len(self.text) and len(self.starts) > 1)

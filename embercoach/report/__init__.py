@@ -1,0 +1,1 @@
+"""Reports: what a run found, for people and for programs. One module a format."""

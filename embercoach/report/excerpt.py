@@ -1,0 +1,125 @@
+"""The lines of source that a finding is about, with a mark under the place."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.finding import Finding
+    from embercoach.fixes.source import LineIndex
+    from embercoach.report.styled import Line
+
+TAB = 4
+#: A finding over more lines than this is shown by its first and last ones.
+MOST_LINES = 5
+#: How much of a clipped line stands before the marked place.
+LEAD = 20
+#: Characters that would reorder or hide what is shown.
+DECEPTIVE = frozenset(
+    chr(c) for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x2028, 0x2029)
+)
+
+
+def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
+    """The excerpt's lines; none if the file has no such line any more.
+
+    Args:
+        finding: whose place is shown.
+        index: the file's text.
+        width: columns at most.
+    """
+    last = min(finding.end_line, index.count)
+    if finding.end_column == 1 and last > finding.line:
+        last -= 1  # the end is exclusive: nothing of that line belongs to the finding
+    if finding.line > index.count:
+        return
+    gutter = len(str(last))
+    yield _row("", gutter, [])
+    if last == finding.line:
+        yield from _single(finding, index.line(last), gutter, width, last < finding.end_line)
+    else:
+        yield from _several(finding, index, last, gutter, width)
+
+
+def _single(finding: Finding, line: str, gutter: int, width: int, to_end: bool) -> Iterator[Line]:
+    start = min(finding.column - 1, len(line))
+    end = len(line) if to_end else min(finding.end_column - 1, len(line))
+    cells = _cells(line)
+    room = max(width - gutter - 3, 2 * LEAD)
+    first, stop = _window(cells, start, max(end, start + 1), room)
+    shown = "".join(cell for cell, _ in cells[first:stop])
+    before, after = "…" if first else "", "…" if stop < len(cells) else ""
+    offset = len(before) + sum(size for _, size in cells[first:start])
+    marked = sum(size for _, size in cells[start : min(end, stop)])
+    yield _row(str(finding.line), gutter, [(f"{before}{shown}{after}", "")])
+    yield _row("", gutter, [(" " * offset, ""), ("^" * max(marked, 1), finding.severity)])
+
+
+def _several(
+    finding: Finding, index: LineIndex, last: int, gutter: int, width: int
+) -> Iterator[Line]:
+    numbers = list(range(finding.line, last + 1))
+    hidden = len(numbers) > MOST_LINES
+    style = finding.severity
+    for number in [*numbers[:3], 0, last] if hidden else numbers:
+        if not number:
+            yield _row("...", gutter, [("|", style)])
+            continue
+        mark = "/" if number == finding.line else "|"
+        cells = _cells(index.line(number))
+        _, stop = _window(cells, 0, 1, max(width - gutter - 5, 2 * LEAD))
+        text = "".join(cell for cell, _ in cells[:stop]) + ("…" if stop < len(cells) else "")
+        yield _row(str(number), gutter, [(f"{mark} ", style), (text, "")])
+    end = finding.end_column - 2 if finding.end_line == last else len(index.line(last)) - 1
+    below = sum(size for _, size in _cells(index.line(last))[: max(end, 0)])
+    below = min(below, max(width - gutter - 6, 0))
+    yield _row("", gutter, [(f"|{'_' * (below + 1)}^", style)])
+
+
+def _row(label: str, gutter: int, spans: Line) -> Line:
+    mark = " | " if spans else " |"
+    return [(f"{label:>{gutter}}{mark}", "gutter"), *spans]
+
+
+def _cells(line: str) -> list[tuple[str, int]]:
+    """Each character as it is shown, with its columns."""
+    cells = []
+    column = 0
+    for character in line:
+        if character == "\t":
+            size = TAB - column % TAB
+            cells.append((" " * size, size))
+        else:
+            cells.append(_cell(character))
+        column += cells[-1][1]
+    return cells
+
+
+def _cell(character: str) -> tuple[str, int]:
+    if " " <= character <= "~":
+        return character, 1
+    if character < " ":
+        return chr(0x2400 + ord(character)), 1  # a picture of the control character
+    if character in DECEPTIVE or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff":
+        return "\ufffd", 1
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return character, 0
+    return character, 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _window(cells: list[tuple[str, int]], start: int, end: int, room: int) -> tuple[int, int]:
+    """The first and last cells to show so that a place is seen and the room suffices."""
+    if sum(size for _, size in cells) <= room:
+        return 0, len(cells)
+    first = 0
+    if sum(size for _, size in cells[:end]) > room - 1:
+        first = max(start - LEAD, 0)
+    space = room - 2  # for the ellipses
+    stop = first
+    while stop < len(cells) and cells[stop][1] <= space:
+        space -= cells[stop][1]
+        stop += 1
+    return first, stop

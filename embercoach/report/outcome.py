@@ -1,0 +1,107 @@
+"""What reports need of a run, and the counts that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from embercoach.fixes.source import DecodingError, LineIndex, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from embercoach.finding import Finding
+
+
+class Problem(Protocol):
+    """A place and why a file could not be checked."""
+
+    @property
+    def path(self) -> str:
+        """The file as it is shown."""
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+
+    @property
+    def column(self) -> int:
+        """The column, from 1."""
+
+    @property
+    def message(self) -> str:
+        """The reason."""
+
+
+class Outcome(Protocol):
+    """A run's result."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """The findings, sorted, without suppressed ones."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What could not be checked, sorted."""
+
+    @property
+    def files_checked(self) -> int:
+        """Files analysed."""
+
+    @property
+    def files_skipped(self) -> int:
+        """Files passed over, as nothing in them concerns MLX."""
+
+    @property
+    def suppressed(self) -> int:
+        """Findings suppressed by a comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many findings of each severity there are, and how many listed ones can be fixed."""
+
+    errors: int
+    warnings: int
+    notes: int
+    safe_fixes: int
+    unsafe_fixes: int
+
+
+def counts(outcome: Outcome, *, show_notes: bool) -> Counts:
+    """Count a run's findings; fixes only of those that are listed, as ``--fix`` takes no others."""
+    severities = [finding.severity for finding in outcome.findings]
+    fixes = [finding.fix.safe for finding in listed(outcome, show_notes=show_notes) if finding.fix]
+    return Counts(
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        notes=severities.count("note"),
+        safe_fixes=fixes.count(True),
+        unsafe_fixes=fixes.count(False),
+    )
+
+
+def listed(outcome: Outcome, *, show_notes: bool) -> list[Finding]:
+    """The findings to list."""
+    return [f for f in outcome.findings if show_notes or f.severity != "note"]
+
+
+class Sources:
+    """The text of reported files, read when first needed."""
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        """Set ``given`` to texts that stand for files, such as standard input."""
+        self._indexes: dict[str, LineIndex] = {
+            path: LineIndex(text) for path, text in (given or {}).items()
+        }
+
+    def index(self, path: str) -> LineIndex:
+        """A file's text; empty if it cannot be read any more."""
+        if path not in self._indexes:
+            try:
+                text = decode(Path(path).read_bytes()).text
+            except (OSError, DecodingError):
+                text = ""
+            self._indexes[path] = LineIndex(text)
+        return self._indexes[path]

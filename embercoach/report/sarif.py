@@ -1,0 +1,158 @@
+"""SARIF 2.1.0, for code scanning services."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from embercoach import __version__, rulebook
+
+if TYPE_CHECKING:
+    from embercoach.finding import Finding, Fix
+    from embercoach.fixes.source import LineIndex
+    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.rulebook import Rule
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+HOME = "https://pypi.org/project/embercoach/"
+FINGERPRINT = "embercoachFinding/v1"
+
+
+def render(outcome: Outcome, sources: Sources, *, profile: str, exit_code: int) -> str:
+    """The report as JSON text. Suppressed findings are left out, as GitHub would show them.
+
+    Args:
+        outcome: the run's result.
+        sources: the reported files' texts.
+        profile: whose severities the rules are described with.
+        exit_code: of this run.
+    """
+    return json.dumps(document(outcome, sources, profile=profile, exit_code=exit_code), indent=2)
+
+
+def document(outcome: Outcome, sources: Sources, *, profile: str, exit_code: int) -> dict[str, Any]:
+    """The report as plain data."""
+    rules = rulebook.rules()
+    numbers = {code: number for number, code in enumerate(rules)}
+    seen: Counter[str] = Counter()
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "EmberCoach",
+                        "version": __version__,
+                        "semanticVersion": __version__,
+                        "informationUri": HOME,
+                        "rules": [_rule(rule, profile) for rule in rules.values()],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "invocations": [
+                    {
+                        "executionSuccessful": not outcome.problems,
+                        "exitCode": exit_code,
+                        "toolExecutionNotifications": [_problem(p) for p in outcome.problems],
+                    }
+                ],
+                "results": [
+                    _result(finding, numbers[finding.code], sources.index(finding.path), seen)
+                    for finding in outcome.findings
+                ],
+            }
+        ],
+    }
+
+
+def _rule(rule: Rule, profile: str) -> dict[str, Any]:
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": rule.summary},
+        "help": {"text": rule.page, "markdown": rule.page},
+        "defaultConfiguration": {"level": rule.severity_in(profile, "default")},
+        "properties": {"tags": [rule.family, "mlx"], "since": rule.since, "fix": rule.fix},
+    }
+
+
+def _result(finding: Finding, number: int, index: LineIndex, seen: Counter[str]) -> dict[str, Any]:
+    text = f"{finding.message}\n{finding.help}" if finding.help else finding.message
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": number,
+        "level": finding.severity,
+        "message": {"text": text},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": _artifact(finding.path),
+                    "region": {
+                        "startLine": finding.line,
+                        "startColumn": finding.column,
+                        "endLine": finding.end_line,
+                        "endColumn": finding.end_column,
+                    },
+                }
+            }
+        ],
+        "partialFingerprints": {FINGERPRINT: _fingerprint(finding, index, seen)},
+        "properties": {"context": finding.context},
+    }
+    if finding.fix:
+        result["fixes"] = [_fix(finding.fix, finding.path, index)]
+    return result
+
+
+def _fix(fix: Fix, path: str, index: LineIndex) -> dict[str, Any]:
+    replacements = []
+    for edit in fix.edits:
+        (line, column), (end_line, end_column) = index.place(edit.start), index.place(edit.end)
+        region = {
+            "startLine": line,
+            "startColumn": column,
+            "endLine": end_line,
+            "endColumn": end_column,
+        }
+        replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
+    return {
+        "description": {"text": fix.title if fix.safe else f"{fix.title} (unsafe)"},
+        "artifactChanges": [{"artifactLocation": _artifact(path), "replacements": replacements}],
+    }
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "level": "error",
+        "message": {"text": problem.message},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": _artifact(problem.path),
+                    "region": {"startLine": problem.line, "startColumn": problem.column},
+                }
+            }
+        ],
+    }
+
+
+def _artifact(path: str) -> dict[str, str]:
+    if os.path.isabs(path):  # noqa: PTH117
+        return {"uri": Path(path).as_uri()}
+    return {"uri": quote(path.replace(os.sep, "/"), errors="surrogateescape")}
+
+
+def _fingerprint(finding: Finding, index: LineIndex, seen: Counter[str]) -> str:
+    """Equal for the same finding after lines have moved: rule, file, the line's text, its turn."""
+    line = " ".join(index.line(finding.line).split())
+    key = f"{finding.code}\0{finding.path}\0{line}"
+    seen[key] += 1
+    data = f"{key}\0{seen[key]}".encode(errors="surrogateescape")
+    return blake2b(data, digest_size=16).hexdigest()

@@ -1,0 +1,65 @@
+"""Styled text: spans with a style name, printed plain or, on a terminal, through rich."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Text and the name of its style; "" is plain.
+Span = tuple[str, str]
+Line = list[Span]
+
+STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "note": "bold blue",
+    "path": "bold",
+    "code": "bold",
+    "gutter": "blue",
+    "help": "cyan",
+    "good": "green",
+    "faint": "dim",
+    "head": "bold",
+}
+#: Width of excerpts where there is no terminal to ask.
+WIDTH = 100
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Whether to style what goes to a stream: terminals, unless NO_COLOR; FORCE_COLOR always."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    """The columns to fill."""
+    if not stream.isatty():
+        return WIDTH
+    import shutil
+
+    return max(shutil.get_terminal_size((WIDTH, 24)).columns, 40)
+
+
+def plain(line: Line) -> str:
+    """A line's text."""
+    return "".join(text for text, _ in line)
+
+
+def print_lines(lines: Iterable[Line], stream: TextIO, *, color: bool | None = None) -> None:
+    """Write lines to a stream, styled if it wants colors (or as told)."""
+    if not (wants_color(stream) if color is None else color):
+        stream.writelines(f"{plain(line)}\n" for line in lines)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True)
+    for line in lines:
+        spans = [(text, STYLES.get(style, "")) for text, style in line]
+        console.print(Text.assemble(*spans), soft_wrap=True)

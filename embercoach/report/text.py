@@ -1,0 +1,108 @@
+"""The report for people: each finding with its source, then a summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.report.excerpt import excerpt
+from embercoach.report.outcome import counts, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.finding import Finding
+    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.report.styled import Line
+
+
+def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) -> Iterator[Line]:
+    """Findings with source excerpts, help, and how to fix them; files in order."""
+    for finding in listed(outcome, show_notes=show_notes):
+        yield _head(finding)
+        yield from excerpt(finding, sources.index(finding.path), width)
+        gutter = " " * len(str(finding.end_line))
+        if finding.help:
+            first, *more = finding.help.splitlines()
+            yield [(f"{gutter} = ", "gutter"), ("help: ", "help"), (first, "")]
+            yield from ([(f"{gutter}   {line}", "")] for line in more)
+        if finding.fix:
+            option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
+            text = f"{finding.fix.title} ({option})"
+            yield [(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")]
+        yield []
+    for problem in outcome.problems:
+        yield problem_line(problem)
+
+
+def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
+    """One line a finding: ``path:line:col: CODE severity message``."""
+    for finding in listed(outcome, show_notes=show_notes):
+        yield _head(finding, context=False)
+    for problem in outcome.problems:
+        yield problem_line(problem)
+
+
+def problem_line(problem: Problem) -> Line:
+    """One line for what could not be checked: ``path:line:col: syntax error: ...``."""
+    place = f"{problem.path}:{problem.line}:{problem.column}: "
+    kind, colon, rest = problem.message.partition(": ")
+    return [(place, "path"), (kind, "error"), (f"{colon}{rest}", "")]
+
+
+def _head(finding: Finding, *, context: bool = True) -> Line:
+    line: Line = [
+        (f"{finding.path}:{finding.line}:{finding.column}: ", "path"),
+        (finding.code, "code"),
+        (" ", ""),
+        (finding.severity, finding.severity),
+        (f" {finding.message}", ""),
+    ]
+    if context and finding.context != "default":
+        line.append((f" [{finding.context}]", "faint"))
+    return line
+
+
+def summary(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
+    """What was found in all, what is not shown, and what can be fixed."""
+    count = counts(outcome, show_notes=show_notes)
+    parts = [_plural(count.errors, "error"), _plural(count.warnings, "warning")]
+    if show_notes:
+        parts.append(_plural(count.notes, "note"))
+    found = [part for part in parts if not part.startswith("0 ")]
+    files = _plural(outcome.files_checked, "file") + " checked"
+    if outcome.files_skipped:
+        files += f", {outcome.files_skipped} without MLX code skipped"
+    aside = []
+    if count.notes and not show_notes:
+        aside.append(f"{_plural(count.notes, 'note')} not shown (--show-notes)")
+    if outcome.suppressed:
+        aside.append(f"{outcome.suppressed} suppressed")
+    tail = f" {'; '.join(aside)}." if aside else ""
+    if found:
+        head = f"Found {_and(found)}; {files}."
+        yield [(head, "head"), (tail[:1] + tail[1:2].upper() + tail[2:], "")]
+    elif outcome.problems:
+        yield [(f"Nothing found; {files}.", "head"), (tail, "")]
+    else:
+        yield [("All clear", "good"), (f"; {files}.{tail}", "")]
+    if outcome.problems:
+        text = f"{_plural(len(outcome.problems), 'problem')} kept the run from being complete."
+        yield [(text, "error")]
+    yield from _fixable(count.safe_fixes, count.unsafe_fixes)
+
+
+def _fixable(safe: int, unsafe: int) -> Iterator[Line]:
+    if safe and unsafe:
+        yield [(f"{safe} fixable with --fix, {unsafe} more with --unsafe-fixes.", "")]
+    elif safe:
+        yield [(f"{safe} fixable with --fix.", "")]
+    elif unsafe:
+        yield [(f"{unsafe} fixable with --fix --unsafe-fixes.", "")]
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _and(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
