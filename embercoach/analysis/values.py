@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts import CallFact
+    from embercoach.analysis.spectra import Extent, Role
 
 NumberKind = Literal["bool", "int", "float", "complex"]
 #: Nodes of host synchronisations whose result a value carries on.
@@ -46,7 +47,7 @@ class Array(Value):
     literal: built from host constants alone (``mx.array(0.5)``, ``mx.zeros(3)``).
     scalar: built by ``mx.array`` from one Python number.
     traced: depends on a parameter of the function at hand.
-    complex_input: known to hold complex numbers only through ``dtype``.
+    role: what its numbers mean, where they come from a Fourier transform or an array's length.
     """
 
     dtype: str | None = None
@@ -54,16 +55,22 @@ class Array(Value):
     scalar: bool = False
     traced: bool = False
     pulls: Pulls = NO_PULLS
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Value):
-    """A Python number on the host. ``origin`` is the assignment of a bare literal to a name."""
+    """A Python number on the host.
+
+    origin: the assignment of a bare literal to a name.
+    extent: the length of an array that it is, or that it is one over.
+    """
 
     kind: NumberKind
     const: int | float | complex | None = None
     origin: cst.CSTNode | None = None
     pulls: Pulls = NO_PULLS
+    extent: Extent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +102,16 @@ class Bytes(Value):
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Value):
-    """A list, tuple, set, shape or iterator: known ``items``, or a common ``item``."""
+    """A list, tuple, set, shape or iterator: known ``items``, or a common ``item``.
+
+    ``array`` is the name of the array that it is the shape of.
+    """
 
     kind: Literal["list", "tuple", "set", "iterator", "shape"]
     item: Value
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
+    array: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +321,7 @@ def _merge(a: Value, b: Value) -> Value:
             a.scalar and b.scalar,
             a.traced or b.traced,
             a.pulls | b.pulls,
+            a.role if a.role == b.role else None,
         )
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(
@@ -317,6 +329,7 @@ def _merge(a: Value, b: Value) -> Value:
             a.const if a.const == b.const else None,
             a.origin if a.origin is b.origin else None,
             a.pulls | b.pulls,
+            a.extent if a.extent == b.extent else None,
         )
     if isinstance(a, Sequence) and isinstance(b, Sequence):
         if a.items is not None and b.items is not None and len(a.items) == len(b.items):

@@ -1,0 +1,78 @@
+"""What is known of the numbers in a value: spectra, signals made of them, lengths of arrays.
+
+Plain data without inference: `fourier` makes it. It says what happened within one function and is
+dropped where a value leaves it, since arrays are told apart by the names that they have there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+#: How a function has scaled a spectrum itself: not, by the length of the transform, or by
+#: something that inference can't tell.
+Scaling = Literal["none", "length", "unknown"]
+#: Constant axes, None for all of them, or the text of an expression that gives them.
+Axes = tuple[int, ...] | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The length of axes of an array, or one over it.
+
+    path: the array, as the function names it (``"x"``, ``"self.kernel"``).
+    axes: the axes whose lengths are multiplied, None for the whole of it (``x.size``, ``len(x)``).
+    rank: how many axes the array has, None if unknown.
+    """
+
+    path: str
+    axes: frozenset[int] | None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """A length that a transform is given (``n=``, ``s=``).
+
+    consts: its integers as far as they are known, one an axis.
+    path: the name or attribute that was passed, None for any other expression.
+    """
+
+    consts: tuple[int | None, ...]
+    extent: Extent | None
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """What a forward transform made, or the product of such.
+
+    norms: the ``norm`` of each forward transform in the product, None if unknown.
+    is_real: made by ``rfft`` or its kin, which keep about half of the coefficients.
+    length: what the transform was given, None for the length of its input.
+    paths: the names in the expressions of the inputs.
+    """
+
+    norms: tuple[str | None, ...]
+    axes: Axes
+    is_real: bool
+    length: Length | None
+    paths: frozenset[str]
+    scaling: Scaling = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What the inverse transform at ``node`` made of a spectrum."""
+
+    node: cst.Call
+    spectrum: Spectrum
+    norm: str | None
+    axes: Axes
+    length: Length | None
+
+
+Role = Spectrum | Signal | Extent
