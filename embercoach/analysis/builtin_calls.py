@@ -12,6 +12,7 @@ from embercoach.analysis.iteration import element_of
 from embercoach.analysis.values import (
     BOOL,
     INT,
+    NO_PULLS,
     NONE,
     STR,
     UNKNOWN,
@@ -132,7 +133,8 @@ def _extreme(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     positional = [a.value for a in arguments if a.keyword is None and not a.star]
     if len(positional) == 1:
         return element_of(frame, positional[0])
-    pulls = _pulls(node, arguments)
+    # The element that is chosen is an element of the graph still: no gradient is lost.
+    pulls = NO_PULLS.union(*map(pulls_of, positional))
     result = join_all(positional)
     array = as_array(result)
     if array is not None:

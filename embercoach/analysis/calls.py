@@ -114,9 +114,10 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
             return True
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
-        if as_array(owner) is not None or type(owner) is Str:
+        if as_array(owner) is not None:
             return True
-        return False
+        if type(owner) is not Str and type(owner) is not LibraryObject:
+            return False
     elif kind is Kernel or kind is LibraryObject:
         return True
     elif kind is Union:

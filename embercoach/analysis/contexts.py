@@ -7,12 +7,13 @@ import libcst as cst
 from embercoach.analysis.classes import is_layer
 from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.facts import Place
+from embercoach.analysis.frame import ASYNC
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import Value, as_array, options
 
 #: Why a host synchronisation hurts, by context.
 HARM = {
-    "compiled": "inside a function that mx.compile or mx.vmap traces this raises a ValueError",
+    "compiled": "inside a function that mx.compile or mx.vmap traces this raises an error",
     "differentiated": "its value flows into the result of a differentiated function: the gradient "
     "through it is silently lost",
     "loop": "the GPU stalls in every iteration of the loop",
@@ -83,6 +84,9 @@ def _was_evaluated(place: Place, subject: cst.CSTNode) -> bool:
     while isinstance(subject, cst.Subscript):
         subject = subject.value
     path = dotted(subject)
+    pending = {e for e in place.evaluated if e.startswith(ASYNC)}
+    if pending and path is not None and ASYNC + path not in pending:
+        return True  # pipelined: the GPU works on the next value while this one is read
     while path:
         if path in place.evaluated:
             return True

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from embercoach.analysis.classes import is_layer, library_bases
 from embercoach.analysis.definitions import FunctionInfo
-from embercoach.analysis.values import ARRAY, TREE, Array, Dict, Value
+from embercoach.analysis.values import (
+    ARRAY,
+    TREE,
+    Array,
+    Class,
+    Dict,
+    Instance,
+    LibraryObject,
+    Value,
+)
 
 TRACED = Array(traced=True)
 OPTIMIZER = "mlx.optimizers.Optimizer"
@@ -24,6 +33,8 @@ _OPTIMIZER_METHODS: dict[str, tuple[Value, ...]] = {
 
 def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None:
     """What a parameter holds by the role of its method; None if no convention says."""
+    if name == "optimizer" and "torch" not in info.module.source:
+        return LibraryObject(OPTIMIZER)
     cls = info.cls
     if cls is None or index == 0:
         return None
@@ -33,9 +44,20 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
         if info.name == "sanitize" and index == 1:
             # mlx-lm's loader hands a checkpoint's arrays by name.
             return Dict(ARRAY)
+        if info.name == "__init__" and name in ("args", "config"):
+            return _model_arguments(info)
         return None
     known = _OPTIMIZER_METHODS.get(info.name)
     if known is not None and index <= len(known):
         if any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
             return known[index - 1]
+    return None
+
+
+def _model_arguments(info: FunctionInfo) -> Value | None:
+    """mlx-lm's and mlx-vlm's loaders build a file's ``Model`` from its ``ModelArgs``."""
+    for name in ("ModelArgs", "ModelConfig"):
+        value = info.module.frame.names.get(name)
+        if isinstance(value, Class):
+            return Instance(value.info)
     return None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Names and evaluated names at one point of the program.
 Snapshot = tuple[dict[str, Value], frozenset[str]]
+#: Marks a name that is being evaluated in the background, among the evaluated ones.
+ASYNC = "async:"
 NOTHING: frozenset[str] = frozenset()
 BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0] != "_"}
 
@@ -143,7 +145,8 @@ class Frame:
         names, evaluated = branches[0]
         names = dict(names)
         for other, other_evaluated in branches[1:]:
-            evaluated &= other_evaluated
+            pending = {e for e in evaluated | other_evaluated if e.startswith(ASYNC)}
+            evaluated = (evaluated & other_evaluated) | pending
             for key, value in other.items():
                 known = names.get(key)
                 if known is None:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis import builtin_calls, mlx_api, numpy_api, promotion, transforms
 from embercoach.analysis.facts import Argument, CallFact
-from embercoach.analysis.frame import Frame
+from embercoach.analysis.frame import ASYNC, Frame
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, match, result_value
 from embercoach.analysis.values import (
@@ -182,6 +182,15 @@ def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
     return NONE
 
 
+def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.async_eval(x)``: the GPU is busy with these; reading others meanwhile is no stall."""
+    before = frame.evaluated
+    _evaluated(frame, node, arguments)
+    new = frame.evaluated - before
+    frame.evaluated = before | {f"{ASYNC}{path}" for path in new}
+    return NONE
+
+
 def _metal_kernel(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     return Kernel(
         CallFact(node, frame.place(), Symbol("mlx.core.fast.metal_kernel"), arguments, UNKNOWN)
@@ -244,7 +253,7 @@ def _immediate(name: str) -> Handler:
 _SPECIAL: dict[str, Handler] = {
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,
-    "mlx.core.async_eval": _evaluated,
+    "mlx.core.async_eval": _async_evaluated,
     "mlx.core.fast.metal_kernel": _metal_kernel,
     "mlx.core.vjp": _immediate("mlx.core.vjp"),
     "mlx.core.jvp": _immediate("mlx.core.jvp"),
@@ -260,6 +269,7 @@ _SPECIAL: dict[str, Handler] = {
     "tqdm.auto.trange": lambda frame, node, arguments: Sequence("iterator", INT),
     "tqdm.trange": lambda frame, node, arguments: Sequence("iterator", INT),
     "collections.deque": _first_argument,
+    "logging.getLogger": lambda frame, node, arguments: LibraryObject("logging.Logger"),
 }
 
 

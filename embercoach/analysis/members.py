@@ -120,6 +120,8 @@ def _bound(frame: Frame, owner: Value, name: str) -> Value:
 
 
 def _library_object(frame: Frame, owner: LibraryObject, name: str) -> Value:
+    if owner.cls == "logging.Logger":
+        return BoundMember(owner, name)
     entry = mlx_api.member(owner.cls, name)
     if entry is None:
         if name in LAYER_ARRAYS and mlx_api.is_layer(owner.cls):

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from embercoach.analysis.project import Project
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
-OTHER_ARRAYS = ("numpy", "torch", "jax", "tensorflow", "pandas", "polars", "cupy", "keras", "xarray")
+OTHER_ARRAYS = (
+    "numpy",
+    "torch",
+    "jax",
+    "tensorflow",
+    "pandas",
+    "polars",
+    "cupy",
+    "keras",
+    "xarray",
+)
 TEST_FOLDERS = frozenset({"test", "tests"})
 
 

@@ -44,7 +44,9 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
         if target is node:
             record_truth(frame, node, value, form)
         else:
-            record_truth(frame, target, _quiet(frame, target, value), form)
+            assert isinstance(node, cst.BooleanOperation)
+            operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
+            record_truth(frame, target, _quiet(frame, target, value), operator)
     return value
 
 

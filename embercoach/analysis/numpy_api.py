@@ -54,6 +54,13 @@ NO_DATA = frozenset(
         "isscalar",
     }
 )
+#: Functions that only call methods of their argument: of an mx.array they stay lazy in MLX.
+LAZY = frozenset(
+    "squeeze swapaxes moveaxis rollaxis flip real imag isreal split array_split hsplit vsplit "
+    "unstack iterable".split()
+)
+#: Functions that raise a TypeError for an mx.array: NumPy hands them arguments MLX doesn't take.
+RAISING = frozenset("sum mean max min prod any all std var amax amin".split())
 #: Functions that turn a value into an ndarray.
 CONVERSIONS = frozenset(
     {"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "from_dlpack"}
@@ -61,6 +68,7 @@ CONVERSIONS = frozenset(
 )
 #: Functions whose result is a NumPy scalar where their arguments are Python numbers.
 _INT_RESULTS = frozenset({"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount"})
+_LISTS = frozenset("split array_split hsplit vsplit unstack".split())
 _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid", "split"})
 
 
@@ -106,6 +114,8 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
         return SHAPE
     if short in ("ndim", "size"):
         return INT
+    if short in LAZY and arguments and as_array(arguments[0].value) is not None:
+        return arguments[0].value if short not in _LISTS else Sequence("list", arguments[0].value)
     if short in NO_DATA or short[:1].isupper():
         return UNKNOWN
     if short in _TUPLES:
@@ -211,7 +221,8 @@ def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
 
 def takes_data(name: str) -> bool:
     """Whether calling a function reads the data of an array given to it."""
-    return name.rpartition(".")[2] not in NO_DATA
+    short = name.rpartition(".")[2]
+    return short not in NO_DATA and short not in LAZY
 
 
 def pulls_argument(arguments: tuple[Argument, ...]) -> Argument | None:

@@ -111,7 +111,7 @@ def binary(
     if left is UNKNOWN and right is UNKNOWN:
         return UNKNOWN
     a, b = as_array(left), as_array(right)
-    if a is None and b is None:
+    if (a is None and b is None) or type(left) is Str:
         return _host(frame, symbol, left, right, right_node)
     if frame.record:
         frame.add(

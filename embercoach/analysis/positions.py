@@ -112,9 +112,7 @@ def locate(
         return locate_in_whole(module, wanted)
 
 
-def locate_in_whole(
-    module: cst.Module, wanted: Iterable[cst.CSTNode]
-) -> dict[cst.CSTNode, Span]:
+def locate_in_whole(module: cst.Module, wanted: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Span]:
     """The spans of the wanted nodes from the code of the whole module."""
     nodes = list(wanted)
     state = _RecordingState(module.default_indent, module.default_newline)

@@ -110,8 +110,8 @@ class Project:
     def _import_roots(self, folder: Path) -> tuple[Path, ...]:
         """Where imports start from: next to the package, next to the file, and the project's top.
 
-        The project's top is the nearest folder up with a project file; tests and scripts import
-        the packages that stand there, or in its ``src``.
+        The project's top is the nearest folder up with a project file, or two folders up where
+        there is none; tests and scripts import the packages that stand there, or in its ``src``.
         """
         roots = self._roots.get(folder)
         if roots is None:
@@ -119,9 +119,9 @@ class Project:
             while (package / "__init__.py").exists() and package.parent != package:
                 package = package.parent
             found = [package, folder]
-            top = next((p for p in (package, *package.parents) if _is_project(p)), None)
-            if top is not None:
-                found += [top, top / "src"]
+            above = (package, *package.parents)
+            top = next((p for p in above if _is_project(p)), above[min(2, len(above) - 1)])
+            found += [*above[: above.index(top) + 1], top / "src"]
             roots = self._roots[folder] = tuple(dict.fromkeys(found))
         return roots
 

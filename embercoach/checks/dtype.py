@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
-from embercoach.analysis.facts import BinaryFact, CallFact, Fact
+from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import HALF, INTEGERS
+from embercoach.analysis.results import match
 from embercoach.analysis.values import (
     Array,
     DType,
@@ -26,8 +28,8 @@ from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source import code_of
 
-#: Largest finite values.
-LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+#: From here on a value rounds to infinity: half a step above the largest finite one.
+LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 ARITHMETIC = frozenset("+ - * / // % ** @".split())
 
 
@@ -41,14 +43,27 @@ def strong_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
 @check("DTYPE-001", "DTYPE-004", on=CallFact)
 def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.multiply(x, mx.array(0.5))`` for a half-precision ``x``."""
-    entry = _elementwise(fact)
-    if entry is None:
+    if not isinstance(fact.callee, Symbol) or not fact.callee.name.startswith("mlx.core."):
         return
-    operands = [(a.value, a.node) for a in fact.arguments if a.keyword is None]
-    if entry.name == "mlx.core.where":
-        operands = operands[1:]
-    if len(operands) >= 2 and entry.dtype_rule in ("promote", "float"):
-        yield from _strong(fact, module, operands[0], operands[1])
+    entry = mlx_api.lookup(fact.callee.name)
+    if entry is None or entry.dtype_rule not in ("promote", "float"):
+        return
+    operands: list[Operand] = []
+    for param, argument in match(entry, fact.arguments):
+        if not entry.dtype_from or param.name in entry.dtype_from:
+            operands.extend(_operands(argument))
+    for first, second in combinations(operands, 2):
+        yield from _strong(fact, module, first, second)
+
+
+def _operands(argument: Argument) -> list[Operand]:
+    """An argument, or the items of a list that is written out."""
+    value, node = argument.value, argument.node
+    if isinstance(value, Sequence) and value.items is not None:
+        if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):
+            return [(v, e.value) for v, e in zip(value.items, node.elements)]
+        return []
+    return [(value, node)]
 
 
 def _elementwise(fact: CallFact) -> mlx_api.ApiEntry | None:
@@ -206,13 +221,13 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     if number is None or largest is None or not isinstance(number.const, (int, float)):
         return
     const = number.const
-    if const != const or const in (float("inf"), float("-inf")) or abs(const) <= largest:
+    if const != const or const in (float("inf"), float("-inf")) or abs(const) < largest:
         return
     yield Report(
         "DTYPE-006",
         fact.node,
         fact.place,
-        f"{const:g} is beyond {dtype.value.name}'s range (±{largest:g}) and becomes infinite",
+        f"{const:g} is beyond {dtype.value.name}'s range and becomes infinite",
         "use mx.finfo(dtype).min or .max",
         context_of(fact.place, module.is_test),
     )

@@ -12,6 +12,7 @@ from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
     NONE,
     BoundMember,
+    LibraryObject,
     Sequence,
     Str,
     Symbol,
@@ -19,11 +20,13 @@ from embercoach.analysis.values import (
     as_array,
     holds_arrays,
 )
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import Change, Report, check
+from embercoach.checks.source import code_of
 
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
 REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
+LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
 INSTEAD = {
     "builtins.max": "mx.max(x) or mx.maximum(a, b)",
@@ -46,11 +49,21 @@ def pull(
     *,
     subject: cst.CSTNode | None = None,
     covers: tuple[cst.CSTNode, ...] = (),
+    replaces: tuple[str, ...] = (),
 ) -> Report:
     """A report of a host synchronisation, with the harm that it does where it stands."""
     context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
     return Report(
-        code, node, fact.place, f"{what}: {HARM[context]}", help_text, context, covers=covers
+        code,
+        node,
+        fact.place,
+        f"{what}: {HARM[context]}",
+        help_text,
+        context,
+        None,
+        None,
+        covers,
+        replaces,
     )
 
 
@@ -104,6 +117,8 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005", on=TruthFact)
 def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     """The truth value of an array decides where the program goes."""
+    if _compares_none(fact.node):
+        return  # GRAPH-BREAK-009 tells that it raises
     if fact.form == "assert":
         code, what = "GRAPH-BREAK-005", "`assert` takes the truth value of an mx.array"
         help_text = "in tests that is fine; in library code check shapes and dtypes, or drop it"
@@ -121,6 +136,13 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
             "an array of more than one element has no truth value and raises"
         )
     yield pull(code, fact, module, fact.node, fact.value, what, help_text, subject=fact.node)
+
+
+def _compares_none(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Comparison) and any(
+        isinstance(t.comparator, cst.Name) and t.comparator.value == "None"
+        for t in node.comparisons
+    )
 
 
 _FORMS = {
@@ -159,7 +181,16 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             f"`{fact.operator} None` of an mx.array raises a TypeError: arrays compare elements",
             f"write `{instead}`",
             context,
+            _none_change(fact, module, instead),
         )
+
+
+def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | None:
+    """Not a safe fix: what raised for arrays goes on with the other branch."""
+    if fact.right is not NONE or len(fact.node.comparisons) != 1:
+        return None
+    text = f"{code_of(module, fact.left_node)} {instead}"
+    return Change(f"Use `{instead}`", False, ((fact.node, text),))
 
 
 @check("GRAPH-BREAK-007", on=CallFact)
@@ -183,6 +214,16 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         else f"builtin `{short}()` of arrays takes a truth value at each comparison"
     )
     value = arrays[0].value
+    if short == "sum":
+        yield Report(
+            "GRAPH-BREAK-007",
+            fact.node,
+            fact.place,
+            what,
+            f"use {INSTEAD[name]}",
+            _context_without_pull(fact, module),
+        )
+        return
     yield pull(
         "GRAPH-BREAK-007",
         fact,
@@ -192,6 +233,11 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         what,
         f"use {INSTEAD[name]}",
     )
+
+
+def _context_without_pull(fact: CallFact, module: Module) -> str:
+    """Builtin ``sum`` builds a graph and evaluates nothing: it is legal in compiled functions."""
+    return context_of(fact.place, module.is_test, value=NONE)
 
 
 @check("GRAPH-BREAK-008", on=CallFact)
@@ -204,11 +250,18 @@ def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
         and isinstance(callee.owner, Str)
         and callee.name == "format"
     )
-    if not is_format and name not in TEXT and name not in LOGGERS:
+    is_log = isinstance(callee, BoundMember) and callee.owner == LOGGER
+    if not is_format and not is_log and name not in TEXT and name not in LOGGERS:
         return
     for argument in fact.arguments:
         if holds_arrays(argument.value) and _is_plain(argument.value):
-            shown = "`.format()`" if is_format else f"`{(name or '').removeprefix('builtins.')}()`"
+            shown = (
+                "`.format()`"
+                if is_format
+                else "logging"
+                if is_log
+                else f"`{(name or '').removeprefix('builtins.')}()`"
+            )
             yield _formatting(fact, module, fact.node, argument.value, argument.node, shown)
             return
 

@@ -22,6 +22,7 @@ from embercoach.analysis.values import (
     Sequence,
     Str,
     Symbol,
+    Tree,
     Value,
     as_array,
     as_numpy,
@@ -30,6 +31,7 @@ from embercoach.analysis.values import (
 )
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Report, check
+from embercoach.checks.source import walk
 
 BUFFERS = {"builtins.memoryview", "builtins.bytes", "builtins.bytearray", "pickle.dumps"} | {
     "struct.pack",
@@ -80,6 +82,16 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             f"{half if array is not None and array.dtype == 'bfloat16' else ''}",
             KEEP,
             subject=argument.node,
+        )
+    elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
+        yield Report(
+            "HOST-PULL-003",
+            fact.node,
+            fact.place,
+            f"`{short}()` of an mx.array raises a TypeError: NumPy calls the array's own method with "
+            "arguments that MLX does not take",
+            f"use {_mlx_twin(name)}",
+            context_of(fact.place, module.is_test, value=argument.value),
         )
     else:
         yield pull(
@@ -230,7 +242,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         "the loop pulls an array element by element, one wait and one copy each",
         "compute on the whole array with mx functions, or call .tolist() once before the loop",
         subject=subject,
-        covers=(),
+        replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
 
 
@@ -313,7 +325,7 @@ def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> R
         module,
         argument.node,
         value,
-        f"{shown} needs Python ints: an mx.array is evaluated to get one",
+        f"{shown} needs Python ints: an mx.array raises, or is evaluated to get one",
         "carry sizes, axes and counts as Python ints, such as those of `.shape`",
         subject=argument.node,
     )
@@ -375,7 +387,7 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     if _symbol(fact) != "mlx.core.eval" or fact.place.periodic:
         return
     context = context_of(fact.place, module.is_test, pull=None, value=None)
-    if not _passes_arrays(fact):
+    if not _passes_arrays(fact) or _is_training(fact):
         return
     if fact.place.loops >= 2:
         what = "`mx.eval` in an inner loop waits for the GPU again and again"
@@ -386,6 +398,20 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     else:
         return
     yield Report("HOST-PULL-011", fact.node, fact.place, what, help_text, context)
+
+
+def _is_training(fact: CallFact) -> bool:
+    """Whether the function updates weights: one evaluation a step is how to train with MLX."""
+    if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
+        return True
+    function = fact.place.function
+    return function is not None and any(
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in ("update", "apply_gradients")
+        and len(node.args) == 2
+        for node in walk(function.node)
+    )
 
 
 def _passes_arrays(fact: CallFact) -> bool:

@@ -201,7 +201,7 @@ def _operator_change(fact: BinaryFact, module: Module, array: Array) -> Change |
     pair = _array_and_number(fact.left, fact.right)
     assert pair is not None
     if fact.in_place:
-        return None
+        return _in_place_change(fact, module, array, pair[1])
     return _rewrite(
         module,
         fact.node,
@@ -211,6 +211,19 @@ def _operator_change(fact: BinaryFact, module: Module, array: Array) -> Change |
         pair,
         keeps=fact.operator != "/" or array.dtype in FLOATING,
     )
+
+
+def _in_place_change(
+    fact: BinaryFact, module: Module, array: Array, number: Number
+) -> Change | None:
+    """``x *= mx.array(0.5, dtype=x.dtype)``: still in place, so aliases see it."""
+    mx = mlx_alias(module)
+    if mx is None or as_array(fact.left) is None or not _is_simple(fact.left_node):
+        return None
+    dtype = f"{code_of(module, fact.left_node)}.dtype"
+    text = f"{mx}.array({code_of(module, fact.right_node)}, dtype={dtype})"
+    safe = _keeps_value(array, number) and (fact.operator != "/" or array.dtype in FLOATING)
+    return Change("Make the number an array of the same dtype", safe, ((fact.right_node, text),))
 
 
 def _rewrite(

@@ -28,6 +28,7 @@ class Report:
     text_span: start and end in characters of the node's own source text, where a part of it is
         meant (a line of a kernel's body inside a string literal).
     covers: nodes whose own reports would tell the same harm again and are dropped.
+    replaces: codes that are dropped at the same node, as this report says it more closely.
     """
 
     code: str
@@ -39,6 +40,7 @@ class Report:
     change: Change | None = None
     text_span: tuple[int, int] | None = None
     covers: tuple[cst.CSTNode, ...] = ()
+    replaces: tuple[str, ...] = ()
 
 
 CheckFunction = Callable[[Fact, Module], Iterator[Report]]

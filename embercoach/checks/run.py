@@ -20,9 +20,10 @@ def reports_of(module: Module) -> list[Report]:
     for file_check in BY_FILE:
         found.extend(file_check(module, facts))
     covered = {node for report in found for node in report.covers}
+    replaced = {(code, report.node) for report in found for code in report.replaces}
     unique: dict[tuple[str, cst.CSTNode, tuple[int, int] | None], Report] = {}
     for report in found:
-        if report.node not in covered:
+        if report.node not in covered and (report.code, report.node) not in replaced:
             unique.setdefault((report.code, report.node, report.text_span), report)
     return list(unique.values())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from embercoach.analysis.module import Module
@@ -11,6 +13,15 @@ from embercoach.analysis.values import Symbol
 def code_of(module: Module, node: cst.CSTNode) -> str:
     """A node's own source text."""
     return module.tree.code_for_node(node)
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all below it. Slow: for the few places that need it."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(node.children)
 
 
 def mlx_alias(module: Module) -> str | None:
