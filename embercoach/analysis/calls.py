@@ -36,6 +36,7 @@ from embercoach.analysis.values import (
     holds_arrays,
     join_all,
     options,
+    pulls_of,
     with_pulls,
 )
 
@@ -124,7 +125,7 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
     elif kind is not Unknown:
         return False
-    return any(holds_arrays(a.value) for a in arguments)
+    return any(holds_arrays(a.value) or pulls_of(a.value) for a in arguments)
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:

@@ -35,7 +35,7 @@ def element_of(frame: Frame, value: Value) -> Value:
     if kind is Dict or kind is Str:
         return STR
     if kind is Numpy:
-        return Numpy(value.kind, False, value.pulls, value.dtype)  # type: ignore[attr-defined]
+        return Numpy(value.kind, value.flat, value.pulls, value.dtype)  # type: ignore[attr-defined]
     if kind is Torch:
         return value
     if kind is LibraryObject or kind is ModuleRef:

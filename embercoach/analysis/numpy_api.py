@@ -120,6 +120,8 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if short in _TUPLES:
         return Sequence("tuple", NUMPY)
+    if arguments and _all_numbers(arguments) and short in _FLAT:
+        return Numpy(_result_kind(short, arguments), False, pulls, None, True)
     if arguments and _all_numbers(arguments):
         return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
     if short in ("allclose", "array_equal", "isclose"):
@@ -128,9 +130,11 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
         return NONE
     if name.startswith("numpy.testing."):
         return NONE
-    return Numpy(_array_kind(short, arguments), False, pulls, _dtype_argument(arguments))
+    kind = _array_kind(short, arguments)
+    return Numpy(kind, False, pulls, _dtype_argument(arguments), short in _FLAT)
 
 
+_FLAT = frozenset({"arange", "linspace", "logspace"})
 _UFUNCS = frozenset(
     "sqrt exp log log2 log10 sin cos tan tanh arctan arctan2 power abs absolute square sign "
     "floor ceil round maximum minimum sum mean prod std var max min dot expm1 log1p".split()

@@ -29,6 +29,7 @@ from embercoach.analysis.values import (
     DType,
     LibraryObject,
     Number,
+    NumberKind,
     Sequence,
     Value,
     as_array,
@@ -115,6 +116,7 @@ def _fill(
     weak: list[Number] = []
     pulls = receiver.pulls if receiver is not None else NO_PULLS
     given: Value | None = None
+    from_numbers = entry.dtype_rule.endswith("from_value")
     for param, argument in match(entry, arguments):
         pulls |= pulls_of(argument.value)
         if param.name == "dtype":
@@ -125,7 +127,7 @@ def _fill(
             array = as_array(inner)
             if array is not None:
                 arrays.append(array)
-            elif param.takes_scalar_or_array and isinstance(inner, Number):
+            elif isinstance(inner, Number) and (from_numbers or "scalar" in param.accepts):
                 weak.append(inner)
     traced = any(a.traced for a in arrays) or any(_traced(a.value) for a in arguments)
     dtype = _dtype(entry.dtype_rule, entry, arrays, weak, given)
@@ -180,7 +182,7 @@ def _dtype(
         return _excepted(entry, arrays[0].dtype) if arrays else None
     if rule in ("promote", "float"):
         if not arrays:
-            return None
+            return _of_numbers(weak)
         dtype = arrays[0].dtype
         for array in arrays[1:]:
             dtype = promotion.promote(dtype, array.dtype)
@@ -190,8 +192,15 @@ def _dtype(
     if rule == "from_value":
         if arrays:
             return arrays[0].dtype
-        return promotion.dtype_of_number(weak[0].kind) if weak else None
+        return _of_numbers(weak)
     return None
+
+
+def _of_numbers(numbers: list[Number]) -> str | None:
+    """The dtype of an array made from Python numbers alone; none if there are none."""
+    kinds = {number.kind for number in numbers}
+    order: tuple[NumberKind, ...] = ("complex", "float", "int", "bool")
+    return next((promotion.dtype_of_number(k) for k in order if k in kinds), None)
 
 
 def _excepted(entry: ApiEntry, dtype: str | None) -> str | None:

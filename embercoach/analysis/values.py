@@ -139,6 +139,7 @@ class Numpy(Value):
     scalar: bool = False
     pulls: Pulls = NO_PULLS
     dtype: str | None = None
+    flat: bool = False  # one-dimensional: its elements are scalars
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     value = fact.arguments[0].value
     items = value.items if value.items is not None else (value.item,)
     numpy = [n for i in items if (n := as_numpy(i)) is not None]
-    if len(numpy) == len(items) and any(n.scalar and n.dtype != "float64" for n in numpy):
+    if any(n.scalar and n.dtype not in ("float64", "complex128") for n in numpy):
         yield Report(
             "DTYPE-005",
             fact.node,

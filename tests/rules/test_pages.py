@@ -105,10 +105,15 @@ def test_good_examples_run(block: Block) -> None:
     execute(block)
 
 
+#: An assignment is reported for the arithmetic that it feeds, which has a finding of its own.
+COMPANIONS = {"ASSIGN-SCALAR-001": {"PYTHON-SCALAR-002"}}
+
+
 @pytest.mark.parametrize("block", blocks_in("Bad"))
 def test_bad_examples_are_flagged_with_their_code_alone(block: Block, lint: Lint) -> None:
     findings = lint(block)
-    assert {found.code for found in findings} == {block.path.stem}, findings
+    companions = COMPANIONS.get(block.path.stem, set())
+    assert {found.code for found in findings} - companions == {block.path.stem}, findings
 
 
 @pytest.mark.parametrize("block", blocks_in("Good"))
@@ -118,7 +123,8 @@ def test_good_examples_are_silent(block: Block, lint: Lint) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 def test_fixes_are_as_the_page_says(page: Page, lint: Lint) -> None:
-    found = [f for block in page.blocks_of("Bad") for f in lint(block)]
+    code = page.path.stem
+    found = [f for block in page.blocks_of("Bad") for f in lint(block) if f.code == code]
     kinds = {f.safe for f in found if f.safe is not None}
     said = {"none": [set()], "safe": [{True}], "unsafe": [{False}]}
     assert kinds in said.get(page.rule.fix, [{True}, {False}, {True, False}])
