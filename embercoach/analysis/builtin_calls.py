@@ -6,9 +6,11 @@ from collections.abc import Callable as Fn
 
 import libcst as cst
 
+from embercoach.analysis import fourier
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
+from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     BOOL,
     INT,
@@ -53,15 +55,23 @@ def _pulls(node: cst.Call, arguments: Arguments) -> frozenset[cst.CSTNode]:
 def _cast(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     assert isinstance(node.func, cst.Name)
     kind = node.func.value if node.func.value in ("int", "float", "bool", "complex") else "float"
-    const = None
+    const = extent = None
     if len(arguments) == 1 and isinstance(arguments[0].value, Number):
         given = arguments[0].value.const
+        extent = arguments[0].value.extent
         if isinstance(given, (int, float)) and kind in ("int", "float"):
             try:
                 const = int(given) if kind == "int" else float(given)
             except (ValueError, OverflowError):
                 const = None
-    return Number(kind, const, None, _pulls(node, arguments))  # type: ignore[arg-type]
+    return Number(kind, const, None, _pulls(node, arguments), extent)  # type: ignore[arg-type]
+
+
+def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    if len(arguments) == 1 and type(arguments[0].value) is Array:
+        path = dotted(arguments[0].node)
+        return INT if path is None else fourier.whole_length(path)
+    return INT
 
 
 def _fixed(value: Value) -> Handler:
@@ -224,7 +234,8 @@ def _bytes(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 _HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("int", "float", "bool", "complex"), _cast),
-    **dict.fromkeys(("len", "id", "hash", "ord"), _fixed(INT)),
+    **dict.fromkeys(("id", "hash", "ord"), _fixed(INT)),
+    "len": _len,
     **dict.fromkeys(("isinstance", "issubclass", "hasattr", "callable"), _fixed(BOOL)),
     **dict.fromkeys(("any", "all"), _fixed(BOOL)),
     **dict.fromkeys(("str", "repr", "format", "chr", "hex", "bin", "input"), _fixed(STR)),

@@ -7,7 +7,15 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import classes, functions, library, members, mlx_api, transforms
+from embercoach.analysis import (
+    classes,
+    fourier,
+    functions,
+    library,
+    members,
+    mlx_api,
+    transforms,
+)
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument, CallFact
 from embercoach.analysis.frame import Frame
@@ -166,9 +174,11 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
-        return Array(known, array.literal, array.scalar, array.traced, array.pulls)
+        cast = Array(known, array.literal, array.scalar, array.traced, array.pulls)
+        return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
-    return UNKNOWN if entry is None else api_result(entry, arguments, array)
+    result = UNKNOWN if entry is None else api_result(entry, arguments, array)
+    return result if array.role is None else fourier.keep(result, array.role, name)
 
 
 def _function(

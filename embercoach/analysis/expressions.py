@@ -11,7 +11,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import calls, library, members, operators
+from embercoach.analysis import calls, fourier, library, members, operators
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
 from embercoach.analysis.frame import Frame
@@ -71,6 +71,8 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     value = members.member(frame, owner, node.attr.value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
+    if path is not None and node.attr.value in ("shape", "size"):
+        return fourier.measure(value, path)
     return value
 
 
@@ -280,7 +282,8 @@ def _subscript(frame: Frame, node: cst.Subscript) -> Value:
                     if frame.record and as_array(value) is not None:
                         _record_index(frame, node, bound, base, value, "slice")
     if array is not None:
-        return Array(array.dtype, array.literal, False, array.traced, array.pulls)
+        role = None if array.role is None else fourier.sliced(array.role, node)
+        return Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
         library.show_array(frame, node.value, base)
         return Array(traced=True)
@@ -313,6 +316,8 @@ def _item(frame: Frame, base: Value, index: Value, is_slice: bool, node: cst.Sub
         if base.items is not None and isinstance(index, Number) and type(index.const) is int:
             if -len(base.items) <= index.const < len(base.items):
                 return with_pulls(base.items[index.const], base.pulls)
+        if base.array is not None and isinstance(index, Number) and type(index.const) is int:
+            return fourier.axis_length(base.array, index.const)
         return with_pulls(base.item, base.pulls)
     if kind is Dict:
         text = index.text if isinstance(index, Str) else None

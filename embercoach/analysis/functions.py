@@ -11,6 +11,7 @@ from embercoach.analysis.conventions import assumed_parameter
 from embercoach.analysis.definitions import FunctionInfo, Parameter
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
+from embercoach.analysis.fourier import detached
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.values import (
     ARRAY,
@@ -105,7 +106,7 @@ def _plain(value: Value) -> Value:
     if isinstance(value, Array):
         return (
             Array(value.dtype, False, False, value.traced)
-            if value.pulls or value.literal or (value.scalar)
+            if value.pulls or value.literal or value.scalar or value.role is not None
             else value
         )
     if isinstance(value, Str):
@@ -313,8 +314,8 @@ def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: 
     if record:
         info.returned_pulls |= frame.pulls
     if frame.yielded is not None or info.is_generator:
-        return Sequence("iterator", frame.yielded or UNKNOWN)
-    result = frame.returned
-    if result is None:
+        return Sequence("iterator", detached(frame.yielded or UNKNOWN))
+    if frame.returned is None:
         return NONE if falls else UNKNOWN
+    result = detached(frame.returned)
     return join(result, NONE) if falls else result

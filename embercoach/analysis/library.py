@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import builtin_calls, mlx_api, numpy_api, promotion, transforms
+from embercoach.analysis import builtin_calls, fourier, mlx_api, numpy_api, promotion, transforms
 from embercoach.analysis.facts import Argument, CallFact
 from embercoach.analysis.frame import ASYNC, Frame
 from embercoach.analysis.paths import dotted
@@ -128,13 +128,14 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
         given = arguments[1].value
     pulls = pulls_of(value)
     number = as_number(value)
+    extent = None if number is None else number.extent
     if isinstance(given, DType):
         literal = number is not None or _numbers_only(value)
-        return Array(given.name, literal, number is not None, False, pulls)
+        return Array(given.name, literal, number is not None, False, pulls, extent)
     if given is not None and given is not NONE:
-        return Array(None, False, number is not None, False, pulls)
+        return Array(None, False, number is not None, False, pulls, extent)
     if number is not None:
-        return Array(promotion.dtype_of_number(number.kind), True, True, False, pulls)
+        return Array(promotion.dtype_of_number(number.kind), True, True, False, pulls, extent)
     array = as_array(value)
     if array is not None:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
@@ -251,6 +252,7 @@ def _immediate(name: str) -> Handler:
 
 
 _SPECIAL: dict[str, Handler] = {
+    **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,
     "mlx.core.async_eval": _async_evaluated,

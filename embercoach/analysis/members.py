@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable as Fn
 from typing import Any
 
-from embercoach.analysis import classes, mlx_api, numpy_api
+from embercoach.analysis import classes, fourier, mlx_api, numpy_api
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
@@ -104,10 +104,11 @@ def _array(frame: Frame, owner: Array, name: str) -> Value:
     if name in ("size", "ndim", "itemsize", "nbytes"):
         return INT
     if name == "T":
-        return owner
+        return owner if owner.role is None else fourier.transposed(owner)
     if name in ("real", "imag"):
         dtype = "float32" if owner.dtype == "complex64" else owner.dtype
-        return Array(dtype, owner.literal, False, owner.traced, owner.pulls)
+        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls)
+        return part if owner.role is None else fourier.keep(part, owner.role, name)
     if name == "at":
         return ArrayAt(owner)
     if mlx_api.array_member(name) is None:

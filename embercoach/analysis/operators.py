@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import promotion
+from embercoach.analysis import fourier, promotion
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.frame import Frame
@@ -117,6 +117,21 @@ def binary(
         frame.add(
             BinaryFact(node, frame.place(), symbol, left, right, left_node, right_node, in_place)
         )
+    result = _with_arrays(node, symbol, left, right, a, b)
+    if (a is not None and a.role is not None) or (b is not None and b.role is not None):
+        return fourier.operate(result, symbol, (left, left_node), (right, right_node))
+    return result
+
+
+def _with_arrays(
+    node: cst.BinaryOperation | cst.AugAssign,
+    symbol: str,
+    left: Value,
+    right: Value,
+    a: Array | None,
+    b: Array | None,
+) -> Value:
+    """The result of an operation on one array, ``a`` on the left or ``b`` on the right, or both."""
     if a is not None and b is not None:
         return _arrays(symbol, a, b)
     array, other = (a, right) if a is not None else (b, left)
@@ -134,7 +149,7 @@ def binary(
         return Array(_result(symbol, array.dtype), False, False, array.traced, pulls)
     if type(other) is Sequence:
         return UNKNOWN
-    return Array(None, False, False, array.traced, pulls)
+    return Array(promotion.promote(array.dtype, None), False, False, array.traced, pulls)
 
 
 def _arrays(symbol: str, a: Array, b: Array) -> Array:
@@ -162,7 +177,9 @@ def _numbers(symbol: str, left: Number, right: Number) -> Value:
             const = None
         if isinstance(const, int) and abs(const) > 1 << 64:
             const = None
-    return Number(kind, const, None, pulls)
+    if left.extent is None and right.extent is None:
+        return Number(kind, const, None, pulls)
+    return Number(kind, const, None, pulls, fourier.extent_of_result(symbol, left, right))
 
 
 def _may_be_negative(number: Number) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import control, imports, operators
+from embercoach.analysis import control, fourier, imports, operators
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.definitions import ClassInfo
 from embercoach.analysis.dispatch import evaluate
@@ -20,6 +20,7 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     NONE,
     UNKNOWN,
+    Array,
     Class,
     Dict,
     Function,
@@ -77,7 +78,7 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     path = dotted(target)
     owner = evaluate(frame, target.value)
     if isinstance(owner, Instance):
-        owner.info.record(target.attr.value, value)
+        owner.info.record(target.attr.value, fourier.detached(value))
     if path is not None:
         frame.assign_path(path, value)
 
@@ -86,6 +87,8 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
     star = next((i for i, e in enumerate(elements) if isinstance(e, cst.StarredElement)), None)
     if type(value) is Union:
         value = _unpacked_union(frame, value, len(elements))
+    if isinstance(value, Sequence) and value.array is not None:
+        value = fourier.unpacked_shape(value.array, len(elements), star)
     items = value.items if isinstance(value, Sequence) else None
     if items is not None and star is None and len(items) == len(elements):
         for element, item in zip(elements, items):
@@ -124,6 +127,8 @@ def _element_of_any(frame: Frame, value: Value) -> Value:
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     base = evaluate(frame, target.value)
     evaluate(frame, target)  # for the facts of its indices
+    if type(base) is Array and base.role is not None:
+        fourier.touch(frame, target, value)
     path = dotted(target.value)
     if path is None:
         return
@@ -187,6 +192,7 @@ def _augmented(frame: Frame, node: cst.AugAssign) -> bool:
     target: Any = node.target
     value = operators.binary(frame, node, symbol, left, right, target, node.value, True)
     if isinstance(node.target, cst.Subscript):
+        fourier.touch(frame, node.target, None)
         return True
     assign(frame, node.target, value)
     return True
