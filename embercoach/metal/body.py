@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Function,
         Guard,
         Place,
+        Product,
         StrideLoop,
         Use,
     )
@@ -63,6 +64,7 @@ class MetalText:
     attribute_uses: tuple[AttributeUse, ...] = ()
     guards: tuple[Guard, ...] = ()
     stride_loops: tuple[StrideLoop, ...] = ()
+    products: tuple[Product, ...] = ()
     barriers: tuple[Barrier, ...] = ()
 
     @property
@@ -145,6 +147,7 @@ def _read(
         attribute_uses=tuple(threads.attribute_uses()),
         guards=tuple(threads.guards()),
         stride_loops=tuple(threads.stride_loops()),
+        products=tuple(threads.products()),
         barriers=tuple(threads.barriers()),
     )
 

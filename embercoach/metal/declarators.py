@@ -184,4 +184,5 @@ def function(syntax: Syntax, node: Node, declarator: Declarator) -> Function | N
         ),
         place=syntax.place(declarator.names[0]),
         extent=syntax.place(node),
+        member=node.parent is not None and node.parent.type == "field_declaration_list",
     )

@@ -55,12 +55,14 @@ class Use:
     Attributes:
         kind: where it stands; a guess in the places where C++ itself is ambiguous.
         elsewhere: a declaration of the same name that is out of scope, or comes later.
+        variable: it is indexed or assigned, so it can be no constant and no type.
     """
 
     name: str
     kind: UseKind
     place: Place
     elsewhere: Place | None = None
+    variable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Function:
         entry: ``kernel``, ``vertex`` or ``fragment``, as qualifier or as attribute, else None.
         place: of the name.
         extent: of the whole definition.
+        member: it is a method, written inside its class.
     """
 
     name: str
@@ -120,6 +123,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     place: Place
     extent: Place
+    member: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,20 @@ class AttributeUse:
 
     name: str
     component: str | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A thread-dependent value times something that depends on no thread: ``i * 4``.
+
+    Attributes:
+        attributes: the thread attributes that the value depends on.
+        factor: the other side as written; for ``i << 2`` it is ``4``.
+    """
+
+    attributes: frozenset[str]
+    factor: str
     place: Place
 
 

@@ -107,7 +107,7 @@ class ScopeWalk:
         self.quiet = 0
         self._rules = rules
         self._outer = outer | self.found.macros.mentioned
-        self._pending: list[tuple[str, UseKind, Place]] = []
+        self._pending: list[tuple[str, UseKind, Place, bool]] = []
         self._nesting = 0
 
     def visit(self, node: Node | None) -> None:
@@ -199,7 +199,7 @@ class ScopeWalk:
             if scope.open or name in scope.maybe:
                 return
         if not self.quiet and name not in self._outer and self.syntax.holds(node):
-            self._pending.append((name, kind, self.syntax.place(node)))
+            self._pending.append((name, kind, self.syntax.place(node), _is_variable(node)))
 
     def finish(self) -> Scopes:
         """The findings, with the uses that stayed free."""
@@ -207,9 +207,22 @@ class ScopeWalk:
         for declaration in self.found.declarations:
             first.setdefault(declaration.name, declaration)
         whole_file = self.syntax.root.type == "translation_unit"
-        for name, kind, place in self._pending:
+        for name, kind, place, variable in self._pending:
             # At file scope a template may find what comes later.
             if not (whole_file and name in self.scopes[0].names):
                 other = first.get(name)
-                self.found.free.append(Use(name, kind, place, other.place if other else None))
+                elsewhere = other.place if other else None
+                self.found.free.append(Use(name, kind, place, elsewhere, variable))
         return self.found
+
+
+def _is_variable(node: Node) -> bool:
+    """Whether the name is indexed, assigned or counted up."""
+    parent = node.parent
+    if parent is None:
+        return False
+    if parent.type == "assignment_expression":
+        return parent.child_by_field_name("left") == node
+    if parent.type == "subscript_expression":
+        return parent.child_by_field_name("argument") == node
+    return parent.type == "update_expression"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.declarators import unpack
-from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, StrideLoop
+from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, Product, StrideLoop
 from embercoach.metal.syntax import walk
 
 if TYPE_CHECKING:
@@ -109,6 +109,24 @@ class ThreadFacts:
                 member = parent.child_by_field_name("field")
             component = None if member is None else self._syntax.words(member)
             yield AttributeUse(name, component, self._syntax.place(node))
+
+    def products(self) -> Iterator[Product]:
+        """Thread-dependent values times what is the same for all threads."""
+        for node in self._syntax.nodes:
+            sides = _factors(node)
+            if sides is None:
+                continue
+            left, right, symbol = sides
+            for value, other in ((left, right), (right, left)):
+                attributes = self.attributes_of(value)
+                if not attributes or self.attributes_of(other):
+                    continue
+                factor = self._syntax.words(other)
+                if symbol.startswith("<<"):
+                    if value is right or not factor.isdecimal() or int(factor) > 31:
+                        continue
+                    factor = str(1 << int(factor))
+                yield Product(attributes, factor, self._syntax.place(node))
 
     def guards(self) -> Iterator[Guard]:
         """Conditions that let only some threads through."""
@@ -245,6 +263,17 @@ def _mentions(syntax: Syntax, scopes: Scopes) -> Iterator[tuple[int, Declaration
             yield node.start_byte, declaration
         elif (name := syntax.words(node)) in ATTRIBUTES:
             yield node.start_byte, name
+
+
+def _factors(node: Node) -> tuple[Node, Node, str] | None:
+    """The sides and the operator of a multiplication or of a shift to the left."""
+    if node.type not in ("binary_expression", "assignment_expression"):
+        return None
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    symbol = node.child_by_field_name("operator")
+    if left is None or right is None or symbol is None:
+        return None
+    return (left, right, symbol.type) if symbol.type in ("*", "*=", "<<", "<<=") else None
 
 
 def _base(target: Node | None) -> Node | None:

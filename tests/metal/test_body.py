@@ -106,6 +106,17 @@ def test_uses_point_into_the_text() -> None:
     assert source[use.place.start : use.place.end] == "lost"
 
 
+@pytest.mark.parametrize("use", ["a[0];", "a[0].x += 1;", "a = 1;", "a += 1;", "++a;", "a--;"])
+def test_uses_that_only_a_variable_has(use) -> None:
+    (free,) = read_body(use).free
+    assert (free.name, free.variable) == ("a", True)
+
+
+@pytest.mark.parametrize("use", ["k(a);", "int b = a;", "a b;", "a(1);", "x[a];", "b = a;", "-a;"])
+def test_uses_that_a_template_argument_may_have(use) -> None:
+    assert {u.variable for u in read_body(use).free if u.name == "a"} == {False}
+
+
 def test_out_of_scope_declaration_is_named() -> None:
     (use,) = undeclared(read_body("if (n) {\n  int w = 1;\n}\nout[0] = w;"), SCOPE)
     assert use.elsewhere is not None
@@ -223,6 +234,11 @@ def test_functions_in_a_body(source, entry) -> None:
     assert (function.name, function.entry) == ("f", entry)
 
 
+def test_methods_are_members() -> None:
+    text = "struct S { int f() { return 1; } }; int g() { return 2; }"
+    assert [(f.name, f.member) for f in read_body(text).functions] == [("f", True), ("g", False)]
+
+
 def test_plain_bodies_define_no_function() -> None:
     body = read_body("float v(x[0]); T w(n); out[0] = v + w; auto f = [](int a) { return a; };")
     assert body.functions == ()
@@ -304,6 +320,27 @@ def test_stride_loops(loop, step) -> None:
 
 def test_other_loops_are_no_stride_loops() -> None:
     assert read_body("for (uint j = 0; j < n; j += threads_per_grid.x) {}").stride_loops == ()
+
+
+@pytest.mark.parametrize(
+    ("expression", "factor"),
+    [
+        ("i * 32u", "32u"),
+        ("4 * i", "4"),
+        ("(i + 1) * (n - 1)", "(n - 1)"),
+        ("i << 3", "8"),
+        ("i *= N", "N"),
+    ],
+)
+def test_products(expression, factor) -> None:
+    (found,) = read_body(f"uint i = thread_position_in_grid.x; out[0] = {expression};").products
+    assert (set(found.attributes), found.factor) == ({"thread_position_in_grid"}, factor)
+
+
+@pytest.mark.parametrize("expression", ["n * 4", "i * i", "i + 4", "n << i", "1 << i", "i << 40"])
+def test_no_products(expression) -> None:
+    body = read_body(f"uint i = thread_position_in_grid.x; out[0] = {expression};")
+    assert body.products == ()
 
 
 def test_barriers() -> None:
