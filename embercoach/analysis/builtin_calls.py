@@ -7,6 +7,7 @@ from collections.abc import Callable as Fn
 import libcst as cst
 
 from embercoach.analysis import fourier
+from embercoach.analysis import strings
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
@@ -76,6 +77,11 @@ def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 def _fixed(value: Value) -> Handler:
     return lambda frame, node, arguments: value
+
+
+def _text(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    pieces = strings.of_value(arguments[0].value) if len(arguments) == 1 else None
+    return STR if pieces is None else Str(pieces)
 
 
 def _range(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
@@ -238,7 +244,8 @@ _HANDLERS: dict[str, Handler] = {
     "len": _len,
     **dict.fromkeys(("isinstance", "issubclass", "hasattr", "callable"), _fixed(BOOL)),
     **dict.fromkeys(("any", "all"), _fixed(BOOL)),
-    **dict.fromkeys(("str", "repr", "format", "chr", "hex", "bin", "input"), _fixed(STR)),
+    **dict.fromkeys(("repr", "format", "chr", "hex", "bin", "input"), _fixed(STR)),
+    "str": _text,
     "print": _fixed(NONE),
     "range": _range,
     "enumerate": _enumerate,

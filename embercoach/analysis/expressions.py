@@ -11,7 +11,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import calls, fourier, library, members, operators
+from embercoach.analysis import calls, fourier, library, members, operators, strings
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
 from embercoach.analysis.frame import Frame
@@ -24,7 +24,6 @@ from embercoach.analysis.values import (
     UNKNOWN,
     Array,
     ArrayAt,
-    Bytes,
     Dict,
     Function,
     Number,
@@ -48,7 +47,6 @@ CONSTANTS: dict[str, Value] = {
     "False": Number("bool", False),
     "None": NONE,
 }
-MAX_FOLDED = 200_000
 
 
 def evaluate_name(frame: Frame, node: cst.Name) -> Value:
@@ -88,19 +86,6 @@ def _imaginary(frame: Frame, node: cst.Imaginary) -> Value:
     return Number("complex", complex(node.value.replace("_", "").lower()))
 
 
-def _string(frame: Frame, node: cst.SimpleString) -> Value:
-    source = node.value
-    if "\\" in source or source[0] not in "\"'":
-        text = node.evaluated_value
-        if isinstance(text, bytes):
-            return Bytes()
-    else:
-        # libcst evaluates a literal by compiling it; most are plain text between their quotes.
-        width = 3 if source[:3] in ('"""', "'''") and len(source) > 5 else 1
-        text = source[width:-width]
-    return Str((Piece(node, text),)) if len(text) < MAX_FOLDED else STR
-
-
 def _concatenated(frame: Frame, node: cst.ConcatenatedString) -> Value:
     return operators.concatenate(evaluate(frame, node.left), evaluate(frame, node.right))
 
@@ -109,8 +94,8 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
     pieces: list[Piece] | None = []
     for part in node.parts:
         if type(part) is cst.FormattedStringText:
-            if pieces is not None:
-                pieces.append(Piece(part, _fstring_text(node, part)))
+            text = strings.of_fragment(frame, node, part)
+            pieces = None if pieces is None or text is None else [*pieces, text]
             continue
         assert isinstance(part, cst.FormattedStringExpression)
         value = evaluate(frame, part.expression)
@@ -119,30 +104,17 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
                 evaluate(frame, spec.expression)
         if frame.record and (type(value) is Array or as_array(value) is not None):
             frame.add(FormatFact(part.expression, frame.place(), value, "fstring"))
-        text = None if part.format_spec or part.conversion else _plain_text(value)
-        if text is None:
-            pieces = None
-        elif pieces is not None:
-            pieces.append(Piece(None, text))
+        known = None if pieces is None else _field(part, value)
+        pieces = None if pieces is None or known is None else [*pieces, *known]
     return STR if pieces is None else Str(tuple(pieces))
 
 
-def _fstring_text(node: cst.FormattedString, part: cst.FormattedStringText) -> str:
-    text = part.value.replace("{{", "{").replace("}}", "}")
-    if "\\" not in text or "r" in node.prefix.lower():
-        return text
-    try:
-        return str(cst.SimpleString(f'"""{text}"""').evaluated_value)
-    except Exception:  # a text that can't stand between triple quotes
-        return text
-
-
-def _plain_text(value: Value) -> str | None:
-    if type(value) is Str:
-        return value.text
-    if type(value) is Number and value.const is not None:
-        return str(value.const)
-    return None
+def _field(part: cst.FormattedStringExpression, value: Value) -> tuple[Piece, ...] | None:
+    """The text of a replacement field, None if unknown."""
+    spec = part.format_spec or ()
+    if part.conversion or part.equal or any(type(s) is not cst.FormattedStringText for s in spec):
+        return None
+    return strings.formatted(value, "".join(s.value for s in spec))  # type: ignore[union-attr]
 
 
 def _display(kind: str) -> Fn[[Frame, Any], Value]:
@@ -375,7 +347,7 @@ EVALUATORS |= {
     cst.Integer: _integer,
     cst.Float: _float,
     cst.Imaginary: _imaginary,
-    cst.SimpleString: _string,
+    cst.SimpleString: strings.of_literal,
     cst.ConcatenatedString: _concatenated,
     cst.FormattedString: _formatted,
     cst.Tuple: _display("tuple"),

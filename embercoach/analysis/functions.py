@@ -36,6 +36,7 @@ from embercoach.analysis.values import (
 
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
+MAX_PIECES = 64
 
 
 def call_function(
@@ -110,7 +111,7 @@ def _plain(value: Value) -> Value:
             else value
         )
     if isinstance(value, Str):
-        return value if value.text is not None and len(value.pieces or ()) < 9 else STR
+        return value if value.pieces is not None and len(value.pieces) <= MAX_PIECES else STR
     if isinstance(value, Union):
         return join_all(_plain(o) for o in value.options)
     if isinstance(value, Sequence):

@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import builtin_calls, fourier, mlx_api, numpy_api, promotion, transforms
+from embercoach.analysis import builtin_calls, fourier, mlx_api, numpy_api, promotion, strings, transforms
 from embercoach.analysis.facts import Argument, CallFact
 from embercoach.analysis.frame import ASYNC, Frame
 from embercoach.analysis.paths import dotted
@@ -87,7 +87,6 @@ _STANDARD: dict[str, Value] = {
     ),
     **dict.fromkeys(("random.randint", "random.randrange", "operator.index", "os.getpid"), INT),
     "os.cpu_count": INT,
-    "textwrap.dedent": STR,
 }
 
 
@@ -263,6 +262,9 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.utils.tree_map_with_path": _tree_map,
     "mlx.utils.tree_flatten": _tree_flatten,
     "mlx.utils.tree_unflatten": _tree_unflatten,
+    "textwrap.dedent": lambda frame, node, given: (
+        strings.dedent(given[0].value) if len(given) == 1 else STR
+    ),
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,
     "tqdm.tqdm": _first_argument,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable as Fn
 from typing import Any
 
-from embercoach.analysis import classes, fourier, mlx_api, numpy_api
+from embercoach.analysis import classes, fourier, mlx_api, numpy_api, strings
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
@@ -283,7 +283,8 @@ def _string_method(owner: Str, name: str, arguments: Any) -> Value:
         return Number("bool")
     if name == "encode":
         return Bytes()
-    return STR
+    made = strings.method(owner, name, arguments)
+    return STR if made is None else made
 
 
 def _sequence_method(owner: Sequence, name: str) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts import CallFact
     from embercoach.analysis.spectra import Extent, Role
+    from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
 #: Nodes of host synchronisations whose result a value carries on.
@@ -73,12 +74,27 @@ class Number(Value):
     extent: Extent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Part of a folded string: ``text`` came from the string literal ``node``, or from a value."""
+class StringLiteral(NamedTuple):
+    """A string literal, or the text between two fields of an f-string, and where it stands.
 
-    node: cst.CSTNode | None
+    ``module`` is the ``analysis.module.Module`` of the file, ``raw`` whether an f-string is raw.
+    """
+
+    node: cst.SimpleString | cst.FormattedStringText
+    statement: cst.CSTNode
+    module: Any
+    raw: bool = False
+
+
+class Piece(NamedTuple):
+    """Part of a known string, from a literal or, without one, from a value.
+
+    ``stretch`` tells where its characters stand in the literal, if it isn't the literal as it is.
+    """
+
     text: str
+    literal: StringLiteral | None = None
+    stretch: FoldedText | None = None
 
 
 @dataclass(frozen=True, slots=True)
