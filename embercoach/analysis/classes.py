@@ -121,6 +121,9 @@ def class_member(frame: Frame, owner: Class, name: str) -> Value:
     if any(base in ENUMS for base in library_bases(info)):
         return Instance(info) if name not in ("value", "name") else UNKNOWN
     for cls in lineage(info):
+        assigned = _assigned(cls, name)
+        if assigned is not None:
+            return assigned
         if name in cls.variables:
             return cls.variables[name]
     return STR if name == "__name__" else UNKNOWN

@@ -19,6 +19,8 @@ from embercoach.analysis.values import (
     Value,
 )
 
+#: Names that configuration objects go by: what they hold is host data.
+SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})
 TRACED = Array(traced=True)
 OPTIMIZER = "mlx.optimizers.Optimizer"
 _STATE = Dict(ARRAY)

@@ -25,6 +25,7 @@ class Parameter:
     star: str
     keyword_only: bool
     evidence: Value | None = None  # join of what callers in the same file pass
+    annotated: Value | None = None  # what the annotation says, once it has been asked for
 
     def observe(self, value: Value) -> bool:
         """Add what a caller passes; True if that is news."""
@@ -56,6 +57,7 @@ class FunctionInfo:
     calls: set[FunctionInfo] = field(default_factory=set)
     returned_pulls: Pulls = NO_PULLS
     analysed_with: tuple[Value, ...] | None = None
+    declared: Value | None = None  # what the return annotation says, once it has been asked for
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     in_progress: bool = False
     global_names: set[str] = field(default_factory=set)

@@ -30,6 +30,7 @@ from embercoach.analysis.values import (
     Numpy,
     Piece,
     Sequence,
+    Setting,
     Str,
     Torch,
     Tree,
@@ -310,7 +311,7 @@ def _item(frame: Frame, base: Value, index: Value, is_slice: bool, node: cst.Sub
         return Union(frozenset({Tree(), Array()}))
     if kind is Numpy:
         return Numpy(base.kind, False, base.pulls, base.dtype)
-    if kind is Torch or kind is ArrayAt:
+    if kind is Torch or kind is ArrayAt or kind is Setting:
         return base
     if kind is Str:
         return STR

@@ -204,7 +204,7 @@ def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozen
     number = as_number(value)
     extent = number.extent if number is not None else role_of(value)
     if length is None:
-        return isinstance(extent, Extent) and extent.path in paths and _spans(extent, axes)
+        return isinstance(extent, Extent) and measures(extent, axes, paths)
     if extent is not None and extent == length.extent:
         return True
     if length.path is not None and _named_factor(node) == length.path:
@@ -215,7 +215,10 @@ def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozen
     return number is not None and total > 1 and number.const in (total, 1 / total)
 
 
-def _spans(extent: Extent, axes: Axes) -> bool:
+def measures(extent: Extent, axes: Axes, paths: frozenset[str]) -> bool:
+    """Whether it is the length of those axes of one of the arrays."""
+    if extent.path not in paths:
+        return False
     if extent.axes is None:
         return True
     if axes is None or isinstance(axes, str):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import libcst as cst
 
 from embercoach.analysis.annotations import evaluate_annotation
-from embercoach.analysis.conventions import assumed_parameter
+from embercoach.analysis.conventions import SETTING_NAMES, assumed_parameter
 from embercoach.analysis.definitions import FunctionInfo, Parameter
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
@@ -17,6 +17,7 @@ from embercoach.analysis.values import (
     ARRAY,
     NO_PULLS,
     NONE,
+    SETTING,
     STR,
     UNKNOWN,
     Array,
@@ -162,7 +163,24 @@ def _annotated_result(info: FunctionInfo) -> Value | None:
     node = info.node
     if isinstance(node, cst.Lambda) or node.returns is None:
         return None
-    return evaluate_annotation(_closure(info), node.returns.annotation)
+    if info.declared is None:
+        declared = evaluate_annotation(_closure(info), node.returns.annotation)
+        if not info.module.is_complete:
+            return declared  # names may be missing still
+        info.declared = declared
+    return info.declared
+
+
+def annotated_value(info: FunctionInfo, parameter: Parameter) -> Value:
+    """What a parameter's annotation says; ``UNKNOWN`` if it has none."""
+    if parameter.annotation is None:
+        return UNKNOWN
+    if parameter.annotated is None:
+        annotated = evaluate_annotation(_closure(info), parameter.annotation)
+        if not info.module.is_complete:
+            return annotated
+        parameter.annotated = annotated
+    return parameter.annotated
 
 
 def declared_result(info: FunctionInfo) -> Value:
@@ -179,9 +197,7 @@ def _parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | No
     if given is not None and (given is not UNKNOWN):
         if type(given) is Instance or type(given) is Class:
             return given
-    annotated = UNKNOWN
-    if parameter.annotation is not None:
-        annotated = evaluate_annotation(_closure(info), parameter.annotation)
+    annotated = annotated_value(info, parameter)
     if parameter.star == "*":
         return given if given is not None else Sequence("tuple", annotated)
     if parameter.star == "**":
@@ -194,6 +210,8 @@ def _parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | No
         return _traced(annotated)
     if given is not None:
         return _traced(given)
+    if parameter.name in SETTING_NAMES and parameter.default is None:
+        return SETTING
     default = UNKNOWN
     if parameter.default is not None:
         default = _quiet_default(info, parameter.default)
@@ -259,8 +277,7 @@ def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | No
 
 def _is_vague_annotation(info: FunctionInfo, parameter: Parameter) -> bool:
     """An annotation such as ``dict`` that a convention can say more of."""
-    assert parameter.annotation is not None
-    return _vague(evaluate_annotation(_closure(info), parameter.annotation))
+    return _vague(annotated_value(info, parameter))
 
 
 def explore(info: FunctionInfo) -> None:

@@ -207,9 +207,7 @@ def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> 
     leaves = [_leaf(v) for v in positional[1:]]
     values = (STR, *leaves) if node_name(node) == "tree_map_with_path" else tuple(leaves)
     result = call_value(frame, positional[0], values)
-    if as_array(result) is not None or leaves[0] is ARRAY:
-        return TREE
-    return UNKNOWN
+    return TREE if as_array(result) is not None else UNKNOWN
 
 
 def node_name(node: cst.Call) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable as Fn
 from typing import Any
 
 from embercoach.analysis import classes, fourier, mlx_api, numpy_api, strings
+from embercoach.analysis.conventions import SETTING_NAMES
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
@@ -13,6 +14,7 @@ from embercoach.analysis.values import (
     FLOAT,
     INT,
     NONE,
+    SETTING,
     SHAPE,
     STR,
     TORCH,
@@ -31,6 +33,7 @@ from embercoach.analysis.values import (
     Number,
     Numpy,
     Sequence,
+    Setting,
     Str,
     Super,
     Symbol,
@@ -187,6 +190,8 @@ def _only_array_has(owner: Union, name: str) -> Array | None:
 
 def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
     """Arrays of every library have a shape of ints, and nothing else has ``.shape``."""
+    if name in SETTING_NAMES:
+        return SETTING
     if name == "shape":
         return SHAPE
     if name == "ndim":
@@ -216,6 +221,7 @@ def _super(frame: Frame, owner: Super, name: str) -> Value:
 
 _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
     Unknown: _unknown,
+    Setting: lambda frame, owner, name: SETTING,
     Symbol: _symbol,
     Array: _array,
     Union: _union,

@@ -64,6 +64,11 @@ class Module:
             execute_all(self.frame, self.tree.body)
             self._state = "done"
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the top level has been run to its end."""
+        return self._state == "done"
+
     def member(self, name: str) -> Value:
         """What a top-level name of the module holds."""
         self.run()

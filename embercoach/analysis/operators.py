@@ -24,6 +24,7 @@ from embercoach.analysis.values import (
     NumberKind,
     Numpy,
     Sequence,
+    Setting,
     Str,
     Torch,
     Union,
@@ -142,6 +143,8 @@ def _with_arrays(
         return Numpy(numpy.kind, False, frozenset({node}) | array.pulls | numpy.pulls)
     pulls = array.pulls | pulls_of(other)
     number = as_number(other)
+    if type(other) is Setting:
+        return Array(None, False, False, array.traced, pulls)
     if number is not None:
         dtype = promotion.promote_weak(array.dtype, number.kind)
         return Array(_result(symbol, dtype), array.literal, False, array.traced, pulls)

@@ -121,7 +121,8 @@ class Project:
             found = [package, folder]
             above = (package, *package.parents)
             top = next((p for p in above if _is_project(p)), above[min(2, len(above) - 1)])
-            found += [*above[: above.index(top) + 1], top / "src"]
+            for folder_above in above[: above.index(top) + 1]:
+                found += [folder_above, folder_above / "src"]
             roots = self._roots[folder] = tuple(dict.fromkeys(found))
         return roots
 

@@ -77,7 +77,7 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
     path = dotted(target)
     owner = evaluate(frame, target.value)
-    if isinstance(owner, Instance):
+    if isinstance(owner, (Instance, Class)):
         owner.info.record(target.attr.value, fourier.detached(value))
     if path is not None:
         frame.assign_path(path, value)

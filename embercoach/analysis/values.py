@@ -164,6 +164,11 @@ class Torch(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Setting(Value):
+    """A configuration object or one of its values: host data, never an array."""
+
+
+@dataclass(frozen=True, slots=True)
 class DType(Value):
     """An MLX dtype; ``name`` is None if it is one that inference can't tell."""
 
@@ -272,6 +277,7 @@ INT = Number("int")
 FLOAT = Number("float")
 COMPLEX = Number("complex")
 STR = Str()
+SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
 TORCH = Torch()
@@ -410,6 +416,8 @@ def as_number(value: Value) -> Number | None:
     """The Python number that a value is, if all evidence says so."""
     if type(value) is Number:
         return value
+    if type(value) is Setting:
+        return FLOAT
     if type(value) is Union:
         found: Number | None = None
         for option in value.options:

@@ -12,6 +12,7 @@ from embercoach.analysis.project import Project
 from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
     complex_numbers,
     dtype,
+    fft,
     graph_break,
     host_pull,
     python_scalar,

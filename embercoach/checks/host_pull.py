@@ -13,6 +13,7 @@ from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import FLOATING
 from embercoach.analysis.results import match
 from embercoach.analysis.values import (
+    UNKNOWN,
     BoundMember,
     Bytes,
     Dict,
@@ -386,17 +387,16 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval`` in the inner of two loops, or in a layer."""
     if _symbol(fact) != "mlx.core.eval" or fact.place.periodic:
         return
-    context = context_of(fact.place, module.is_test, pull=None, value=None)
-    if not _passes_arrays(fact) or _is_training(fact):
+    context = context_of(fact.place, module.is_test)
+    inner = fact.place.loops >= 2
+    if not (inner or context == "forward") or not _passes_arrays(fact) or _is_training(fact):
         return
-    if fact.place.loops >= 2:
+    if inner:
         what = "`mx.eval` in an inner loop waits for the GPU again and again"
         help_text = "evaluate once an outer iteration: larger graphs let MLX overlap work"
-    elif context == "forward":
+    else:
         what = "`mx.eval` in a layer's forward pass cuts the graph at every layer"
         help_text = "evaluate in the training or generation loop, after the whole step"
-    else:
-        return
     yield Report("HOST-PULL-011", fact.node, fact.place, what, help_text, context)
 
 
@@ -415,9 +415,7 @@ def _is_training(fact: CallFact) -> bool:
 
 
 def _passes_arrays(fact: CallFact) -> bool:
-    return any(
-        holds_arrays(a.value) or a.value.__class__.__name__ == "Unknown" for a in fact.arguments
-    )
+    return any(holds_arrays(a.value) or a.value is UNKNOWN for a in fact.arguments)
 
 
 def _symbol(fact: CallFact) -> str | None:
