@@ -6,14 +6,12 @@ string remembers the literal that it stems from, so that a finding can point int
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts import Argument
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.values import (
     STR,
     Bytes,
@@ -27,6 +25,12 @@ from embercoach.analysis.values import (
 from embercoach.metal import source as texts
 from embercoach.metal.literals import LiteralError, read_literal
 from embercoach.metal.source import FoldedText, UnfoldableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+    from collections.abc import Iterator
+
+    from embercoach.analysis.frame import Frame
 
 MAX_FOLDED = 200_000
 Arguments = tuple[Argument, ...]
