@@ -203,8 +203,12 @@ def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozen
     value, node = operand
     number = as_number(value)
     extent = number.extent if number is not None else role_of(value)
+    if isinstance(extent, Extent) and measures(extent, axes, paths):
+        given = None if length is None else length.extent
+        if length is None or (given is not None and measures(given, axes, paths)):
+            return True
     if length is None:
-        return isinstance(extent, Extent) and measures(extent, axes, paths)
+        return False
     if extent is not None and extent == length.extent:
         return True
     if length.path is not None and _named_factor(node) == length.path:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact, InvertFact
-from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import COMPLEX
 from embercoach.analysis.results import match
 from embercoach.analysis.values import (
@@ -21,6 +18,13 @@ from embercoach.analysis.values import (
     as_array,
 )
 from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import libcst as cst
+
+    from embercoach.analysis.module import Module
 
 #: Special methods of arrays behind operators.
 METHODS = {
