@@ -281,8 +281,12 @@ def _is_vague_annotation(info: FunctionInfo, parameter: Parameter) -> bool:
 
 
 def explore(info: FunctionInfo) -> None:
-    """Run a method quietly, for the attributes that it sets."""
-    if not info.in_progress:
+    """Run a method for the attributes that it sets; for good if its file is being analysed."""
+    if info.in_progress:
+        return
+    if info.module.is_analysed and info.analysed_with is None:
+        analyse(info)
+    else:
         _run(info, canonical_values(info), record=False, depth=2)
 
 

@@ -11,6 +11,7 @@ import libcst as cst
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.facts import Fact
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.parse import parse
 from embercoach.analysis.values import UNKNOWN, Class, Function, Value
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Module:
         self.path = path
         self.source = source
         self.project = project
-        self.tree = cst.parse_module(source)
+        self.tree = parse(source)
         self.dependencies: set[Path] = set()
         self.has_star_import = False
         self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
@@ -54,6 +55,7 @@ class Module:
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
         self._state = "new"
+        self.is_analysed = False  # whether facts are being, or have been, recorded
 
     def run(self) -> None:
         """Run the top level, once. In a cycle of imports the names found so far must do."""
@@ -149,21 +151,21 @@ class Module:
         from embercoach.analysis.functions import analyse, canonical_values
 
         self.run()
-        done: set[FunctionInfo] = set()
+        self.is_analysed = True
         deferred: list[FunctionInfo] = []
-        while len(done) < len(self.functions):
-            for info in self.functions[:]:
-                if info in done or info in deferred:
-                    continue
-                if _needs_evidence(info):
-                    deferred.append(info)
-                else:
-                    done.add(info)
-                    analyse(info)
-            if deferred:
+        while pending := [f for f in self.functions if f.analysed_with is None]:
+            for info in pending:
+                # A method may have been analysed meanwhile, for the attributes that it sets.
+                if info.analysed_with is None and info not in deferred:
+                    if _needs_evidence(info):
+                        deferred.append(info)
+                    else:
+                        analyse(info)
+            while deferred:
                 info = deferred.pop(0)
-                done.add(info)
-                analyse(info)
+                if info.analysed_with is None:
+                    analyse(info)
+                    break
         for info in self.functions[:]:
             if any(p.evidence is not None for p in info.parameters):
                 if canonical_values(info) != info.analysed_with:
