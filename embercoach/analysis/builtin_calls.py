@@ -6,8 +6,7 @@ from collections.abc import Callable as Fn
 
 import libcst as cst
 
-from embercoach.analysis import fourier
-from embercoach.analysis import strings
+from embercoach.analysis import fourier, strings
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of

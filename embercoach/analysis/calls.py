@@ -11,6 +11,7 @@ from embercoach.analysis import (
     classes,
     fourier,
     functions,
+    kernels,
     library,
     members,
     mlx_api,
@@ -106,7 +107,7 @@ def apply(
         result: Value = UNKNOWN
     else:
         result = handler(frame, node, callee, arguments)
-    if frame.record and _matters(callee, arguments):
+    if frame.record and (_matters(callee, arguments) or _builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     if type(callee) is Symbol and callee.name.startswith("mlx."):
@@ -114,6 +115,11 @@ def apply(
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
         library.learn_method(frame, callee, receiver, arguments, receiver_node)
     return result
+
+
+def _builds(callee: Value, result: Value) -> bool:
+    """Whether it is the call of a function of the project that builds kernels."""
+    return type(callee) is Function and kernels.holds_kernel(result)
 
 
 def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
@@ -158,6 +164,8 @@ def _bound(
         return UNKNOWN if entry is None else api_result(entry, arguments)
     if name == "append" and isinstance(owner, Sequence):
         library.append(frame, node, owner, arguments)
+    elif name in library.MUTATORS and isinstance(owner, Sequence):
+        library.mutate(frame, node, owner, name, arguments)
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
     return members.call_bound(frame, callee, arguments)

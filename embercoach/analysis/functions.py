@@ -13,6 +13,7 @@ from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.kernels import holds_kernel
 from embercoach.analysis.values import (
     ARRAY,
     NO_PULLS,
@@ -21,9 +22,11 @@ from embercoach.analysis.values import (
     STR,
     UNKNOWN,
     Array,
+    Callable,
     Class,
     Dict,
     Instance,
+    LibraryObject,
     Number,
     Sequence,
     Str,
@@ -38,6 +41,7 @@ from embercoach.analysis.values import (
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
 MAX_PIECES = 64
+MAX_KERNELS = 64
 
 
 def call_function(
@@ -130,18 +134,32 @@ def _plain(value: Value) -> Value:
 def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value:
     annotated = _annotated_result(info)
     if annotated is not None and annotated is not UNKNOWN and not _vague(annotated):
-        pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
-        return _with_traced(annotated, values) if not pulls else annotated
+        if not _may_be_kernel(info, annotated):
+            pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
+            return _with_traced(annotated, values) if not pulls else annotated
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated or UNKNOWN
     given = tuple(_plain(_parameter_value(info, p, values.get(p.name))) for p in info.parameters)
     known = info.summaries.get(given)
     if known is None:
         if len(info.summaries) >= MAX_SUMMARIES:
-            return next(iter(info.summaries.values()))
+            first = next(iter(info.summaries.values()))
+            if not holds_kernel(first):
+                return first
+            if len(info.summaries) >= MAX_KERNELS:
+                return annotated or UNKNOWN
         info.summaries[given] = annotated or UNKNOWN
         known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
+    if annotated is not None and _may_be_kernel(info, annotated):
+        return known if holds_kernel(known) else annotated
     return known
+
+
+def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
+    """Whether what is annotated as a callable may be a kernel that the function builds."""
+    if not any(isinstance(o, (Callable, LibraryObject)) for o in options(annotated)):
+        return False
+    return "metal_kernel" in info.module.source
 
 
 def _with_traced(value: Value, values: dict[str, Value]) -> Value:

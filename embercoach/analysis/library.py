@@ -7,9 +7,19 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import builtin_calls, fourier, mlx_api, numpy_api, promotion, strings, transforms
-from embercoach.analysis.facts import Argument, CallFact
+from embercoach.analysis import (
+    builtin_calls,
+    fourier,
+    kernels,
+    mlx_api,
+    numpy_api,
+    promotion,
+    strings,
+    transforms,
+)
+from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import ASYNC, Frame
+from embercoach.analysis.iteration import element_of
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, match, result_value
 from embercoach.analysis.values import (
@@ -24,13 +34,12 @@ from embercoach.analysis.values import (
     Array,
     BoundMember,
     DType,
-    Kernel,
+    Function,
     LibraryObject,
     Number,
     NumberKind,
     Numpy,
     Sequence,
-    Symbol,
     Tree,
     Union,
     Value,
@@ -191,12 +200,6 @@ def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ..
     return NONE
 
 
-def _metal_kernel(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    return Kernel(
-        CallFact(node, frame.place(), Symbol("mlx.core.fast.metal_kernel"), arguments, UNKNOWN)
-    )
-
-
 def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``tree_map(fn, tree, *rest)``: the function sees the leaves."""
     from embercoach.analysis.calls import call_value
@@ -253,7 +256,7 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,
     "mlx.core.async_eval": _async_evaluated,
-    "mlx.core.fast.metal_kernel": _metal_kernel,
+    kernels.METAL_KERNEL: kernels.define,
     "mlx.core.vjp": _immediate("mlx.core.vjp"),
     "mlx.core.jvp": _immediate("mlx.core.jvp"),
     "mlx.utils.tree_map": _tree_map,
@@ -262,6 +265,10 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.utils.tree_unflatten": _tree_unflatten,
     "textwrap.dedent": lambda frame, node, given: (
         strings.dedent(given[0].value) if len(given) == 1 else STR
+    ),
+    "functools.cache": _first_argument,
+    "functools.lru_cache": lambda frame, node, given: (
+        given[0].value if given and isinstance(given[0].value, Function) else UNKNOWN
     ),
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,
@@ -334,3 +341,26 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
     item = value if owner.items == () else join_all((owner.item, value))
     grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
     frame.assign_path(path, grown)
+
+
+#: Methods that change which items a list has.
+MUTATORS = frozenset("extend insert remove pop popleft clear reverse sort appendleft".split())
+
+
+def mutate(
+    frame: Frame, node: cst.Call, owner: Sequence, name: str, arguments: tuple[Argument, ...]
+) -> None:
+    """``xs.extend(ys)``: how many items the list named so has is no longer known."""
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    if path is None:
+        return
+    added: list[Value] = []
+    if name == "extend" and arguments:
+        added = [element_of(frame, arguments[0].value)]
+    elif name in ("insert", "appendleft") and arguments:
+        added = [arguments[-1].value]
+    elif owner.items is None:
+        return
+    item = join_all([*added] if owner.items == () else [owner.item, *added])
+    pulls = owner.pulls.union(*map(pulls_of, added))
+    frame.assign_path(path, Sequence(owner.kind, item, None, pulls))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
-from embercoach.analysis.facts import Fact
+from embercoach.analysis.facts import CallFact, Fact
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.parse import parse
 from embercoach.analysis.values import UNKNOWN, Class, Function, Value
@@ -51,6 +51,7 @@ class Module:
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)
         self.functions: list[FunctionInfo] = []
+        self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}

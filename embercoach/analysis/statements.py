@@ -225,6 +225,12 @@ def _assert(frame: Frame, node: cst.Assert) -> bool:
 
 
 def _delete(frame: Frame, node: cst.Del) -> bool:
+    if isinstance(node.target, cst.Subscript):
+        owner = evaluate(frame, node.target.value)
+        path = dotted(node.target.value)
+        if path is not None and isinstance(owner, Sequence):
+            frame.assign_path(path, replace(owner, items=None))
+        return True
     for name in target_names(node.target):
         frame.names.pop(name, None)
         frame.forget(name)
