@@ -50,8 +50,10 @@ def context_of(
         return "test"
     if subject is not None and _was_evaluated(place, subject):
         return "evaluated"
+    if place.periodic:
+        return "periodic"
     if place.loops:
-        return "periodic" if place.periodic else "loop"
+        return "loop"
     return _function_context(function)
 
 

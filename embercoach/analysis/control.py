@@ -8,6 +8,7 @@ from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.narrowing import narrow, test
+from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import UNKNOWN, Value, as_array
 
 
@@ -25,7 +26,7 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
     periodic = frame.periodic
     branches: list[Snapshot] = []
     narrow(frame, node.test, True)
-    frame.periodic = periodic or (frame.loops > 0 and _is_periodic(node.test))
+    frame.periodic = periodic or _is_periodic(node.test)
     if _body(frame, node.body):
         branches.append((frame.names, frame.evaluated))
     frame.periodic = periodic
@@ -54,24 +55,50 @@ def _is_periodic(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
 
 
-def enter_loop(frame: Frame, target: cst.BaseAssignTargetExpression, iterable: Value) -> None:
-    """Bind a loop's targets to an element of what it walks over, one loop deeper."""
+def enter_loop(
+    frame: Frame,
+    target: cst.BaseAssignTargetExpression,
+    iterable: Value,
+    node: cst.BaseExpression | None,
+) -> None:
+    """Bind a loop's targets to an element of what it walks over, one loop deeper.
+
+    Elements of what has been evaluated (``node`` says what that is) have been evaluated too.
+    """
     from embercoach.analysis.statements import assign, target_names
 
     assign(frame, target, element_of(frame, iterable))
     bound = frozenset(target_names(target))
+    if frame.evaluated and node is not None and _is_evaluated(frame, node):
+        frame.evaluated = frame.evaluated | bound
     frame.loops += 1
     frame.loop_names = frame.loop_names | bound
     if as_array(iterable) is not None:
         frame.array_names = frame.array_names | bound
 
 
+def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
+    """Whether an iterable is an evaluated name, or ``zip``, ``enumerate``, ``.items()`` of such."""
+    while isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Attribute) and not node.args:
+            node = node.func.value
+        elif node.args:
+            if not all(_is_evaluated(frame, a.value) for a in node.args[1:]):
+                return False
+            node = node.args[0].value
+        else:
+            return False
+    return dotted(node) in frame.evaluated
+
+
 def execute_for(frame: Frame, node: cst.For) -> bool:
     """``for``: a quiet round finds what the loop carries, a second one records facts."""
     iterable = evaluate(frame, node.iter)
+    before = frame.evaluated
 
     def round_of() -> None:
-        enter_loop(frame, node.target, iterable)
+        frame.evaluated = before
+        enter_loop(frame, node.target, iterable, node.iter)
         _body(frame, node.body)
 
     _run_loop(frame, node, round_of)

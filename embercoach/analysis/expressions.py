@@ -190,7 +190,7 @@ def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
     from embercoach.analysis.control import enter_loop
 
     while clause is not None:
-        enter_loop(frame, clause.target, evaluate(frame, clause.iter))
+        enter_loop(frame, clause.target, evaluate(frame, clause.iter), clause.iter)
         for condition in clause.ifs:
             test(frame, condition.test, "comprehension")
         clause = clause.inner_for_in

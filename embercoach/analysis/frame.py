@@ -109,13 +109,22 @@ class Frame:
             module_names[name] = value if known is None else join(known, value)
         names[name] = value
         self.rebound.add(name)
+        if self.evaluated:
+            self.newer(name)
 
     def assign_path(self, path: str, value: Value) -> None:
         """Assign a dotted path such as ``"self.keys"``, or a name without rebinding it."""
         self.forget(path)
         self.names[path] = value
+        if self.evaluated:
+            self.newer(path)
         if path in self.global_names:
             self.module.frame.names[path] = value
+
+    def newer(self, path: str) -> None:
+        """What is computed after ``mx.async_eval`` is not what the host may read meanwhile."""
+        if any(e.startswith(ASYNC) for e in self.evaluated):
+            self.evaluated = self.evaluated | {ASYNC + path}
 
     def forget(self, name: str) -> None:
         """Drop narrowed attribute paths below a name, and that it has been evaluated."""

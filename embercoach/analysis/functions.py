@@ -19,6 +19,8 @@ from embercoach.analysis.values import (
     NO_PULLS,
     NONE,
     SETTING,
+    Numpy,
+    Torch,
     STR,
     UNKNOWN,
     Array,
@@ -133,6 +135,8 @@ def _plain(value: Value) -> Value:
 
 def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value:
     annotated = _annotated_result(info)
+    if annotated is not None and info.is_generator:
+        annotated = None  # what is yielded is plain to see, and often not what is declared
     if annotated is not None and annotated is not UNKNOWN and not _vague(annotated):
         if not _may_be_kernel(info, annotated):
             pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
@@ -271,14 +275,35 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
             is_class = "builtins.classmethod" in info.decorators or info.name == "__new__"
             values.append(Class(cls) if is_class else Instance(cls))
             continue
-        # Callers elsewhere may pass all that the annotation allows, whatever those seen here do.
-        evidence = parameter.evidence if parameter.annotation is None else None
+        evidence = parameter.evidence
+        if parameter.annotation is not None and evidence is not None:
+            values.append(_reconciled(info, parameter, evidence))
+            continue
         if evidence is None:
             evidence = _assumed(info, parameter, index)
         elif parameter.default is not None and parameter.annotation is None:
             evidence = join(evidence, _quiet_default(info, parameter.default))
         values.append(_parameter_value(info, parameter, evidence))
     return tuple(values)
+
+
+def _reconciled(info: FunctionInfo, parameter: Parameter, evidence: Value) -> Value:
+    """The annotation, joined with what callers pass in spite of it.
+
+    Callers elsewhere may pass all that the annotation allows, whatever those seen here do.
+    """
+    declared = _parameter_value(info, parameter, None)
+    allowed = {type(o) for o in options(declared)}
+    if Array not in allowed:
+        return declared
+    others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
+    if others and info.outer is not None and type(evidence) in _CONTRADICT:
+        return evidence  # every caller of an inner function is in sight
+    return join_all([declared, *others])
+
+
+#: Values that an annotation as an array does not cover.
+_CONTRADICT = (Numpy, Number, Str, Torch)
 
 
 def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | None:

@@ -157,9 +157,13 @@ def _union(frame: Frame, owner: Union, name: str) -> Value:
     array = as_array(owner) or _only_array_has(owner, name)
     if array is not None:
         return _array(frame, array, name)
-    return join_all(member(frame, option, name) for option in owner.options if option is not NONE)
+    results = [(o, member(frame, o, name)) for o in owner.options if o is not NONE]
+    # Where one alternative has the attribute, it is none of those that can't have it.
+    known = [v for o, v in results if v is not UNKNOWN or type(o) not in _CLOSED]
+    return join_all(known or [v for _, v in results])
 
 
+_CLOSED = (Array, Number, Str, Bytes, NoneValue)
 _HOST_TYPES: dict[type, type] = {
     Str: str,
     Number: float,

@@ -57,7 +57,7 @@ NO_DATA = frozenset(
 #: Functions that only call methods of their argument: of an mx.array they stay lazy in MLX.
 LAZY = frozenset(
     "squeeze swapaxes moveaxis rollaxis flip real imag isreal split array_split hsplit vsplit "
-    "unstack iterable".split()
+    "dsplit unstack transpose permute_dims iterable".split()
 )
 #: Functions that raise a TypeError for an mx.array: NumPy hands them arguments MLX doesn't take.
 RAISING = frozenset("sum mean max min prod any all std var amax amin".split())
@@ -68,7 +68,7 @@ CONVERSIONS = frozenset(
 )
 #: Functions whose result is a NumPy scalar where their arguments are Python numbers.
 _INT_RESULTS = frozenset({"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount"})
-_LISTS = frozenset("split array_split hsplit vsplit unstack".split())
+_LISTS = frozenset("split array_split hsplit vsplit dsplit unstack".split())
 _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid", "split"})
 
 

@@ -204,7 +204,7 @@ def _expression(frame: Frame, node: cst.Expr) -> bool:
 
 
 def _return(frame: Frame, node: cst.Return) -> bool:
-    value: Value = NONE if node.value is None else evaluate(frame, node.value)
+    value: Value = NONE if node.value is None else _evaluate_last(frame, node.value)
     frame.returned = value if frame.returned is None else join(frame.returned, value)
     frame.pulls |= pulls_of(value)
     return False
@@ -212,8 +212,17 @@ def _return(frame: Frame, node: cst.Return) -> bool:
 
 def _raise(frame: Frame, node: cst.Raise) -> bool:
     if node.exc is not None:
-        evaluate(frame, node.exc)
+        _evaluate_last(frame, node.exc)
     return False
+
+
+def _evaluate_last(frame: Frame, node: cst.BaseExpression) -> Value:
+    """Evaluate what a statement does on its way out of the function: once, in a loop or not."""
+    loops = frame.loops
+    frame.loops = 0
+    value = evaluate(frame, node)
+    frame.loops = loops
+    return value
 
 
 def _assert(frame: Frame, node: cst.Assert) -> bool:

@@ -12,6 +12,7 @@ from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
     NONE,
     BoundMember,
+    Dict,
     LibraryObject,
     Sequence,
     Str,
@@ -159,6 +160,8 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``v in x``, ``x in [arrays]``, ``x == None``."""
     if fact.operator in ("in", "not in"):
         inside = fact.right
+        if isinstance(inside, Dict) or (isinstance(inside, Sequence) and inside.kind == "set"):
+            return  # arrays hash by identity: nothing is compared
         array = as_array(inside) or (as_array(fact.left) if isinstance(inside, Sequence) else None)
         if array is None and not (isinstance(inside, Sequence) and as_array(inside.item)):
             return

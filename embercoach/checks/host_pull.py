@@ -215,9 +215,12 @@ def _pull_inside(argument: Argument) -> cst.CSTNode | None:
         return None
     pulls = getattr(argument.value, "pulls", ())
     value = argument.value
-    if node in pulls and isinstance(value, (Numpy, Number, Sequence, Bytes)):
-        return node
-    return None
+    if node not in pulls or not isinstance(value, (Numpy, Number, Sequence, Bytes)):
+        return None
+    # A NumPy function that computes something is no mere trip there and back.
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else None
+    computes = isinstance(value, Numpy) and name not in numpy_api.CONVERSIONS
+    return None if computes else node
 
 
 @check("HOST-PULL-008", on=CallFact)
