@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.engine.problem import Problem
-from embercoach.engine.suppressions import Directive, PhysicalLines, read_directives, read_lines
+from embercoach.engine.suppressions import PhysicalLines, read_directives, read_lines
 from embercoach.finding import Edit, Fix
 from embercoach.fixes.application import apply
 from embercoach.fixes.source import DecodingError, LineIndex, decode, encode
@@ -19,6 +19,7 @@ from embercoach.fixes.writing import replace_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from embercoach.engine.directives import Directive
     from embercoach.finding import Finding
 
 

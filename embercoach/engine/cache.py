@@ -11,16 +11,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from embercoach.finding import Severity
 
 FOLDER = ".embercoach_cache"
 TAG = (
@@ -31,6 +32,9 @@ TAG = (
 VERSIONS = 3
 #: A dependency written this shortly before the run (ns) may have changed during it.
 UNSETTLED = 2_000_000_000
+
+
+_Severities: TypeAlias = "dict[tuple[str, str, str], Severity]"
 
 
 class States:
@@ -82,23 +86,23 @@ class Entry:
     payload: bytes
 
 
-@dataclass(slots=True)
 class Cache:
-    """The results of a project; paths are texts relative to it where they lie in it."""
+    """The results of a project; paths are texts relative to it where they lie in it.
 
-    root: str
-    fingerprint: str
-    entries: dict[str, Entry] = field(default_factory=dict)
-    _changed: dict[str, Entry] = field(default_factory=dict)
-    _held: dict[tuple[str, str], bool] = field(default_factory=dict)
-    _stamp: tuple[int, int] | None = None
+    ``severities`` (by code, profile and context) spares reading rule pages; who judges adds to it.
+    """
 
-    @classmethod
-    def open(cls, root: Path, fingerprint: str) -> Cache:
+    def __init__(self, root: Path, fingerprint: str) -> None:
         """Read a project's results; none if there are none or the file is damaged."""
-        self = cls(str(root), fingerprint)
+        self.root = str(root)
+        self.fingerprint = fingerprint
+        self.entries: dict[str, Entry] = {}
+        self.severities: _Severities = {}
+        self._severities_known = 0
+        self._changed: dict[str, Entry] = {}
+        self._held: dict[tuple[str, str], bool] = {}
+        self._stamp: tuple[int, int] | None = None
         self._load()
-        return self
 
     @property
     def _folder(self) -> Path:
@@ -136,7 +140,7 @@ class Cache:
 
     def save(self) -> None:
         """Write new results, together with what another process may have written meanwhile."""
-        if not self._changed:
+        if not self._changed and len(self.severities) == self._severities_known:
             return
         with contextlib.suppress(OSError):
             self._prepare_folder()
@@ -146,16 +150,19 @@ class Cache:
             self.entries = {
                 name: entry for name, entry in self.entries.items() if self._is_there(name)
             }
-            _replace(self._file, _packed(self.entries))
+            _replace(self._file, _packed(self.entries, self.severities))
             self._prune()
         self._changed = {}
 
     def _load(self) -> None:
         try:
             self._stamp = _stamp(self._file)
-            self.entries = _unpacked(self._file.read_bytes())
+            self.entries, severities = _unpacked(self._file.read_bytes())
         except (OSError, ValueError, LookupError, TypeError):
             self.entries = {}
+        else:
+            self.severities.update(severities)
+            self._severities_known = len(severities)
 
     def _is_there(self, name: str) -> bool:
         return name in self._changed or os.path.exists(self._lengthen(name))  # noqa: PTH110
@@ -189,6 +196,8 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 
 def _replace(file: Path, parts: Iterable[bytes]) -> None:
+    import tempfile
+
     handle, name = tempfile.mkstemp(prefix=".writing-", dir=file.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -199,7 +208,7 @@ def _replace(file: Path, parts: Iterable[bytes]) -> None:
         raise
 
 
-def _packed(entries: dict[str, Entry]) -> list[bytes]:
+def _packed(entries: dict[str, Entry], severities: _Severities) -> list[bytes]:
     # Many files depend on the same others: each state is written once and named by number.
     numbers: dict[tuple[str, str], int] = {}
     table = {}
@@ -208,12 +217,14 @@ def _packed(entries: dict[str, Entry]) -> list[bytes]:
         needs = [numbers.setdefault(need, len(numbers)) for need in entry.needs]
         table[name] = [entry.digest, entry.kind, needs, start, start + len(entry.payload)]
         start += len(entry.payload)
-    header = json.dumps({"states": list(numbers), "entries": table}, separators=(",", ":"))
+    known = [[*key, severity] for key, severity in severities.items()]
+    tables = {"states": list(numbers), "entries": table, "severities": known}
+    header = json.dumps(tables, separators=(",", ":"))
     parts = [header.encode(), b"\n", *(entry.payload for entry in entries.values())]
     return [_digest(parts), b"\n", *parts]
 
 
-def _unpacked(data: bytes) -> dict[str, Entry]:
+def _unpacked(data: bytes) -> tuple[dict[str, Entry], _Severities]:
     """Raises ValueError, LookupError or TypeError for anything but what ``_packed`` wrote."""
     digest, _, rest = data.partition(b"\n")
     if digest != _digest([rest]):
@@ -221,10 +232,12 @@ def _unpacked(data: bytes) -> dict[str, Entry]:
     line, _, body = rest.partition(b"\n")
     header = cast("dict[str, Any]", json.loads(line))
     states = [(name, state) for name, state in header["states"]]
-    return {
+    entries = {
         name: Entry(digest, kind, tuple([states[i] for i in needs]), body[start:end])
         for name, (digest, kind, needs, start, end) in header["entries"].items()
     }
+    severities: _Severities = {(c, p, x): severity for c, p, x, severity in header["severities"]}
+    return entries, severities
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

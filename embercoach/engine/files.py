@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING
@@ -28,12 +28,12 @@ class SourceFile:
     shown: str
 
 
-@dataclass(slots=True)
 class Discovery:
     """The files found, in order of how they are shown, and what could not be looked at."""
 
-    files: list[SourceFile] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.files: list[SourceFile] = []
+        self.problems: list[Problem] = []
 
 
 def discover(paths: Iterable[str], settings: Settings, *, force_exclude: bool = False) -> Discovery:

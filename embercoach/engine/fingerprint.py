@@ -9,16 +9,18 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 
+from embercoach.rulebook import pages_directory
+
 #: Raised when what the cache stores changes its meaning.
 FORMAT = 1
-#: Rooms and modules that decide what is found; severities and reports come after the cache.
+#: Rooms and modules that decide what is found.
 DECISIVE = ("analysis", "checks", "metal", "finding.py", "fixes/source.py", "engine")
 PARSERS = ("libcst", "tree_sitter", "tree_sitter_cpp")
 
 
 @cache
 def fingerprint() -> str:
-    """A digest of the deciding modules' contents, the parsers installed and this Python.
+    """A digest of the deciding modules' and the rule pages' contents, the parsers and this Python.
 
     Contents and not times: installers and archives set times to what they like.
     """
@@ -30,6 +32,8 @@ def fingerprint() -> str:
         for file in _files(str(place)) if place.is_dir() else [str(place)]:
             digest.update(file[len(str(package)) :].encode())
             digest.update(Path(file).read_bytes())
+    for file in _files(str(pages_directory())):
+        digest.update(Path(file).read_bytes())
     for name in PARSERS:
         spec = find_spec(name)
         if spec is not None and spec.origin:

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile
 from embercoach.engine.inspection import Inspection, Inspector, digest_of
 from embercoach.engine.problem import Problem
-from embercoach.engine.suppressions import Directive
 from embercoach.engine.verdict import Judge
 from embercoach.engine.workers import Crash, spread
 from embercoach.fixes.rounds import BrokenSourceError, settle
@@ -50,6 +50,12 @@ class FixSummary:
     fixes: int = 0
     files: int = 0
     problems: tuple[Problem, ...] = ()
+
+    def __add__(self, other: FixSummary) -> FixSummary:
+        """Two summaries as one."""
+        return FixSummary(
+            self.fixes + other.fixes, self.files + other.files, self.problems + other.problems
+        )
 
 
 def _unfixed(shown: str, trouble: str) -> FixedFile:
@@ -118,6 +124,11 @@ class Fixer:
                 yield finding
 
 
+def troubles(files: Iterable[FixedFile]) -> tuple[Problem, ...]:
+    """What kept files from being fixed, or fixed to the end."""
+    return tuple(Problem(file.shown, 1, 1, file.trouble) for file in files if file.trouble)
+
+
 def fix_once(
     result: RunResult,
     settings: Settings,
@@ -182,7 +193,9 @@ def fix_files(
         if not changed:
             break
         result = check()
-    return result, FixSummary(fixes, len(files), tuple(sorted(problems)))
+    return result, FixSummary(
+        fixes, len(files), tuple(sorted(problems, key=lambda problem: problem.sort_key))
+    )
 
 
 def _write(fixed: FixedFile) -> str | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import traceback
 import warnings
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from embercoach.engine.suppressions import may_hold_directives, read_directives
 from embercoach.engine.verdict import raw_to_tuple
-from embercoach.fixes.source import DecodingError, decode
 
 if TYPE_CHECKING:
     from embercoach.checks import Project
@@ -76,6 +73,9 @@ class Inspector:
             data: the bytes to check, which need not be those on disk.
             path: where the file is or would be, absolute; imports start there.
         """
+        # Not at the top, here and below: a run from the cache alone needs none of it.
+        from embercoach.fixes.source import DecodingError, decode
+
         digest = digest_of(data)
         try:
             text = decode(data).text
@@ -88,10 +88,14 @@ class Inspector:
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
             if self._debug:
+                import traceback
+
                 message += "\n" + traceback.format_exc()
             return _without("failed", digest, 1, 1, message)
 
     def _checked(self, data: bytes, text: str, digest: str, path: Path) -> Inspection:
+        from embercoach.engine.suppressions import may_hold_directives, read_directives
+
         directives = read_directives(text) if may_hold_directives(data) else ()
         if any(directive.kind == "skip-file" for directive in directives):
             return Inspection("skipped", digest, (), "[]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """A place and a reason: a syntax error, an unreadable file, a crash of a check."""
 
@@ -13,3 +13,8 @@ class Problem:
     line: int
     column: int
     message: str
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str]:
+        """Order of problems in every report."""
+        return (self.path, self.line, self.column, self.message)

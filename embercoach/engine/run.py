@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.engine.cache import Cache, States
+from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile, discover
 from embercoach.engine.fingerprint import fingerprint
 from embercoach.engine.inspection import Inspection, Inspector, digest_of, relevant
 from embercoach.engine.problem import Problem
-from embercoach.engine.suppressions import Directive
 from embercoach.engine.verdict import Judge
-from embercoach.engine.workers import Crash, spread
 from embercoach.rulebook import RulePageError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class RunResult:
         """Two runs' results as one."""
         return RunResult(
             tuple(sorted({*self.findings, *other.findings}, key=lambda f: f.sort_key)),
-            tuple(sorted({*self.problems, *other.problems})),
+            tuple(sorted({*self.problems, *other.problems}, key=lambda p: p.sort_key)),
             self.files_checked + other.files_checked,
             self.files_skipped + other.files_skipped,
             self.suppressed + other.suppressed,
@@ -59,17 +58,17 @@ class RunResult:
         )
 
 
-@dataclass(slots=True)
 class _Tally:
     """A result in the making."""
 
-    judge: Judge
-    findings: list[Finding] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    checked: int = 0
-    skipped: int = 0
-    suppressed: int = 0
-    cached: int = 0
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.findings: list[Finding] = []
+        self.problems: list[Problem] = []
+        self.checked = 0
+        self.skipped = 0
+        self.suppressed = 0
+        self.cached = 0
 
     def add(self, file: SourceFile, inspection: Inspection) -> None:
         """Judge one file's inspection."""
@@ -98,7 +97,7 @@ class _Tally:
         self.findings.sort(key=lambda finding: finding.sort_key)
         return RunResult(
             tuple(self.findings),
-            tuple(sorted(self.problems)),
+            tuple(sorted(self.problems, key=lambda problem: problem.sort_key)),
             self.checked,
             self.skipped,
             self.suppressed,
@@ -159,9 +158,10 @@ class _Run:
         debug: bool,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.tally = _Tally(Judge(settings))
         self._states = States(time.time_ns())
-        self._cache = Cache.open(settings.root, fingerprint()) if cache else None
+        self._cache = Cache(settings.root, fingerprint()) if cache else None
+        known = self._cache.severities if self._cache is not None else None
+        self.tally = _Tally(Judge(settings, known))
         self._debug = debug
         self._on_progress = on_progress
 
@@ -211,6 +211,11 @@ class _Run:
     def _check_now(
         self, files: list[tuple[SourceFile, bytes | None, int]], total: int, jobs: int | None
     ) -> None:
+        if not files:
+            self._save()
+            return
+        from embercoach.engine.workers import Crash, spread
+
         tasks = [(str(file.path), data) for file, data, _ in files]
         sizes = [size for _, _, size in files]
         done = total - len(files)
@@ -224,6 +229,9 @@ class _Run:
             done += 1
             if self._on_progress is not None:
                 self._on_progress(done, total)
+        self._save()
+
+    def _save(self) -> None:
         if self._cache is not None:
             self._cache.save()
 

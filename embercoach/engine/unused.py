@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.config.errors import nearest
-from embercoach.engine.suppressions import CODES, Directive, Item
+from embercoach.engine.directives import CODES, Directive, Item
 from embercoach.finding import Edit, Fix, RawFinding
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
         directive,
         UNUSED,
         f"unused suppression: {what} nothing {where}",
-        "Remove it: it would hide a finding that comes later.",
+        "remove it: it would hide a finding that comes later",
         fix,
     )
 
@@ -69,7 +69,7 @@ def _unknown(directive: Directive, item: Item, known: AbstractSet[str]) -> Itera
         directive,
         UNKNOWN,
         f"unknown rule `{item.word}` in a suppression: it suppresses nothing",
-        f"Did you mean `{near}`?" if near else "`embercoach rules` lists the rules.",
+        f"did you mean `{near}`?" if near else "`embercoach rules` lists the rules",
         fix or None,
     )
 

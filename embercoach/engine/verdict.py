@@ -5,14 +5,13 @@ This runs after the cache, so that one cached result serves every profile and se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
-from embercoach.engine import unused
-from embercoach.engine.suppressions import CODES, Directive, Item
+from embercoach.engine.directives import CODES, Directive, Item
 from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity
 
 if TYPE_CHECKING:
@@ -49,19 +48,22 @@ class FileRules:
     enabled: frozenset[str]
 
 
-@dataclass(slots=True)
 class Verdict:
     """What is reported of a file."""
 
-    findings: list[Finding] = field(default_factory=list)
-    suppressed: int = 0
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.suppressed = 0
 
 
 class Judge:
     """Applies settings to what was found; one a run."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._severities: dict[tuple[str, str, str], Severity] = {}
+    def __init__(
+        self, settings: Settings, severities: dict[tuple[str, str, str], Severity] | None = None
+    ) -> None:
+        """Give ``severities`` (by code, profile, context) that are known; more are added."""
+        self._severities = {} if severities is None else severities
         self._plain = FileRules(settings.profile, settings.enabled)
         self._ignores = [
             (_Pattern(pattern, settings.root), selectors)
@@ -121,6 +123,8 @@ class Judge:
         directives: Sequence[Directive],
         used: dict[int, set[Item]],
     ) -> None:
+        from embercoach.engine import unused
+
         known = rulebook.codes()
         named = [d for d in directives if not (d.kind == "noqa" and d.blanket)]
         for number, directive in enumerate(directives):

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from embercoach.fixes.source import DecodingError, LineIndex, decode
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from embercoach.finding import Finding
+    from embercoach.fixes.source import LineIndex
 
 
 class Problem(Protocol):
@@ -92,16 +91,23 @@ class Sources:
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         """Set ``given`` to texts that stand for files, such as standard input."""
-        self._indexes: dict[str, LineIndex] = {
-            path: LineIndex(text) for path, text in (given or {}).items()
-        }
+        self._given = dict(given or {})
+        self._indexes: dict[str, LineIndex] = {}
 
     def index(self, path: str) -> LineIndex:
         """A file's text; empty if it cannot be read any more."""
         if path not in self._indexes:
-            try:
-                text = decode(Path(path).read_bytes()).text
-            except (OSError, DecodingError):
-                text = ""
+            from embercoach.fixes.source import LineIndex
+
+            text = self._given[path] if path in self._given else _text(path)
             self._indexes[path] = LineIndex(text)
         return self._indexes[path]
+
+
+def _text(path: str) -> str:
+    from embercoach.fixes.source import DecodingError, decode
+
+    try:
+        return decode(Path(path).read_bytes()).text
+    except (OSError, DecodingError):
+        return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.report.excerpt import excerpt
 from embercoach.report.outcome import counts, listed
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
 def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) -> Iterator[Line]:
     """Findings with source excerpts, help, and how to fix them; files in order."""
+    from embercoach.report.excerpt import excerpt
+
     for finding in listed(outcome, show_notes=show_notes):
         yield _head(finding)
         yield from excerpt(finding, sources.index(finding.path), width)
@@ -65,16 +66,16 @@ def _head(finding: Finding, *, context: bool = True) -> Line:
 def summary(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     """What was found in all, what is not shown, and what can be fixed."""
     count = counts(outcome, show_notes=show_notes)
-    parts = [_plural(count.errors, "error"), _plural(count.warnings, "warning")]
+    parts = [plural(count.errors, "error"), plural(count.warnings, "warning")]
     if show_notes:
-        parts.append(_plural(count.notes, "note"))
+        parts.append(plural(count.notes, "note"))
     found = [part for part in parts if not part.startswith("0 ")]
-    files = _plural(outcome.files_checked, "file") + " checked"
+    files = plural(outcome.files_checked, "file") + " checked"
     if outcome.files_skipped:
         files += f", {outcome.files_skipped} without MLX code skipped"
     aside = []
     if count.notes and not show_notes:
-        aside.append(f"{_plural(count.notes, 'note')} not shown (--show-notes)")
+        aside.append(f"{plural(count.notes, 'note')} not shown (--show-notes)")
     if outcome.suppressed:
         aside.append(f"{outcome.suppressed} suppressed")
     tail = f" {'; '.join(aside)}." if aside else ""
@@ -86,7 +87,7 @@ def summary(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     else:
         yield [("All clear", "good"), (f"; {files}.{tail}", "")]
     if outcome.problems:
-        text = f"{_plural(len(outcome.problems), 'problem')} kept the run from being complete."
+        text = f"{plural(len(outcome.problems), 'problem')} kept the run from being complete."
         yield [(text, "error")]
     yield from _fixable(count.safe_fixes, count.unsafe_fixes)
 
@@ -100,7 +101,8 @@ def _fixable(safe: int, unsafe: int) -> Iterator[Line]:
         yield [(f"{unsafe} fixable with --fix --unsafe-fixes.", "")]
 
 
-def _plural(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
+    """A number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

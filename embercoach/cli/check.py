@@ -1,0 +1,146 @@
+"""``embercoach check``: the command's options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from embercoach.cli.values import Codes, Commas, joined
+from embercoach.config import Overrides
+from embercoach.rulebook import PROFILES
+
+FORMATS = ("text", "concise", "json", "github", "sarif")
+
+
+@click.command(
+    "check",
+    epilog="Exit code: 0 nothing found but notes, 1 errors or warnings, 2 the run is incomplete.",
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str, allow_dash=True))
+# What to check
+@click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
+@click.option("--select", type=Codes(), multiple=True, help="Only these rules (or beginnings).")
+@click.option("--extend-select", type=Codes(), multiple=True, help="These rules too.")
+@click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
+@click.option("--exclude", type=Commas(), multiple=True, help="Pass over these patterns only.")
+@click.option("--extend-exclude", type=Commas(), multiple=True, help="Pass over these, too.")
+@click.option("--force-exclude", is_flag=True, help="Exclude even files that are named.")
+@click.option(
+    "--respect-gitignore/--no-respect-gitignore",
+    default=None,
+    help="Pass over what git ignores (the default), or don't.",
+)
+# What to show
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How findings are written.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report to a file instead of standard output.",
+)
+@click.option(
+    "--show-notes/--no-notes",
+    default=None,
+    help="List notes, or only count them (the default). JSON and SARIF always hold them.",
+)
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
+@click.option("-q", "--quiet", is_flag=True, help="List findings and nothing else.")
+# What to change
+@click.option("--fix", is_flag=True, help="Apply safe fixes of what is listed.")
+@click.option("--unsafe-fixes", is_flag=True, help="Let --fix and --diff apply unsafe fixes too.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change; exit 1 if anything.")
+@click.option(
+    "--add-noqa",
+    is_flag=True,
+    help="Suppress every error and warning of today, with `# embercoach: ignore[CODE]` comments "
+    "(which, unlike `# noqa: CODE`, other linters leave alone).",
+)
+# Where from
+@click.option(
+    "--stdin-filename",
+    help="The name of what `-` reads from standard input: for settings, imports and reports.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Use this configuration file and search for no other.",
+)
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
+)
+# What to answer
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.option("--show-files", is_flag=True, help="List the files that would be checked, and stop.")
+@click.option("--show-settings", is_flag=True, help="Show the settings in force, and stop.")
+@click.option("--debug", is_flag=True, hidden=True, help="Show tracebacks of internal errors.")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Find what hurts in MLX and Metal code.
+
+    PATHS are files and folders (default: the current one); `-` is standard input.
+    """
+    from embercoach.cli.flow import Request, execute
+
+    request = Request(
+        paths=options["paths"],
+        overrides=_overrides(options),
+        **{name: options[name] for name in options.keys() - _MERGED - {"paths"}},
+    )
+    _refuse_contradictions(request)
+    ctx.exit(execute(request))
+
+
+_MERGED = {
+    "profile",
+    "select",
+    "extend_select",
+    "ignore",
+    "exclude",
+    "extend_exclude",
+    "show_notes",
+    "respect_gitignore",
+}
+
+
+def _overrides(options: dict[str, Any]) -> Overrides:
+    return Overrides(
+        profile=options["profile"],
+        select=joined(options["select"]) or None,
+        extend_select=joined(options["extend_select"]),
+        ignore=joined(options["ignore"]),
+        exclude=joined(options["exclude"]) or None,
+        extend_exclude=joined(options["extend_exclude"]),
+        show_notes=options["show_notes"],
+        respect_gitignore=options["respect_gitignore"],
+    )
+
+
+def _refuse_contradictions(request: Any) -> None:
+    for one, other in (
+        ("fix", "diff"),
+        ("fix", "add_noqa"),
+        ("diff", "add_noqa"),
+        ("config", "isolated"),
+        ("show_files", "show_settings"),
+    ):
+        if getattr(request, one) and getattr(request, other):
+            names = f"--{one} and --{other}".replace("_", "-")
+            raise click.UsageError(f"{names} exclude each other")
+    if request.statistics and request.output_format in ("github", "sarif"):
+        raise click.UsageError(
+            f"--statistics has no {request.output_format} form; use text or json"
+        )
+    if request.reads_stdin and [*request.paths] not in ([], ["-"]):
+        raise click.UsageError("standard input (-) and other paths exclude each other")
+    if request.reads_stdin and request.add_noqa:
+        raise click.UsageError("--add-noqa needs files to write to")

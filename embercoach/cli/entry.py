@@ -1,0 +1,114 @@
+"""From a process's arguments to its exit code; the command group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.cli import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM = "embercoach"
+COMMANDS = {
+    "check": "Find what hurts in MLX and Metal code (the default command).",
+    "explain": "Tell what a rule is about, with evidence and examples.",
+    "rules": "List the rules.",
+    "completion": "Print a shell's completion script.",
+}
+DEFAULT = "check"
+
+
+class CommandGroup(click.Group):
+    """Loads a command's module when it is called; without a command's name, checks."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands, in the order of the help page."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"embercoach.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default command's name before arguments that start with no command."""
+        own = {name for option in self.get_params(ctx) for name in option.opts}
+        if args and args[0] not in COMMANDS and args[0] not in own:
+            args.insert(0, DEFAULT)
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without loading their modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from embercoach import __version__
+
+        click.echo(f"{PROGRAM} {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="`embercoach PATH` is `embercoach check PATH`: see `embercoach check --help`.",
+)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def group() -> None:
+    """EmberCoach finds what hurts in MLX programs and Metal kernels, explains it, and fixes it."""
+
+
+def start(arguments: Sequence[str]) -> int:
+    """Run a command line and return the exit code; nothing raised gets out."""
+    _tolerate_odd_names()
+    try:
+        result = group.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return codes.INCOMPLETE
+    except (click.Abort, KeyboardInterrupt):
+        return codes.INTERRUPTED
+    except BrokenPipeError:
+        silence_stdout()
+        return codes.FOUND
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        click.echo(f"{PROGRAM}: internal error: {type(error).__name__}: {error}", err=True)
+        return codes.INCOMPLETE
+    return result if isinstance(result, int) else codes.CLEAN
+
+
+def silence_stdout() -> None:
+    """Give up standard output: who read it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tolerate_odd_names() -> None:
+    # File names need not be valid text; printing one must not fail.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -1,0 +1,64 @@
+"""``embercoach explain``: a rule's page."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from embercoach import rulebook
+from embercoach.cli.values import Code
+from embercoach.config.errors import suggestion
+from embercoach.report.styled import wants_color
+
+
+@click.command("explain")
+@click.argument("code", type=Code())
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print the page.",
+)
+def command(code: str, output_format: str) -> None:
+    """Tell what a rule is about: what it flags, why that hurts, evidence, and examples.
+
+    CODE is a rule's code, or its name as `embercoach rules` shows it.
+    """
+    rule = _find(code)
+    if output_format == "json":
+        click.echo(json.dumps(described(rule, page=True), indent=2))
+    elif wants_color(sys.stdout):
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(file=sys.stdout, force_terminal=True).print(Markdown(rule.page))
+    else:
+        click.echo(rule.page, nl=False)
+
+
+def _find(word: str) -> rulebook.Rule:
+    if word.upper() in rulebook.codes():
+        return rulebook.rule(word.upper())
+    rules = rulebook.rules()
+    names = {rule.name: rule for rule in rules.values()}
+    if word.lower() in names:
+        return names[word.lower()]
+    hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
+    raise click.UsageError(f"there is no rule '{word}'{hint}")
+
+
+def described(rule: rulebook.Rule, *, page: bool) -> dict[str, object]:
+    """A rule as plain data, for JSON."""
+    data: dict[str, object] = {
+        "code": rule.code,
+        "name": rule.name,
+        "family": rule.family,
+        "summary": rule.summary,
+        "since": rule.since,
+        "fix": rule.fix,
+        "severity": rule.severity,
+    }
+    return data | {"page": rule.page} if page else data

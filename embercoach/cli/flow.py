@@ -1,0 +1,242 @@
+"""What ``embercoach check`` does: settings, run, changes, report, exit code."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.cli import codes
+from embercoach.cli.progress import ProgressBar
+from embercoach.config import ConfigError, Overrides, load
+from embercoach.engine.run import RunResult, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.config import Settings
+    from embercoach.config.load import Scope
+    from embercoach.engine.fixing import FixSummary
+
+STDIN = "-"
+
+
+class UserError(click.ClickException):
+    """A mistake of the user's, told in one line."""
+
+    exit_code = codes.INCOMPLETE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The command line of ``check``."""
+
+    paths: tuple[str, ...]
+    overrides: Overrides
+    output_format: str
+    output_file: Path | None
+    statistics: bool
+    quiet: bool
+    fix: bool
+    unsafe_fixes: bool
+    diff: bool
+    add_noqa: bool
+    stdin_filename: str | None
+    config: Path | None
+    isolated: bool
+    no_cache: bool
+    jobs: int | None
+    exit_zero: bool
+    force_exclude: bool
+    show_files: bool
+    show_settings: bool
+    debug: bool
+
+    @property
+    def reads_stdin(self) -> bool:
+        """Whether to check standard input."""
+        return STDIN in self.paths or (self.stdin_filename is not None and not self.paths)
+
+    @property
+    def name(self) -> str:
+        """How standard input is shown."""
+        return self.stdin_filename or STDIN
+
+
+class Answer:
+    """What is reported in the end."""
+
+    def __init__(
+        self,
+        result: RunResult,
+        summary: FixSummary | None = None,
+        suppressed: int | None = None,
+    ) -> None:
+        self.result = result
+        self.summary = summary
+        self.suppressed = suppressed
+        self.stdin: str | None = None
+        self.fixed_stdin: bytes | None = None
+
+
+def execute(request: Request) -> int:
+    """Do what was asked and return the exit code."""
+    paths = (request.name,) if request.reads_stdin else request.paths or (".",)
+    try:
+        scopes = load(paths, request.overrides, config=request.config, isolated=request.isolated)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    if request.show_settings or request.show_files:
+        from embercoach.cli.inspect import show_files, show_settings
+
+        return show_settings(scopes) if request.show_settings else show_files(scopes, request)
+    if request.reads_stdin:
+        return _on_stdin(request, scopes[0].settings)
+    with closing(ProgressBar(wanted=not request.quiet)) as progress:
+        checks = [_checker(request, scope, progress) for scope in scopes]
+        results = [check() for check in checks]
+        if request.diff:
+            return _diff(request, scopes, results)
+        answer = _changed(request, scopes, checks, results)
+    return _report(request, scopes, answer)
+
+
+def _checker(request: Request, scope: Scope, progress: ProgressBar) -> Callable[[], RunResult]:
+    return partial(
+        run,
+        scope.paths,
+        scope.settings,
+        jobs=request.jobs,
+        cache=not request.no_cache,
+        on_progress=progress,
+        force_exclude=request.force_exclude,
+        debug=request.debug,
+    )
+
+
+def _changed(
+    request: Request,
+    scopes: tuple[Scope, ...],
+    checks: list[Callable[[], RunResult]],
+    results: list[RunResult],
+) -> Answer:
+    """Apply fixes or suppressions as asked; what the last runs found."""
+    if request.add_noqa:
+        return _annotated(checks, results)
+    if not request.fix:
+        return Answer(sum(results, RunResult()))
+    from embercoach.engine.fixing import FixSummary, fix_files
+
+    total, summary = RunResult(), FixSummary()
+    for scope, check, result in zip(scopes, checks, results, strict=True):
+        last, done = fix_files(
+            result,
+            scope.settings,
+            check,
+            unsafe=request.unsafe_fixes,
+            jobs=request.jobs,
+            debug=request.debug,
+        )
+        total += last
+        summary += done
+    total += RunResult(problems=summary.problems)
+    return Answer(total, summary=summary)
+
+
+def _annotated(checks: list[Callable[[], RunResult]], results: list[RunResult]) -> Answer:
+    from embercoach.engine.annotation import annotate_files
+
+    loud = [f for result in results for f in result.findings if f.severity != "note"]
+    done, problems = annotate_files(loud)
+    total = sum((check() for check in checks), RunResult(problems=tuple(problems)))
+    return Answer(total, suppressed=done)
+
+
+def _diff(request: Request, scopes: tuple[Scope, ...], results: list[RunResult]) -> int:
+    from embercoach.engine.fixing import fix_once
+
+    problems = [problem for result in results for problem in result.problems]
+    files = []
+    for scope, result in zip(scopes, results, strict=True):
+        files += fix_once(
+            result,
+            scope.settings,
+            unsafe=request.unsafe_fixes,
+            jobs=request.jobs,
+            debug=request.debug,
+        )
+    from embercoach.cli.output import print_diffs
+
+    return print_diffs(request, files, problems)
+
+
+def _on_stdin(request: Request, settings: Settings) -> int:
+    data = sys.stdin.buffer.read()
+    if request.force_exclude and _is_excluded(request.name, settings):
+        if request.fix:
+            sys.stdout.buffer.write(data)
+        return codes.CLEAN
+    check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)
+    result = check(stdin=(request.name, data))
+    answer = Answer(result)
+    if request.fix or request.diff:
+        from embercoach.cli.output import print_diffs
+        from embercoach.engine.fixing import FixSummary, fix_once, troubles
+
+        files = fix_once(
+            result,
+            settings,
+            unsafe=request.unsafe_fixes,
+            jobs=request.jobs,
+            debug=request.debug,
+            stdin=(request.name, data),
+        )
+        if request.diff:
+            return print_diffs(request, files, list(result.problems))
+        for file in files:
+            if file.applied:
+                data = file.data
+                answer.result = check(stdin=(request.name, data))
+                answer.summary = FixSummary(file.applied, 1)
+        answer.result += RunResult(problems=troubles(files))
+        answer.fixed_stdin = data
+    from embercoach.fixes.source import DecodingError, decode
+
+    try:
+        answer.stdin = decode(data).text
+    except DecodingError:
+        answer.stdin = ""
+    return _report(request, (), answer, settings)
+
+
+def _is_excluded(name: str, settings: Settings) -> bool:
+    from embercoach.config.patterns import PathPatterns
+
+    return PathPatterns(settings.exclude, settings.root).match_below(str(Path(name).absolute()))
+
+
+def _report(
+    request: Request,
+    scopes: tuple[Scope, ...],
+    answer: Answer,
+    settings: Settings | None = None,
+) -> int:
+    from embercoach.cli.output import write_report
+
+    used = [scope.settings for scope in scopes] + ([settings] if settings else [])
+    code = exit_code(answer.result, exit_zero=request.exit_zero)
+    write_report(request, answer, used, code)
+    return code
+
+
+def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:
+    """What a run's result means for the caller."""
+    if result.problems:
+        return codes.INCOMPLETE
+    found = any(finding.severity != "note" for finding in result.findings)
+    return codes.FOUND if found and not exit_zero else codes.CLEAN

@@ -1,0 +1,78 @@
+"""``check --show-files`` and ``check --show-settings``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach import rulebook
+from embercoach.cli import codes
+from embercoach.engine.files import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.cli.flow import Request
+    from embercoach.config import Settings
+    from embercoach.config.load import Scope
+
+
+def show_files(scopes: tuple[Scope, ...], request: Request) -> int:
+    """Print the files that would be checked."""
+    code = codes.CLEAN
+    for scope in scopes:
+        found = discover(scope.paths, scope.settings, force_exclude=request.force_exclude)
+        for file in found.files:
+            click.echo(file.shown)
+        for problem in found.problems:
+            click.echo(f"{problem.path}: {problem.message}", err=True)
+            code = codes.INCOMPLETE
+    return code
+
+
+def show_settings(scopes: tuple[Scope, ...]) -> int:
+    """Print the settings for the paths, after files and options have been merged."""
+    for number, scope in enumerate(scopes):
+        if number:
+            click.echo()
+        for line in _lines(scope.settings, scope.paths):
+            click.echo(line)
+    return codes.CLEAN
+
+
+def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
+    yield f"# for {', '.join(paths)}"
+    yield f"# from {settings.source or 'no configuration file'}"
+    yield f"# project {settings.root}"
+    yield f"profile = {_quoted(settings.profile)}"
+    off = sorted(rulebook.codes() - settings.enabled)
+    yield f"select = {_list(sorted(settings.enabled))}"
+    yield f"ignore = {_list(off)}"
+    yield f"exclude = {_list(settings.exclude)}"
+    yield f"respect-gitignore = {_boolean(settings.respect_gitignore)}"
+    yield f"show-notes = {_boolean(settings.show_notes)}"
+    yield "per-file-ignores = {"
+    for pattern, selectors in settings.per_file_ignores:
+        yield f"    {_quoted(pattern)} = {_list(selectors)},"
+    yield "}"
+    yield "per-file-profiles = {"
+    for pattern, profile in settings.per_file_profiles:
+        yield f"    {_quoted(pattern)} = {_quoted(profile)},"
+    yield "}"
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _list(words: tuple[str, ...] | list[str]) -> str:
+    if len(words) < 4:
+        return f"[{', '.join(map(_quoted, words))}]"
+    return "[\n" + "".join(f"    {_quoted(word)},\n" for word in words) + "]"

@@ -1,0 +1,150 @@
+"""Where a report goes, and what is told beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from embercoach.cli import codes
+from embercoach.cli.entry import silence_stdout
+from embercoach.report import text
+from embercoach.report.outcome import Sources, listed
+from embercoach.report.styled import print_lines, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.cli.flow import Answer, Request
+    from embercoach.config import Settings
+    from embercoach.engine.fixing import FixedFile
+    from embercoach.engine.problem import Problem
+    from embercoach.report.styled import Line
+
+FOR_PEOPLE = ("text", "concise")
+
+
+def write_report(
+    request: Request, answer: Answer, settings: Sequence[Settings], exit_code: int
+) -> None:
+    """Write the report to its file or to standard output."""
+    if answer.fixed_stdin is not None:
+        # Standard output belongs to the fixed source; a filter's report goes beside it.
+        with surviving_closed_pipe():
+            sys.stdout.buffer.write(answer.fixed_stdin)
+            sys.stdout.buffer.flush()
+        _write(request, answer, settings, exit_code, sys.stderr)
+    elif request.output_file is not None:
+        buffer = StringIO()
+        _write(request, answer, settings, exit_code, buffer)
+        try:
+            request.output_file.write_text(
+                buffer.getvalue(), encoding="utf-8", errors="backslashreplace"
+            )
+        except OSError as error:
+            message = f"cannot write {request.output_file}: {error.strerror or error}"
+            raise click.UsageError(message) from error
+    else:
+        with surviving_closed_pipe():
+            _write(request, answer, settings, exit_code, sys.stdout)
+            sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def surviving_closed_pipe() -> Iterator[None]:
+    """Go on in silence when who reads standard output has gone (``| head``)."""
+    try:
+        yield
+    except BrokenPipeError:
+        silence_stdout()
+
+
+def _write(
+    request: Request,
+    answer: Answer,
+    settings: Sequence[Settings],
+    exit_code: int,
+    stream: TextIO,
+) -> None:
+    show_notes = any(one.show_notes for one in settings)
+    result = answer.result
+    sources = Sources({} if answer.stdin is None else {request.name: answer.stdin})
+    if request.output_format in FOR_PEOPLE:
+        print_lines(_for_people(request, answer, sources, show_notes, stream), stream)
+        return
+    if request.statistics:
+        from embercoach.report import statistics
+
+        stream.write(statistics.render(result.findings))
+    elif request.output_format == "json":
+        from embercoach.report import machine
+
+        stream.write(machine.render(result, sources, show_notes=show_notes))
+    elif request.output_format == "github":
+        from embercoach.report import github
+
+        stream.write(github.render(result, show_notes=show_notes))
+    else:
+        from embercoach.report import sarif
+
+        profile = settings[0].profile
+        stream.write(sarif.render(result, sources, profile=profile, exit_code=exit_code))
+
+
+def _for_people(
+    request: Request,
+    answer: Answer,
+    sources: Sources,
+    show_notes: bool,
+    stream: TextIO,
+) -> Iterator[Line]:
+    result = answer.result
+    if request.statistics:
+        from embercoach.report import statistics
+
+        yield from statistics.lines(listed(result, show_notes=show_notes))
+        yield from map(text.problem_line, result.problems)
+    elif request.output_format == "concise":
+        yield from text.concise(result, show_notes=show_notes)
+    else:
+        width = width_of(stream)
+        yield from text.full(result, sources, show_notes=show_notes, width=width)
+    if request.quiet:
+        return
+    if answer.summary is not None and answer.summary.fixes:
+        fixes, files = answer.summary.fixes, answer.summary.files
+        yield [(f"Fixed {text.plural(fixes, 'finding')} in {text.plural(files, 'file')}.", "good")]
+    if answer.suppressed is not None:
+        yield [(f"Suppressed {text.plural(answer.suppressed, 'finding')}.", "good")]
+    if not (result.files_checked or result.files_skipped or result.problems):
+        yield [("There are no Python files under the given paths.", "warning")]
+        return
+    yield from text.summary(result, show_notes=show_notes)
+
+
+def print_diffs(request: Request, files: Sequence[FixedFile], problems: list[Problem]) -> int:
+    """Print what fixing would change.
+
+    Returns:
+        The exit code: 1 if anything would change, 2 if something could not be checked.
+    """
+    from embercoach.engine.fixing import troubles
+    from embercoach.fixes.difference import unified
+
+    problems = [*problems, *troubles(files)]
+    changed = [file for file in files if file.new != file.old]
+    with surviving_closed_pipe():
+        for file in changed:
+            click.echo(unified(file.old, file.new, file.shown), nl=False)
+        sys.stdout.flush()
+    print_lines(map(text.problem_line, problems), sys.stderr)
+    if not request.quiet:
+        fixes = sum(file.applied for file in changed)
+        would = f"Would fix {text.plural(fixes, 'finding')} in {text.plural(len(changed), 'file')}."
+        click.echo(would, err=True)
+    if problems:
+        return codes.INCOMPLETE
+    return codes.FOUND if changed and not request.exit_zero else codes.CLEAN

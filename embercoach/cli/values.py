@@ -1,0 +1,79 @@
+"""Types of option values: rule codes, separated by commas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # before click 8.4 it takes no type argument
+
+
+class Commas(_ParamType):
+    """A list separated by commas."""
+
+    name = "list"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        """Split at commas; the configuration's reader checks the parts."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(part for part in (part.strip() for part in value.split(",")) if part)
+
+
+class Codes(Commas):
+    """Rule codes or beginnings of codes, separated by commas."""
+
+    name = "codes"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The codes and families that go on from what is typed."""
+        from click.shell_completion import CompletionItem
+
+        from embercoach import rulebook
+
+        before, comma, last = incomplete.rpartition(",")
+        known = rulebook.codes()
+        families = {code.rpartition("-")[0] for code in known}
+        return [
+            CompletionItem(f"{before}{comma}{word}")
+            for word in sorted(known | families)
+            if word.startswith(last.upper())
+        ]
+
+
+class Code(Codes):
+    """A single rule code."""
+
+    name = "code"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Leave the text as it is."""
+        return value
+
+
+def joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """A repeated option's lists as one."""
+    return tuple(word for words in values for word in words)
