@@ -48,7 +48,6 @@ class FunctionInfo:
     decorators: tuple[str, ...] = ()
     is_static: bool = False
     is_property: bool = False
-    is_generator: bool = False
     is_async: bool = False
     # Roles: how the function is used, from decorators, transforms and calls.
     compiled: bool = False

@@ -135,9 +135,8 @@ def _plain(value: Value) -> Value:
 
 def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value:
     annotated = _annotated_result(info)
-    if annotated is not None and info.is_generator:
-        annotated = None  # what is yielded is plain to see, and often not what is declared
-    if annotated is not None and annotated is not UNKNOWN and not _vague(annotated):
+    generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
+    if annotated is not None and annotated is not UNKNOWN and not (generates or _vague(annotated)):
         if not _may_be_kernel(info, annotated):
             pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
             return _with_traced(annotated, values) if not pulls else annotated
@@ -156,7 +155,24 @@ def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value
         known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
     if annotated is not None and _may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
-    return known
+    return _yielded(annotated, known) if generates and annotated is not None else known
+
+
+def _yielded(annotated: Value, inferred: Value) -> Value:
+    """What a generator yields: what the body shows, and the annotation where it shows nothing."""
+    if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
+        return annotated
+    if inferred.items is not None and annotated.items is not None:
+        if len(inferred.items) == len(annotated.items):
+            items = tuple(map(_yielded_item, annotated.items, inferred.items))
+            return Sequence(annotated.kind, join_all(items), items)
+    return Sequence(annotated.kind, _yielded_item(annotated.item, inferred.item))
+
+
+def _yielded_item(annotated: Value, inferred: Value) -> Value:
+    if isinstance(inferred, Sequence) and isinstance(annotated, Sequence):
+        return _yielded(annotated, inferred)
+    return annotated if UNKNOWN in options(inferred) else inferred
 
 
 def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
@@ -378,7 +394,7 @@ def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: 
         info.in_progress = busy
     if record:
         info.returned_pulls |= frame.pulls
-    if frame.yielded is not None or info.is_generator:
+    if frame.yielded is not None:
         return Sequence("iterator", detached(frame.yielded or UNKNOWN))
     if frame.returned is None:
         return NONE if falls else UNKNOWN
