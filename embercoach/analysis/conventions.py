@@ -6,7 +6,7 @@ known kinds of arguments, whoever calls it.
 
 from __future__ import annotations
 
-from embercoach.analysis.classes import is_layer, library_bases
+from embercoach.analysis.classes import find_method, is_layer, library_bases
 from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.values import (
     ARRAY,
@@ -23,12 +23,12 @@ from embercoach.analysis.values import (
 SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})
 TRACED = Array(traced=True)
 OPTIMIZER = "mlx.optimizers.Optimizer"
-_STATE = Dict(ARRAY)
+STATE = Dict(UNKNOWN)
 
 #: Overrides of ``mlx.optimizers.Optimizer``: parameters after ``self``.
 _OPTIMIZER_METHODS: dict[str, tuple[Value, ...]] = {
-    "init_single": (TRACED, _STATE),
-    "apply_single": (TRACED, TRACED, _STATE),
+    "init_single": (TRACED, STATE),
+    "apply_single": (TRACED, TRACED, STATE),
     "apply_gradients": (TREE, TREE),
 }
 
@@ -52,8 +52,19 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     known = _OPTIMIZER_METHODS.get(info.name)
     if known is not None and index <= len(known):
         if any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
-            return known[index - 1]
+            return _initial_state(info) if known[index - 1] is STATE else known[index - 1]
     return None
+
+
+def _initial_state(info: FunctionInfo) -> Value:
+    """What ``init_single`` puts into the state that ``apply_single`` is handed."""
+    from embercoach.analysis.functions import left_in
+
+    assert info.cls is not None
+    maker = find_method(info.cls, "init_single")
+    if maker is None or maker is info or len(maker.parameters) < 3:
+        return Dict(UNKNOWN)
+    return left_in(maker, maker.parameters[2].name)
 
 
 def _model_arguments(info: FunctionInfo) -> Value | None:

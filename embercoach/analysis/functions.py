@@ -369,29 +369,8 @@ def analyse(info: FunctionInfo) -> None:
 
 
 def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Value:
-    from embercoach.analysis.statements import execute_body
-
-    frame = Frame(info.module, info, _closure(info), record=record, depth=depth)
-    frame.names.update(zip((p.name for p in info.parameters), values))
-    for parameter in info.parameters:
-        if parameter.name in info.shown_arrays and parameter.annotation is None:
-            known = frame.names[parameter.name]
-            if UNKNOWN in options(known) or known is NONE:
-                shown = [o for o in options(known) if o is NONE]
-                frame.names[parameter.name] = join_all([*shown, Array(traced=True)])
-    busy = info.in_progress
-    info.in_progress = True
-    try:
-        node = info.node
-        if isinstance(node, cst.Lambda):
-            frame.statement = info.statement or info.module.tree
-            frame.returned = evaluate(frame, node.body)
-            frame.pulls |= pulls_of(frame.returned)
-            falls = False
-        else:
-            falls = execute_body(frame, node.body)
-    finally:
-        info.in_progress = busy
+    frame = _entered(info, values, record=record, depth=depth)
+    falls = _execute(info, frame)
     if record:
         info.returned_pulls |= frame.pulls
     if frame.yielded is not None:
@@ -400,3 +379,45 @@ def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: 
         return NONE if falls else UNKNOWN
     result = detached(frame.returned)
     return join(result, NONE) if falls else result
+
+
+def left_in(info: FunctionInfo, name: str) -> Value:
+    """What a parameter holds when the body has been run: what is put into a dict, say."""
+    if info.in_progress:
+        return UNKNOWN
+    frame = _entered(info, canonical_values(info), record=False, depth=2)
+    _execute(info, frame)
+    return frame.names.get(name, UNKNOWN)
+
+
+def _entered(
+    info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int
+) -> Frame:
+    """A frame in which the parameters are bound and nothing has been run yet."""
+    frame = Frame(info.module, info, _closure(info), record=record, depth=depth)
+    frame.names.update(zip((p.name for p in info.parameters), values))
+    for parameter in info.parameters:
+        if parameter.name in info.shown_arrays and parameter.annotation is None:
+            known = frame.names[parameter.name]
+            if UNKNOWN in options(known) or known is NONE:
+                shown = [o for o in options(known) if o is NONE]
+                frame.names[parameter.name] = join_all([*shown, Array(traced=True)])
+    return frame
+
+
+def _execute(info: FunctionInfo, frame: Frame) -> bool:
+    """Run the body; whether control falls off its end."""
+    from embercoach.analysis.statements import execute_body
+
+    busy = info.in_progress
+    info.in_progress = True
+    try:
+        node = info.node
+        if not isinstance(node, cst.Lambda):
+            return execute_body(frame, node.body)
+        frame.statement = info.statement or info.module.tree
+        frame.returned = evaluate(frame, node.body)
+        frame.pulls |= pulls_of(frame.returned)
+        return False
+    finally:
+        info.in_progress = busy
