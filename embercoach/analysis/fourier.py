@@ -165,16 +165,26 @@ def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
         return None
     if a.length != b.length and a.length is not None and b.length is not None:
         return None
-    scaling: Scaling = "none" if a.scaling == b.scaling == "none" else "unknown"
+    # A kernel's spectrum over n is as good as the product over n.
+    scaling: Scaling = a.scaling if b.scaling == "none" else b.scaling
+    if "none" not in (a.scaling, b.scaling):
+        scaling = "unknown"
     return Spectrum(
-        a.norms + b.norms, a.axes, a.is_real, a.length or b.length, a.paths | b.paths, scaling
+        a.norms + b.norms,
+        a.axes,
+        a.is_real,
+        a.length or b.length,
+        a.paths | b.paths,
+        scaling,
+        a.filtered or b.filtered,
+        a.conjugated or b.conjugated,
     )
 
 
 def _scaled(spectrum: Spectrum, symbol: str, other: Operand) -> Spectrum:
     """A spectrum times or over something that is no spectrum."""
     if symbol == "*" and _is_filter(other[0]):
-        return spectrum
+        return replace(spectrum, filtered=True)
     scaling: Scaling = "unknown"
     if spectrum.scaling == "none" and is_length(
         other, spectrum.length, spectrum.axes, spectrum.paths
@@ -281,6 +291,8 @@ def keep(result: Value, role: Role | None, name: str) -> Value:
     if isinstance(role, Extent):
         return _with_role(result, role) if name == "astype" else result
     keepers = SIGNAL_KEEPERS if isinstance(role, Signal) else SPECTRUM_KEEPERS
+    if isinstance(role, Spectrum) and name in ("conj", "conjugate"):
+        role = replace(role, conjugated=not role.conjugated)
     return _with_role(result, role) if name in keepers or name in SHIFTS else result
 
 

@@ -54,6 +54,8 @@ class Spectrum:
     is_real: made by ``rfft`` or its kin, which keep about half of the coefficients.
     length: what the transform was given, None for the length of its input.
     paths: the names in the expressions of the inputs.
+    filtered: multiplied by an array whose own scale is not known.
+    conjugated: conjugated, or a product with a conjugate, which correlates.
     """
 
     norms: tuple[str | None, ...]
@@ -62,6 +64,8 @@ class Spectrum:
     length: Length | None
     paths: frozenset[str]
     scaling: Scaling = "none"
+    filtered: bool = False
+    conjugated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

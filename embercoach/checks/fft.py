@@ -117,8 +117,7 @@ def _mismatch(
         if norm is None:
             return
         power += FORWARD_POWER[norm]
-    # A product of spectra that comes out small may be meant: a biased autocorrelation.
-    if power == 0 or (power < 0 and len(spectrum.norms) > 1):
+    if power == 0 or {*spectrum.norms} == {signal.norm} or (power < 0 and _correlates(spectrum)):
         return
     if any(_may_rescale(s, signal) for s in scalings):
         return
@@ -149,6 +148,8 @@ def _scaled_before(
     """``irfft(rfft(x) / n, n=n)``."""
     if not _is_default_pair(signal) or signal.spectrum.scaling != "length":
         return
+    if _correlates(signal.spectrum):
+        return
     if not _is_same_length(signal.spectrum, signal.length):
         return
     if any(s.factor_of(signal) is not None and _may_rescale(s, signal) for s in scalings):
@@ -166,13 +167,14 @@ def _scaled_before(
 
 def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> Iterator[Report]:
     """``irfft(rfft(x), n=n) / n``."""
-    if not _is_default_pair(signal) or signal.spectrum.scaling != "none":
+    spectrum = signal.spectrum
+    if not _is_default_pair(signal) or spectrum.scaling != "none" or _correlates(spectrum):
         return
-    same_length = _is_same_length(signal.spectrum, signal.length)
+    may_multiply = spectrum.filtered or not _is_same_length(spectrum, signal.length)
     for scaling in scalings:
         scaled = scaling.factor_of(signal)
-        if scaled is None or (scaling.operator == "*" and not same_length):
-            continue  # y * m / n: a signal resampled to another length
+        if scaled is None or (scaling.operator == "*" and may_multiply):
+            continue  # resampled to another length, or by a filter meant for an unscaled pair
         if _is_length_of(scaled[1], signal, dotted(scaled[0][1])):
             done = "divided" if scaling.operator == "/" else "multiplied"
             yield Report(
@@ -187,10 +189,14 @@ def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> I
 
 
 def _is_default_pair(signal: Signal) -> bool:
-    """Whether one transform and its inverse make up for each other, both by default."""
-    spectrum = signal.spectrum
-    default = spectrum.norms == ("backward",) and signal.norm == "backward"
-    return default and spectrum.axes == signal.axes
+    """Whether transforms and inverse make up for each other, all by default."""
+    norms = {signal.norm, *signal.spectrum.norms}
+    return norms == {"backward"} and signal.spectrum.axes == signal.axes
+
+
+def _correlates(spectrum: Spectrum) -> bool:
+    """Whether it is the spectrum of a correlation, whose biased estimate is one over n."""
+    return len(spectrum.norms) > 1 and spectrum.conjugated
 
 
 def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:

@@ -92,6 +92,16 @@ def test_mismatched_norms(body: str) -> None:
         kernel = load(size).astype(mx.complex64)
         return mx.fft.irfft(mx.fft.rfft(x, n=size) * kernel, n=size, norm="forward")
         """,
+        # Equal norms, though the product is off by the root of n.
+        """
+        signal = mx.fft.fft(x, norm="ortho")
+        return mx.fft.ifft(signal * mx.fft.fft(keep, norm="ortho"), norm="ortho")
+        """,
+        # Norms that make up for each other.
+        """
+        signal = mx.fft.fft(x, norm="ortho")
+        return mx.fft.ifft(signal * mx.fft.fft(keep, norm="ortho"), norm="forward")
+        """,
         # A biased autocorrelation: both factors carry the root of 1 / n.
         """
         spectrum = mx.fft.rfft(x, n=size, norm="ortho")
@@ -182,6 +192,16 @@ def test_the_factor_is_told(there: str, back: str, factor: str) -> None:
         n = mx.array(x.shape[-1], dtype=mx.float32)
         return mx.fft.ifft(mx.fft.fft(x)) / n.astype(x.dtype)
         """,
+        # A convolution as CUDA code does it, whose inverse does not scale.
+        """
+        signal = mx.fft.rfft(x, n=size)
+        response = mx.fft.rfft(keep, n=size) / size
+        return mx.fft.irfft(signal * response, n=size)[..., :10]
+        """,
+        """
+        product = mx.fft.rfft(x, n=size) * mx.fft.rfft(keep, n=size)
+        return mx.fft.irfft(product, n=size) * (1 / size)
+        """,
         """
         for _ in range(size):
             x = mx.fft.ifft(mx.fft.fft(x)).real / x.shape[-1]
@@ -210,11 +230,17 @@ def test_double_scaling(body: str) -> None:
         "return mx.fft.irfft(mx.fft.rfft(x) / x.shape[-1], n=size)",
         "return mx.fft.irfft(mx.fft.rfft(x, n=size), n=size) / x.shape[-1]",
         "return mx.fft.irfft(mx.fft.rfft(x, n=512), n=512) / 256",
-        # A biased autocorrelation.
+        # Biased correlations.
         """
         spectrum = mx.fft.rfft(x, n=size)
         return mx.fft.irfft(spectrum * mx.conj(spectrum), n=size) / size
         """,
+        """
+        spectrum = mx.fft.rfft(x, n=size)
+        return mx.fft.irfft(mx.fft.rfft(keep, n=size).conj() * spectrum / size, n=size)
+        """,
+        # The influence of a particle mesh is made for transforms that do not scale.
+        "return mx.fft.ifftn(mx.fft.fftn(x) * keep) * x.size",
         """
         (batch, length) = x.shape
         return mx.fft.ifft(mx.fft.fft(x)) / batch
