@@ -20,7 +20,6 @@ from embercoach.analysis.values import (
     NUMPY,
     STR,
     TORCH,
-    TREE,
     UNKNOWN,
     Bytes,
     Callable,

@@ -9,7 +9,7 @@ from embercoach.analysis.frame import NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.values import UNKNOWN, Value, as_array
+from embercoach.analysis.values import UNKNOWN, Symbol, Value, as_array
 
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
@@ -73,8 +73,38 @@ def enter_loop(
         frame.evaluated = frame.evaluated | bound
     frame.loops += 1
     frame.loop_names = frame.loop_names | bound
+    frame.array_names = frame.array_names | _array_targets(frame, target, iterable, node)
+
+
+def _array_targets(
+    frame: Frame,
+    target: cst.BaseAssignTargetExpression,
+    iterable: Value,
+    node: cst.BaseExpression | None,
+) -> frozenset[str]:
+    """The targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
+    from embercoach.analysis.statements import target_names
+
     if as_array(iterable) is not None:
-        frame.array_names = frame.array_names | bound
+        return frozenset(target_names(target))
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
+        return NOTHING
+    kind = frame.lookup(node.func.value)
+    arguments = [a.value for a in node.args]
+    if kind == Symbol("builtins.reversed"):
+        pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, arguments[0])]
+    elif not isinstance(target, cst.Tuple):
+        return NOTHING
+    elif kind == Symbol("builtins.enumerate"):
+        pairs = [(target.elements[-1].value, arguments[0])]
+    elif kind == Symbol("builtins.zip"):
+        pairs = list(zip((e.value for e in target.elements), arguments))
+    else:
+        return NOTHING
+    recording, frame.record = frame.record, False
+    found = {n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)}
+    frame.record = recording
+    return frozenset(found)
 
 
 def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
@@ -129,6 +159,7 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: object) -> bool
     """Run a loop's rounds; whether a ``break`` leaves it."""
     assert callable(round_of)
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
+    outer_loop, frame.loop = frame.loop, node
     exits, recording = frame.exits, frame.record
     before = frame.fork()
     rounds = (False, True) if recording else (False,)
@@ -144,6 +175,7 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: object) -> bool
         breaks = frame.exits
         frame.merge([entry, (frame.names, NOTHING), *breaks])
     frame.record = recording
+    frame.loop = outer_loop
     frame.exits = exits
     frame.evaluated = frame.evaluated & before[1]
     return bool(breaks)

@@ -11,6 +11,7 @@ from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.values import (
     ARRAY,
     TREE,
+    UNKNOWN,
     Array,
     Class,
     Dict,

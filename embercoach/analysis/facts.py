@@ -23,6 +23,7 @@ class Place(NamedTuple):
     statement: the innermost statement around it.
     function: the innermost function or lambda, None at module level.
     loops: how many loops of that function (or of the module's top level) are around it.
+    loop: the innermost loop statement.
     loop_names: what the targets of those loops bind.
     array_names: those of them that walk over an array's elements.
     periodic: guarded by a test like ``step % 10 == 0``.
@@ -32,6 +33,7 @@ class Place(NamedTuple):
     statement: cst.CSTNode
     function: FunctionInfo | None
     loops: int
+    loop: cst.For | cst.While | None
     loop_names: frozenset[str]
     array_names: frozenset[str]
     periodic: bool

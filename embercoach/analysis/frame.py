@@ -37,6 +37,7 @@ class Frame:
         "evaluated",
         "global_names",
         "info",
+        "loop",
         "loop_names",
         "loops",
         "module",
@@ -69,6 +70,7 @@ class Frame:
         self.names: dict[str, Value] = {}
         self.global_names: set[str] = set()
         self.loops = 0
+        self.loop: cst.For | cst.While | None = None
         self.loop_names = NOTHING
         self.array_names = NOTHING
         self.periodic = False
@@ -175,6 +177,7 @@ class Frame:
             self.statement,
             self.info,
             self.loops,
+            self.loop,
             self.loop_names,
             self.array_names,
             self.periodic,

@@ -15,12 +15,9 @@ from embercoach.analysis.fourier import detached
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.kernels import holds_kernel
 from embercoach.analysis.values import (
-    ARRAY,
     NO_PULLS,
     NONE,
     SETTING,
-    Numpy,
-    Torch,
     STR,
     UNKNOWN,
     Array,
@@ -30,8 +27,10 @@ from embercoach.analysis.values import (
     Instance,
     LibraryObject,
     Number,
+    Numpy,
     Sequence,
     Str,
+    Torch,
     Union,
     Value,
     join,

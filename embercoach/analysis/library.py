@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Fn
-from typing import Any
 
 import libcst as cst
 
@@ -187,6 +186,9 @@ def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
             else [argument.node]
         )
         paths.update(p for t in targets if (p := dotted(t)) is not None)
+        if isinstance(argument.value, (Tree, Instance, LibraryObject)):
+            # A training step's weights and state: all that led to them has been computed.
+            paths.update(n for n, v in frame.names.items() if as_array(v) is not None)
     frame.evaluated = frame.evaluated | paths
     return NONE
 

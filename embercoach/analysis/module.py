@@ -18,16 +18,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.project import Project
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
-OTHER_ARRAYS = (
-    "numpy",
-    "torch",
-    "jax",
-    "tensorflow",
-    "pandas",
-    "polars",
-    "cupy",
-    "keras",
-    "xarray",
+OTHER_ARRAYS = tuple(
+    "numpy torch jax tensorflow pandas polars cupy keras xarray scipy sklearn h5py cv2 librosa "
+    "soundfile pyarrow return_tensors".split()
 )
 TEST_FOLDERS = frozenset({"test", "tests"})
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Fn
-from collections.abc import Iterable, Iterator, Sequence as Items
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Items
 from dataclasses import replace
 from typing import Any
 

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact, IndexFact
-from embercoach.analysis.module import Module
+from embercoach.analysis.module import Module, small_statements
 from embercoach.analysis.promotion import FLOATING
 from embercoach.analysis.results import match
 from embercoach.analysis.values import (
@@ -391,7 +391,7 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     if _symbol(fact) != "mlx.core.eval" or fact.place.periodic:
         return
     context = context_of(fact.place, module.is_test)
-    inner = fact.place.loops >= 2
+    inner = fact.place.loops >= 2 and _is_carried(fact)
     if not (inner or context == "forward") or not _passes_arrays(fact) or _is_training(fact):
         return
     if inner:
@@ -415,6 +415,42 @@ def _is_training(fact: CallFact) -> bool:
         and len(node.args) == 2
         for node in walk(function.node)
     )
+
+
+def _is_carried(fact: CallFact) -> bool:
+    """Whether the inner loop computes what is evaluated from its own value of the round before.
+
+    Such a chain needs one wait at its end. What is not carried on may be evaluated to bound
+    memory, or to measure time.
+    """
+    loop = fact.place.loop
+    if loop is None:
+        return False
+    names = {n.value for a in fact.arguments for n in _roots(a.node)}
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.AugAssign):
+            targets = {n.value for n in _roots(statement.target)}
+            if isinstance(statement.target, cst.Subscript) and targets & names:
+                return True
+        elif isinstance(statement, cst.Assign):
+            targets = {n.value for t in statement.targets for n in _roots(t.target)} & names
+            value = statement.value
+            if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+                continue  # a plain sum: the graph of each round hangs on its own
+            if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:
+                return True
+    return False
+
+
+def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """The names that an expression's values are reached from."""
+    while isinstance(node, (cst.Attribute, cst.Subscript)):
+        node = node.value
+    if isinstance(node, cst.Name):
+        yield node
+    elif isinstance(node, (cst.Tuple, cst.List)):
+        for element in node.elements:
+            yield from _roots(element.value)
 
 
 def _passes_arrays(fact: CallFact) -> bool:
