@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 
 class ConfigError(Exception):
     """One clear line: where the mistake is, what it is, and what was probably meant."""
 
     def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
-        place = "" if path is None else f"{path}:{line}: " if line else f"{path}: "
-        super().__init__(f"{place}{message}")
+        super().__init__(f"{_place(path, line)}{message}")
         self.message = message
+
+
+def _place(path: Path | None, line: int | None) -> str:
+    if path is None:
+        return ""
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{shown}:{line}: " if line else f"{shown}: "
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -61,10 +61,14 @@ def _compile(patterns: list[str]) -> GitIgnoreSpec:
 
 def check_pattern(pattern: str) -> str | None:
     """What is wrong with a pattern, if anything."""
-    if not pattern or not _SPECIAL & set(pattern):
+    if pattern and not _SPECIAL & set(pattern):
         return None if pattern.strip() else "an empty pattern matches nothing"
+    import re
+
     try:
-        _compile([pattern])
-    except ValueError as error:
+        compiled = _compile([pattern]).patterns
+    except (ValueError, re.error) as error:
         return f"'{pattern}' is no valid pattern: {error}"
+    if not any(one.include is not None for one in compiled):
+        return f"'{pattern}' matches nothing"
     return None

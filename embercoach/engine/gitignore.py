@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +76,6 @@ def _read(file: str) -> GitIgnoreSpec | None:
 
     try:
         return GitIgnoreSpec.from_lines(lines)
-    except ValueError:
+    except (ValueError, re.error):
         # git passes over a line that is no pattern, and uses the others.
         return GitIgnoreSpec.from_lines([line for line in lines if check_pattern(line) is None])

@@ -214,6 +214,14 @@ class _Run:
         if not files:
             self._save()
             return
+        try:
+            self._spread(files, total, jobs)
+        finally:
+            self._save()  # what is done is kept, even if the user has had enough
+
+    def _spread(
+        self, files: list[tuple[SourceFile, bytes | None, int]], total: int, jobs: int | None
+    ) -> None:
         from embercoach.engine.workers import Crash, spread
 
         tasks = [(str(file.path), data) for file, data, _ in files]
@@ -229,7 +237,6 @@ class _Run:
             done += 1
             if self._on_progress is not None:
                 self._on_progress(done, total)
-        self._save()
 
     def _save(self) -> None:
         if self._cache is not None:

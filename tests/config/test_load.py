@@ -1,0 +1,303 @@
+"""Configuration: found, checked, merged with the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embercoach import rulebook
+from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Overrides, Settings, load, selected
+from embercoach.config.patterns import PathPatterns
+from embercoach.config.selectors import Selection, enabled_codes
+
+ALL = rulebook.codes()
+
+
+def family(prefix: str) -> set[str]:
+    return {code for code in ALL if code.startswith(prefix)}
+
+
+def settings_for(path: Path, overrides: Overrides | None = None) -> Settings:
+    (scope,) = load([str(path)], overrides)
+    return scope.settings
+
+
+def pyproject(folder: Path, body: str) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(f"[project]\nname = 'x'\n\n[tool.embercoach]\n{body}", encoding="utf-8")
+    return path
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = settings_for(tmp_path)
+    assert settings == Settings(root=tmp_path)
+    assert settings.profile == "recommended"
+    assert settings.enabled == ALL
+    assert settings.exclude == DEFAULT_EXCLUDE
+    assert settings.respect_gitignore
+    assert not settings.show_notes
+
+
+def test_every_key(tmp_path: Path) -> None:
+    path = pyproject(
+        tmp_path,
+        """
+profile = "ember"
+select = ["GRAPH-BREAK", "HOST-PULL"]
+extend-select = ["DTYPE-001"]
+ignore = ["GRAPH-BREAK-008"]
+exclude = ["vendored"]
+extend-exclude = ["gen/**"]
+show-notes = true
+respect-gitignore = false
+
+[tool.embercoach.per-file-ignores]
+"tests/**" = ["HOST-PULL"]
+
+[tool.embercoach.per-file-profiles]
+"kernels/**" = "recommended"
+""",
+    )
+    settings = settings_for(tmp_path)
+    assert settings == Settings(
+        root=tmp_path,
+        source=path,
+        profile="ember",
+        enabled=frozenset(
+            family("GRAPH-BREAK") - {"GRAPH-BREAK-008"} | family("HOST-PULL") | {"DTYPE-001"}
+        ),
+        per_file_ignores=(("tests/**", ("HOST-PULL",)),),
+        per_file_profiles=(("kernels/**", "recommended"),),
+        exclude=("vendored", "gen/**"),
+        respect_gitignore=False,
+        show_notes=True,
+    )
+    assert selected(settings, "DTYPE-001")
+    assert not selected(settings, "DTYPE-002")
+
+
+def test_the_nearest_file_wins_and_a_bare_pyproject_does_not_count(tmp_path: Path) -> None:
+    top = pyproject(tmp_path, 'profile = "ember"')
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "pyproject.toml").write_text("[project]\nname = 'embercoach-user'\n")
+    assert settings_for(inner).source == top
+    (inner / "embercoach.toml").write_text("show-notes = true\n")
+    settings = settings_for(inner)
+    assert settings.source == inner / "embercoach.toml"
+    assert settings.root == inner
+    assert settings.profile == "recommended"
+    # embercoach.toml goes before a pyproject.toml beside it.
+    pyproject(inner, "show-notes = false")
+    assert settings_for(inner).show_notes
+
+
+def test_a_file_starts_the_search_in_its_folder(tmp_path: Path) -> None:
+    source = tmp_path / "src" / "a.py"
+    source.parent.mkdir()
+    source.touch()
+    path = pyproject(tmp_path, "")
+    assert settings_for(source).source == path
+    assert settings_for(tmp_path / "src" / "absent.py").source == path
+
+
+def test_paths_of_two_projects_are_kept_apart(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        pyproject(tmp_path / name, f"show-notes = {'true' if name == 'two' else 'false'}")
+    given = [str(tmp_path / p) for p in ("one/a.py", "two", "one/b.py")]
+    scopes = load(given)
+    assert [scope.paths for scope in scopes] == [(given[0], given[2]), (given[1],)]
+    assert [scope.settings.show_notes for scope in scopes] == [False, True]
+
+
+def test_a_named_file_and_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pyproject(tmp_path, 'profile = "ember"')
+    named = tmp_path / "elsewhere" / "strict.toml"
+    named.parent.mkdir()
+    named.write_text('select = ["DTYPE"]\n')
+    (scope,) = load([str(tmp_path)], config=named)
+    assert scope.settings.enabled == family("DTYPE")
+    assert scope.settings.root == tmp_path
+    assert scope.settings.profile == "recommended"
+    (scope,) = load([str(tmp_path)], isolated=True)
+    assert scope.settings.source is None
+    assert scope.settings.profile == "recommended"
+
+
+def test_the_command_line_overrides(tmp_path: Path) -> None:
+    pyproject(
+        tmp_path,
+        'profile = "ember"\nselect = ["DTYPE"]\nignore = ["DTYPE-002"]\nexclude = ["a"]\n'
+        'extend-exclude = ["b"]\nshow-notes = true\nrespect-gitignore = false\n'
+        'per-file-profiles = {"x/**" = "ember"}\n',
+    )
+    assert settings_for(tmp_path, Overrides(extend_select=("FFT",))).enabled == (
+        family("DTYPE") - {"DTYPE-002"} | family("FFT")
+    )
+    assert settings_for(tmp_path, Overrides(select=("GRAPH",))).enabled == family("GRAPH")
+    assert settings_for(tmp_path, Overrides(ignore=("DTYPE-001",))).enabled == (
+        family("DTYPE") - {"DTYPE-001", "DTYPE-002"}
+    )
+    settings = settings_for(
+        tmp_path,
+        Overrides(
+            profile="recommended",
+            exclude=("c",),
+            extend_exclude=("d",),
+            show_notes=False,
+            respect_gitignore=True,
+        ),
+    )
+    assert settings.profile == "recommended"
+    assert settings.per_file_profiles == ()
+    assert settings.exclude == ("c", "b", "d")
+    assert not settings.show_notes
+    assert settings.respect_gitignore
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "words"),
+    [
+        ("selct = []", 5, "unknown key 'selct' in [tool.embercoach]; did you mean 'select'?"),
+        ("zzz = 1", 5, "unknown key 'zzz' in [tool.embercoach] (known: profile, select,"),
+        ('\nselect = [\n  "DTYPE",\n  "GRAPH-BRAKE-001",\n]', 8,
+         "select: unknown rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-001'?"),
+        ('ignore = ["graph-break"]', 5,
+         "ignore: unknown rule 'graph-break'; did you mean 'GRAPH-BREAK'?"),
+        ('ignore = ["QQQQ"]', 5, "unknown rule 'QQQQ' (`embercoach rules` lists them)"),
+        ('ignore = [""]', 5, "unknown rule ''"),
+        ('profile = "embr"', 5, "profile: unknown profile 'embr'; did you mean 'ember'?"),
+        ("profile = 3", 5, "profile: must be a text, not a number"),
+        ('select = "DTYPE"', 5, "select: must be a list of texts, not a text"),
+        ("extend-select = [1]", 5, "extend-select: must be a list of texts, but holds a number"),
+        ('show-notes = "yes"', 5, "show-notes: must be true or false, not a text"),
+        ("respect-gitignore = 1", 5, "respect-gitignore: must be true or false, not a number"),
+        ("exclude = {}", 5, "exclude: must be a list of texts, not a table"),
+        ('exclude = [" "]', 5, "exclude: an empty pattern matches nothing"),
+        ('extend-exclude = ["[z-a]"]', 5, "extend-exclude: '[z-a]' is no valid pattern: "),
+        ('extend-exclude = ["!"]', 5, "extend-exclude: '!' is no valid pattern: "),
+        ('extend-exclude = ["a["]', 5, "extend-exclude: 'a[' matches nothing"),
+        ('per-file-ignores = ["x"]', 5,
+         "must be a table from patterns to lists of rules, not a list"),
+        ('[tool.embercoach.per-file-ignores]\n"t/**" = ["DTIPE"]', 6,
+         "per-file-ignores: unknown rule 'DTIPE'; did you mean 'DTYPE'?"),
+        ('[tool.embercoach.per-file-ignores]\n"t/**" = "DTYPE"', 5,
+         "per-file-ignores: must be a list of texts, not a text"),
+        ('per-file-profiles = {"t/**" = "loud"}', 5, "per-file-profiles: unknown profile 'loud'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_line(
+    body: str, line: int, words: str, tmp_path: Path
+) -> None:
+    path = pyproject(tmp_path, body)
+    with pytest.raises(ConfigError) as caught:
+        load([str(tmp_path)])
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert words in str(caught.value)
+
+
+def test_a_place_in_the_current_folder_is_told_in_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyproject(tmp_path, "zzz = 1")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^pyproject\.toml:5: unknown key"):
+        load(["."])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[tool.embercoach\nprofile = 1", "not valid TOML: "),
+        (b"[tool.embercoach]\nx = '\xff'", "not valid UTF-8: "),
+        (b"tool.embercoach = 3", "tool.embercoach must be a table"),
+        (b"a = " + b"[" * 20000 + b"# embercoach", "not valid TOML: "),
+    ],
+)
+def test_a_broken_file(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load([str(tmp_path)])
+    assert str(caught.value).startswith(f"{path}: {words}")
+    if b"profile" in content:
+        assert "line 1" in str(caught.value)
+
+
+def test_a_broken_file_of_others_is_left_to_them(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.black\n")
+    assert settings_for(tmp_path).source is None
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(["."], config=tmp_path / "absent.toml")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    with pytest.raises(ConfigError, match=r"has no \[tool.embercoach\] table"):
+        load(["."], config=tmp_path / "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        Overrides(select=("GRAPH-BRAKE",)),
+        Overrides(extend_select=("NOPE",)),
+        Overrides(ignore=("x",)),
+        Overrides(profile="loud"),
+        Overrides(exclude=(" ",)),
+        Overrides(extend_exclude=("",)),
+    ],
+)
+def test_a_mistake_on_the_command_line(overrides: Overrides, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^command line: "):
+        load([str(tmp_path)], overrides)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([], ALL),
+        ([Selection(ignore=("ALL",))], set()),
+        ([Selection(select=())], set()),
+        ([Selection(select=("ALL",), ignore=("DTYPE",))], ALL - family("DTYPE")),
+        # The longer prefix wins, wherever it stands.
+        ([Selection(select=("DTYPE-001",), ignore=("DTYPE",))], {"DTYPE-001"}),
+        ([Selection(select=("DTYPE",), ignore=("DTYPE-001",))], family("DTYPE") - {"DTYPE-001"}),
+        # At the same length ignoring wins.
+        ([Selection(select=("DTYPE-001",), ignore=("DTYPE-001",))], set()),
+        # A later select starts anew; without one the earlier result is built upon.
+        ([Selection(select=("DTYPE",)), Selection(select=("FFT",))], family("FFT")),
+        (
+            [Selection(ignore=("DTYPE",)), Selection(extend_select=("DTYPE-001",))],
+            ALL - family("DTYPE") | {"DTYPE-001"},
+        ),
+        ([Selection(select=("GRAPH-BREAK-00",))], family("GRAPH-BREAK-00")),
+    ],
+)
+def test_selection(layers: list[Selection], expected: set[str]) -> None:
+    assert enabled_codes(layers) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("build", "/p/build/a.py", True),
+        ("build", "/p/src/build/a.py", True),
+        ("build", "/p/builder/a.py", False),
+        ("tests/**", "/p/tests/deep/a.py", True),
+        ("tests/**", "/p/src/tests/a.py", False),
+        ("**/tests/**", "/p/src/tests/a.py", True),
+        ("test_*.py", "/p/deep/test_a.py", True),
+        ("/a.py", "/p/a.py", True),
+        ("/a.py", "/p/src/a.py", False),
+        ("src/*.py", "/p/src/a.py", True),
+        ("a.py", "/elsewhere/a.py", True),
+        ("p/src", "/p/src/a.py", False),
+    ],
+)
+def test_patterns(pattern: str, path: str, expected: bool) -> None:
+    assert PathPatterns([pattern], Path("/p")).match_below(path) == expected
