@@ -34,6 +34,7 @@ from embercoach.analysis.values import (
     BoundMember,
     DType,
     Function,
+    Instance,
     LibraryObject,
     Number,
     NumberKind,
