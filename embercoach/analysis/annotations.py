@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import join_all
 from embercoach.analysis.values import (
     ARRAY,
     BOOL,
@@ -32,7 +33,6 @@ from embercoach.analysis.values import (
     Sequence,
     Symbol,
     Value,
-    join_all,
 )
 
 SIMPLE: dict[str, Value] = {

@@ -10,6 +10,7 @@ from embercoach.analysis import fourier, strings
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
+from embercoach.analysis.lattice import as_array, as_number, join_all, pulls_of
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     BOOL,
@@ -29,10 +30,6 @@ from embercoach.analysis.values import (
     Str,
     Super,
     Value,
-    as_array,
-    as_number,
-    join_all,
-    pulls_of,
 )
 
 Arguments = tuple[Argument, ...]

@@ -20,6 +20,14 @@ from embercoach.analysis import (
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument, CallFact
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import (
+    as_array,
+    holds_arrays,
+    join_all,
+    options,
+    pulls_of,
+    with_pulls,
+)
 from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
     NONE,
@@ -41,12 +49,6 @@ from embercoach.analysis.values import (
     Union,
     Unknown,
     Value,
-    as_array,
-    holds_arrays,
-    join_all,
-    options,
-    pulls_of,
-    with_pulls,
 )
 
 

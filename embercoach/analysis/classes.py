@@ -8,6 +8,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import join
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
     ARRAY,
@@ -23,7 +24,6 @@ from embercoach.analysis.values import (
     Super,
     Symbol,
     Value,
-    join,
 )
 
 MODULE_CLASS = "mlx.nn.Module"

@@ -8,8 +8,9 @@ from embercoach.analysis.classes import is_layer
 from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.facts import Place
 from embercoach.analysis.frame import ASYNC
+from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.values import Value, as_array, options
+from embercoach.analysis.values import Value
 
 #: Why a host synchronisation hurts, by context.
 HARM = {

@@ -7,9 +7,10 @@ import libcst as cst
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
+from embercoach.analysis.lattice import as_array
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.values import UNKNOWN, Symbol, Value, as_array
+from embercoach.analysis.values import UNKNOWN, Symbol, Value
 
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:

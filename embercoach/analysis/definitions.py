@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.values import NO_PULLS, Pulls, Value, join
+from embercoach.analysis.lattice import join
+from embercoach.analysis.values import NO_PULLS, Pulls, Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.frame import Frame

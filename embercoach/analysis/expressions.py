@@ -16,6 +16,7 @@ from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
+from embercoach.analysis.lattice import as_array, join, join_all, pulls_of, with_pulls
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
@@ -36,11 +37,6 @@ from embercoach.analysis.values import (
     Tree,
     Union,
     Value,
-    as_array,
-    join,
-    join_all,
-    pulls_of,
-    with_pulls,
 )
 
 CONSTANTS: dict[str, Value] = {

@@ -14,6 +14,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import as_array, as_number, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, match
 from embercoach.analysis.spectra import Axes, Extent, Length, Role, Scaling, Signal, Spectrum
@@ -28,9 +29,6 @@ from embercoach.analysis.values import (
     Str,
     Union,
     Value,
-    as_array,
-    as_number,
-    join_all,
 )
 
 Arguments = tuple[Argument, ...]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts import Fact, Place
-from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value, join
+from embercoach.analysis.lattice import join
+from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo

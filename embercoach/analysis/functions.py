@@ -14,6 +14,7 @@ from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.kernels import holds_kernel
+from embercoach.analysis.lattice import join, join_all, options, pulls_of
 from embercoach.analysis.values import (
     NO_PULLS,
     NONE,
@@ -33,10 +34,6 @@ from embercoach.analysis.values import (
     Torch,
     Union,
     Value,
-    join,
-    join_all,
-    options,
-    pulls_of,
 )
 
 MAX_DEPTH = 8
@@ -389,9 +386,7 @@ def left_in(info: FunctionInfo, name: str) -> Value:
     return frame.names.get(name, UNKNOWN)
 
 
-def _entered(
-    info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int
-) -> Frame:
+def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
     """A frame in which the parameters are bound and nothing has been run yet."""
     frame = Frame(info.module, info, _closure(info), record=record, depth=depth)
     frame.names.update(zip((p.name for p in info.parameters), values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import join_all, with_pulls
 from embercoach.analysis.values import (
     NONE,
     STR,
@@ -17,8 +18,6 @@ from embercoach.analysis.values import (
     Torch,
     Union,
     Value,
-    join_all,
-    with_pulls,
 )
 
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import Argument, CallFact
-from embercoach.analysis.values import (
-    UNKNOWN,
-    Dict,
-    Kernel,
-    Sequence,
-    Symbol,
-    Union,
-    Value,
-    options,
-)
+from embercoach.analysis.lattice import options
+from embercoach.analysis.values import UNKNOWN, Dict, Kernel, Sequence, Symbol, Union, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

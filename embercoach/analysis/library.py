@@ -19,6 +19,15 @@ from embercoach.analysis import (
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import ASYNC, Frame
 from embercoach.analysis.iteration import element_of
+from embercoach.analysis.lattice import (
+    as_array,
+    as_number,
+    as_numpy,
+    holds_arrays,
+    join_all,
+    options,
+    pulls_of,
+)
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, match, result_value
 from embercoach.analysis.values import (
@@ -43,13 +52,6 @@ from embercoach.analysis.values import (
     Tree,
     Union,
     Value,
-    as_array,
-    as_number,
-    as_numpy,
-    holds_arrays,
-    join_all,
-    options,
-    pulls_of,
 )
 
 __all__ = ["KIND_OF_DTYPE", "append", "call", "learn", "learn_method", "pulls_of", "result_value"]

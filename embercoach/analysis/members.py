@@ -8,6 +8,7 @@ from typing import Any
 from embercoach.analysis import classes, fourier, mlx_api, numpy_api, strings
 from embercoach.analysis.conventions import SETTING_NAMES
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
     ARRAY,
@@ -42,8 +43,6 @@ from embercoach.analysis.values import (
     Union,
     Unknown,
     Value,
-    as_array,
-    join_all,
 )
 
 #: Attributes that layers of mlx.nn hold their arrays under.

@@ -7,6 +7,7 @@ import libcst as cst
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import TruthFact, TruthForm
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     ARRAY,
@@ -24,8 +25,6 @@ from embercoach.analysis.values import (
     Union,
     Unknown,
     Value,
-    as_array,
-    join_all,
 )
 
 

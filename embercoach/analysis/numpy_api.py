@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from embercoach.analysis.facts import Argument
+from embercoach.analysis.lattice import as_array, as_number, as_numpy, holds_arrays, pulls_of
 from embercoach.analysis.values import (
     FLOAT,
     INT,
@@ -18,11 +19,6 @@ from embercoach.analysis.values import (
     Sequence,
     Symbol,
     Value,
-    as_array,
-    as_number,
-    as_numpy,
-    holds_arrays,
-    pulls_of,
 )
 
 CONSTANTS: dict[str, Value] = {

@@ -12,6 +12,7 @@ from embercoach.analysis import fourier, promotion
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import as_array, as_number, as_numpy, join, join_all, pulls_of
 from embercoach.analysis.narrowing import narrow, record_truth, test
 from embercoach.analysis.values import (
     BOOL,
@@ -29,12 +30,6 @@ from embercoach.analysis.values import (
     Torch,
     Union,
     Value,
-    as_array,
-    as_number,
-    as_numpy,
-    join,
-    join_all,
-    pulls_of,
 )
 
 SYMBOLS: dict[type, str] = {

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from embercoach.analysis import promotion
 from embercoach.analysis.facts import Argument
+from embercoach.analysis.lattice import as_array, join_all, pulls_of
 from embercoach.analysis.mlx_api import ApiEntry, Param
 from embercoach.analysis.mlx_api.results import Result, parse_result
 from embercoach.analysis.values import (
@@ -32,9 +33,6 @@ from embercoach.analysis.values import (
     NumberKind,
     Sequence,
     Value,
-    as_array,
-    join_all,
-    pulls_of,
 )
 
 _ATOMS: dict[str, Value] = {

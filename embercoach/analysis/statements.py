@@ -16,6 +16,7 @@ from embercoach.analysis.definitions import ClassInfo
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
+from embercoach.analysis.lattice import join, join_all, options, pulls_of
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
@@ -33,10 +34,6 @@ from embercoach.analysis.values import (
     Transformed,
     Union,
     Value,
-    join,
-    join_all,
-    options,
-    pulls_of,
 )
 
 

@@ -8,6 +8,7 @@ from embercoach.analysis import classes, functions, mlx_api
 from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
+from embercoach.analysis.lattice import join_all
 from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
     ARRAY,
@@ -21,7 +22,6 @@ from embercoach.analysis.values import (
     Symbol,
     Transformed,
     Value,
-    join_all,
 )
 
 #: Transform by qualified name: which role it gives the function, and at which argument.

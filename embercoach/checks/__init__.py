@@ -15,6 +15,10 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     fft,
     graph_break,
     host_pull,
+    kernel_cache,
+    kernel_grid,
+    kernel_launch,
+    kernel_source,
     python_scalar,
 )
 from embercoach.checks.registry import CODES

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact, InvertFact
+from embercoach.analysis.lattice import as_array
 from embercoach.analysis.promotion import COMPLEX
 from embercoach.analysis.results import match
-from embercoach.analysis.values import (
-    BoundMember,
-    DType,
-    LibraryObject,
-    Symbol,
-    Value,
-    as_array,
-)
+from embercoach.analysis.values import BoundMember, DType, LibraryObject, Symbol, Value
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

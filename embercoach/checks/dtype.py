@@ -10,20 +10,11 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.lattice import as_array, as_number, as_numpy
 from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import HALF, INTEGERS
 from embercoach.analysis.results import match
-from embercoach.analysis.values import (
-    Array,
-    DType,
-    Numpy,
-    Sequence,
-    Symbol,
-    Value,
-    as_array,
-    as_number,
-    as_numpy,
-)
+from embercoach.analysis.values import Array, DType, Numpy, Sequence, Symbol, Value
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source import code_of

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact
 from embercoach.analysis.fourier import Operand, is_length, measures, role_of
+from embercoach.analysis.lattice import as_array
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.spectra import Length, Signal, Spectrum
-from embercoach.analysis.values import Symbol, as_array
+from embercoach.analysis.values import Symbol
 from embercoach.checks.registry import Report, check, file_check
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.contexts import HARM, context_of
 from embercoach.analysis.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
+from embercoach.analysis.lattice import as_array, holds_arrays
 from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
     NONE,
@@ -18,8 +19,6 @@ from embercoach.analysis.values import (
     Str,
     Symbol,
     Value,
-    as_array,
-    holds_arrays,
 )
 from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source import code_of

@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact, IndexFact
+from embercoach.analysis.lattice import as_array, as_numpy, holds_arrays, options
 from embercoach.analysis.module import Module, small_statements
 from embercoach.analysis.promotion import FLOATING
 from embercoach.analysis.results import match
@@ -25,10 +26,6 @@ from embercoach.analysis.values import (
     Symbol,
     Tree,
     Value,
-    as_array,
-    as_numpy,
-    holds_arrays,
-    options,
 )
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Report, check

@@ -13,18 +13,11 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact
+from embercoach.analysis.lattice import as_array, as_number
 from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import FLOATING, INTEGERS
 from embercoach.analysis.results import match
-from embercoach.analysis.values import (
-    Array,
-    BoundMember,
-    Number,
-    Symbol,
-    Value,
-    as_array,
-    as_number,
-)
+from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Value
 from embercoach.checks.registry import Change, Report, check, file_check
 from embercoach.checks.source import code_of, mlx_alias
 

@@ -49,6 +49,7 @@ class MetalText:
         free: uses of names that neither the text nor what is around it declares. Names of
             Metal's library and of MLX's signature are among them.
         macros: those of the text and of what is around it.
+        numbers: integers written in the text, the sizes of arrays left out.
     """
 
     text: str
@@ -65,6 +66,7 @@ class MetalText:
     guards: tuple[Guard, ...] = ()
     stride_loops: tuple[StrideLoop, ...] = ()
     products: tuple[Product, ...] = ()
+    numbers: frozenset[int] = frozenset()
     barriers: tuple[Barrier, ...] = ()
 
     @property
@@ -148,6 +150,7 @@ def _read(
         guards=tuple(threads.guards()),
         stride_loops=tuple(threads.stride_loops()),
         products=tuple(threads.products()),
+        numbers=frozenset(threads.numbers()),
         barriers=tuple(threads.barriers()),
     )
 

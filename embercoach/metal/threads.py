@@ -128,6 +128,16 @@ class ThreadFacts:
                     factor = str(1 << int(factor))
                 yield Product(attributes, factor, self._syntax.place(node))
 
+    def numbers(self) -> Iterator[int]:
+        """The integers that the text writes, besides those that are sizes of arrays."""
+        for node in self._syntax.nodes:
+            if node.type != "number_literal" or not self._syntax.holds(node):
+                continue
+            parent = node.parent
+            digits = self._syntax.words(node).rstrip("uUlL")
+            if digits.isdecimal() and (parent is None or parent.type != "array_declarator"):
+                yield int(digits)
+
     def guards(self) -> Iterator[Guard]:
         """Conditions that let only some threads through."""
         for node in self._syntax.nodes:

@@ -1,0 +1,256 @@
+"""Operations on the lattice: joins, and what a value is by all evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from embercoach.analysis.values import (
+    FLOAT,
+    NO_PULLS,
+    STR,
+    UNKNOWN,
+    Array,
+    Bytes,
+    Dict,
+    DType,
+    NoneValue,
+    Number,
+    Numpy,
+    Pulls,
+    Sequence,
+    Setting,
+    Str,
+    Tree,
+    Union,
+    Unknown,
+    Value,
+)
+
+MAYBE_UNKNOWN_LIMIT = 8
+
+
+def options(value: Value) -> Iterable[Value]:
+    """The alternatives of a value: itself unless it is a union."""
+    return value.options if type(value) is Union else (value,)
+
+
+def join(a: Value, b: Value) -> Value:
+    """What is known of a value that is ``a`` on one path and ``b`` on another."""
+    if a is b or a == b:
+        return a
+    return join_all((a, b))
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    """The join of any number of values; of none it is ``UNKNOWN``."""
+    values = tuple(values)
+    if not values:
+        return UNKNOWN
+    first = values[0]
+    for value in values:
+        if value is not first and value != first:
+            break
+    else:
+        return first
+    merged: dict[object, Value] = {}
+    for value in values:
+        for option in options(value):
+            key = _merge_key(option)
+            other = merged.get(key)
+            merged[key] = option if other is None else _merge(other, option)
+    if not merged:
+        return UNKNOWN
+    if len(merged) == 1:
+        return next(iter(merged.values()))
+    if len(merged) > MAYBE_UNKNOWN_LIMIT:
+        return UNKNOWN
+    return Union(frozenset(merged.values()))
+
+
+def _merge_key(value: Value) -> object:
+    kind = type(value)
+    if kind is Array or kind is Numpy or kind is Str or kind is Dict or kind is DType:
+        return kind
+    if kind is Number:
+        return (kind, value.kind)  # type: ignore[attr-defined]
+    if kind is Sequence:
+        return (kind, value.kind)  # type: ignore[attr-defined]
+    return value
+
+
+def _merge(a: Value, b: Value) -> Value:
+    if a is b or a == b:
+        return a
+    if isinstance(a, Array) and isinstance(b, Array):
+        return Array(
+            a.dtype if a.dtype == b.dtype else None,
+            a.literal and b.literal,
+            a.scalar and b.scalar,
+            a.traced or b.traced,
+            a.pulls | b.pulls,
+            a.role if a.role == b.role else None,
+        )
+    if isinstance(a, Number) and isinstance(b, Number):
+        return Number(
+            a.kind,
+            a.const if a.const == b.const else None,
+            a.origin if a.origin is b.origin else None,
+            a.pulls | b.pulls,
+            a.extent if a.extent == b.extent else None,
+        )
+    if isinstance(a, Sequence) and isinstance(b, Sequence):
+        if a.items is not None and b.items is not None and len(a.items) == len(b.items):
+            items = tuple(map(join, a.items, b.items))
+            return Sequence(a.kind, join_all(items), items, a.pulls | b.pulls)
+        # An empty list says nothing of what it will hold.
+        if a.items == ():
+            return Sequence(b.kind, b.item, None, a.pulls | b.pulls)
+        if b.items == ():
+            return Sequence(a.kind, a.item, None, a.pulls | b.pulls)
+        return Sequence(a.kind, join(a.item, b.item), None, a.pulls | b.pulls)
+    if isinstance(a, Dict) and isinstance(b, Dict):
+        known = tuple((k, v if (o := b.get(k)) is None else join(v, o)) for k, v in a.known)
+        known += tuple((k, v) for k, v in b.known if a.get(k) is None)
+        item = b.item if not a.known and a.item is UNKNOWN else a.item
+        return Dict(item if a.item == b.item or not b.known else join(a.item, b.item), known)
+    if isinstance(a, Numpy) and isinstance(b, Numpy):
+        return Numpy(
+            a.kind if a.kind == b.kind else None,
+            a.scalar and b.scalar,
+            a.pulls | b.pulls,
+            a.dtype if a.dtype == b.dtype else None,
+        )
+    if isinstance(a, DType):
+        return DType(None)
+    return STR if isinstance(a, Str) else a
+
+
+def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Value:
+    """The value with some kinds of alternatives ruled out; itself if nothing would be left."""
+    if type(value) is not Union:
+        return value
+    left = [o for o in value.options if not isinstance(o, excluded)]
+    return join_all(left) if left else value
+
+
+def as_array(value: Value) -> Array | None:
+    """The array that a value is, if all evidence says that it is one.
+
+    ``None`` and unknown alternatives don't count against it: where the value is used as an
+    array it can't be None, and unknown is no evidence.
+    """
+    if type(value) is Array:
+        return value
+    if type(value) is Union:
+        found: Array | None = None
+        for option in value.options:
+            if type(option) is Array:
+                found = option
+            elif type(option) not in _NO_EVIDENCE:
+                return None
+        return found
+    return None
+
+
+#: Alternatives that don't speak against an array: what they stand for can't be used as one.
+_NO_EVIDENCE = (NoneValue, Unknown, Tree)
+
+
+def as_number(value: Value) -> Number | None:
+    """The Python number that a value is, if all evidence says so."""
+    if type(value) is Number:
+        return value
+    if type(value) is Setting:
+        return FLOAT
+    if type(value) is Union:
+        found: Number | None = None
+        for option in value.options:
+            if type(option) is Number:
+                found = option if found is None else _wider(found, option)
+            elif type(option) is not NoneValue and type(option) is not Unknown:
+                return None
+        return found
+    return None
+
+
+def _wider(a: Number, b: Number) -> Number:
+    order = ("bool", "int", "float", "complex")
+    return Number(max(a.kind, b.kind, key=order.index), pulls=a.pulls | b.pulls)
+
+
+def as_numpy(value: Value) -> Numpy | None:
+    """The NumPy value that a value is, if all evidence says so."""
+    if type(value) is Numpy:
+        return value
+    if type(value) is Union:
+        known = [o for o in value.options if type(o) not in (NoneValue, Unknown)]
+        if len(known) == 1 and isinstance(known[0], Numpy):
+            return known[0]
+    return None
+
+
+def pulls_of(value: Value) -> Pulls:
+    """The host synchronisations that a value carries the result of."""
+    kind = type(value)
+    if kind is Union:
+        found = NO_PULLS
+        for option in value.options:  # type: ignore[attr-defined]
+            found |= pulls_of(option)
+        return found
+    if kind is Sequence:
+        found = value.pulls  # type: ignore[attr-defined]
+        for item in value.items or (value.item,):  # type: ignore[attr-defined]
+            found |= pulls_of(item)
+        return found
+    return getattr(value, "pulls", NO_PULLS)
+
+
+def with_pulls(value: Value, pulls: Pulls) -> Value:
+    """The value, known to carry the result of more synchronisations."""
+    if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
+        return replace(value, pulls=value.pulls | pulls)
+    return value
+
+
+def holds_arrays(value: Value, depth: int = 3) -> bool:
+    """Whether arrays are in it: an array, a tree, or a container of them."""
+    kind = type(value)
+    if kind is Array or kind is Tree:
+        return True
+    if depth == 0:
+        return False
+    if kind is Union:
+        return as_array(value) is not None or any(
+            holds_arrays(o, depth)
+            for o in value.options
+            if type(o) is not Array  # type: ignore[attr-defined]
+        )
+    if kind is Sequence:
+        items = value.items if value.items is not None else (value.item,)  # type: ignore[attr-defined]
+        return any(holds_arrays(item, depth - 1) for item in items)
+    if kind is Dict:
+        return holds_arrays(value.item, depth - 1) or any(  # type: ignore[attr-defined]
+            holds_arrays(v, depth - 1)
+            for _, v in value.known  # type: ignore[attr-defined]
+        )
+    return False
+
+
+@lru_cache(maxsize=None)
+def sequence_of(kind: Literal["list", "tuple", "set", "iterator", "shape"], item: Value) -> Value:
+    """A sequence of unknown length."""
+    return Sequence(kind, item)
+
+
+def items_of(value: Value) -> tuple[Value, ...] | None:
+    """The items of a sequence of known length."""
+    return value.items if isinstance(value, Sequence) else None
+
+
+def walk_sequence(value: Value) -> Iterator[Value]:
+    """What may come out of a sequence, at least once."""
+    if isinstance(value, Sequence):
+        yield from value.items if value.items is not None else (value.item,)
