@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.values import Value
+from embercoach.analysis.values import Symbol, Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
@@ -70,6 +70,11 @@ class CallFact(Fact):
     result: Value
     receiver: Value | None = None
     receiver_node: cst.BaseExpression | None = None
+
+    @property
+    def symbol(self) -> str | None:
+        """The qualified name of the library function that is called, if it is one."""
+        return self.callee.name if isinstance(self.callee, Symbol) else None
 
     def positional(self, index: int) -> Argument | None:
         """The positional argument at an index, None after a ``*args``."""

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
-from embercoach.analysis.annotations import evaluate_annotation
-from embercoach.analysis.conventions import SETTING_NAMES, assumed_parameter
-from embercoach.analysis.definitions import FunctionInfo, Parameter
+from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.kernels import holds_kernel
 from embercoach.analysis.lattice import join, join_all, options, pulls_of
+from embercoach.analysis.parameters import (
+    annotated_result,
+    canonical_values,
+    closure_of,
+    is_vague,
+    parameter_value,
+    plain,
+)
 from embercoach.analysis.values import (
     NO_PULLS,
     NONE,
-    SETTING,
-    STR,
     UNKNOWN,
     Array,
     Callable,
-    Class,
-    Dict,
-    Instance,
     LibraryObject,
-    Number,
-    Numpy,
     Sequence,
-    Str,
-    Torch,
-    Union,
     Value,
 )
 
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
-MAX_PIECES = 64
 MAX_KERNELS = 64
 
 
@@ -57,7 +50,7 @@ def call_function(
             for parameter in info.parameters:
                 value = values.get(parameter.name)
                 if value is not None and value is not UNKNOWN:
-                    parameter.observe(_plain(value))
+                    parameter.observe(plain(value))
     return _result(frame, info, values)
 
 
@@ -103,42 +96,20 @@ def _bind(
     return values
 
 
-def _plain(value: Value) -> Value:
-    """A value as evidence and as a key: without constants and sites of this very call."""
-    if isinstance(value, Number):
-        return Number(value.kind)
-    if isinstance(value, Array):
-        return (
-            Array(value.dtype, False, False, value.traced)
-            if value.pulls or value.literal or value.scalar or value.role is not None
-            else value
-        )
-    if isinstance(value, Str):
-        return value if value.pieces is not None and len(value.pieces) <= MAX_PIECES else STR
-    if isinstance(value, Union):
-        return join_all(_plain(o) for o in value.options)
-    if isinstance(value, Sequence):
-        items = None if value.items is None else tuple(map(_plain, value.items))
-        if items is not None and len(items) > 8:
-            items = None
-        return Sequence(value.kind, _plain(value.item), items)
-    if isinstance(value, Dict) and value.known:
-        return Dict(_plain(value.item), tuple((k, _plain(v)) for k, v in value.known))
-    if getattr(value, "pulls", None):
-        return replace(value, pulls=NO_PULLS)  # type: ignore[call-arg]
-    return value
-
-
 def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value:
-    annotated = _annotated_result(info)
+    annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
-    if annotated is not None and annotated is not UNKNOWN and not (generates or _vague(annotated)):
+    if (
+        annotated is not None
+        and annotated is not UNKNOWN
+        and not (generates or is_vague(annotated))
+    ):
         if not _may_be_kernel(info, annotated):
             pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
             return _with_traced(annotated, values) if not pulls else annotated
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated or UNKNOWN
-    given = tuple(_plain(_parameter_value(info, p, values.get(p.name))) for p in info.parameters)
+    given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
     known = info.summaries.get(given)
     if known is None:
         if len(info.summaries) >= MAX_SUMMARIES:
@@ -186,155 +157,6 @@ def _with_traced(value: Value, values: dict[str, Value]) -> Value:
     return value
 
 
-def _vague(value: Value) -> bool:
-    """Whether an annotation leaves open what matters: ``tuple``, ``dict``, ``list``."""
-    if isinstance(value, Sequence):
-        return value.item is UNKNOWN
-    return isinstance(value, Dict) and value.item is UNKNOWN and not value.known
-
-
-def _annotated_result(info: FunctionInfo) -> Value | None:
-    node = info.node
-    if isinstance(node, cst.Lambda) or node.returns is None:
-        return None
-    if info.declared is None:
-        declared = evaluate_annotation(_closure(info), node.returns.annotation)
-        if not info.module.is_complete:
-            return declared  # names may be missing still
-        info.declared = declared
-    return info.declared
-
-
-def annotated_value(info: FunctionInfo, parameter: Parameter) -> Value:
-    """What a parameter's annotation says; ``UNKNOWN`` if it has none."""
-    if parameter.annotation is None:
-        return UNKNOWN
-    if parameter.annotated is None:
-        annotated = evaluate_annotation(_closure(info), parameter.annotation)
-        if not info.module.is_complete:
-            return annotated
-        parameter.annotated = annotated
-    return parameter.annotated
-
-
-def declared_result(info: FunctionInfo) -> Value:
-    """What the return annotation says, if anything."""
-    return _annotated_result(info) or UNKNOWN
-
-
-def _closure(info: FunctionInfo) -> Frame:
-    return info.closure if info.closure is not None else info.module.frame
-
-
-def _parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | None) -> Value:
-    """What a parameter holds within the body: annotation, then caller, then default."""
-    if given is not None and (given is not UNKNOWN):
-        if type(given) is Instance or type(given) is Class:
-            return given
-    annotated = annotated_value(info, parameter)
-    if parameter.star == "*":
-        return given if given is not None else Sequence("tuple", annotated)
-    if parameter.star == "**":
-        return Dict(annotated)
-    if annotated is not UNKNOWN:
-        if given is not None and given is not UNKNOWN and _refines(given, annotated):
-            return given
-        if parameter.default is not None and _is_none(parameter.default):
-            return _traced(join(annotated, NONE))
-        return _traced(annotated)
-    if given is not None:
-        return _traced(given)
-    if parameter.name in SETTING_NAMES and parameter.default is None:
-        return SETTING
-    default = UNKNOWN
-    if parameter.default is not None:
-        default = _quiet_default(info, parameter.default)
-    return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
-
-
-def _refines(given: Value, annotated: Value) -> bool:
-    """Whether the caller's value is one of what the annotation allows, known more closely."""
-    kinds = {type(o) for o in options(annotated)}
-    return type(given) in kinds and type(given) in (Array, Sequence, Dict, Str, type(NONE))
-
-
-def _traced(value: Value) -> Value:
-    if type(value) is Array:
-        return value if value.traced else Array(value.dtype, False, False, True)
-    if type(value) is Union:
-        return join_all(_traced(o) for o in value.options)
-    if type(value) is Sequence and value.items is None:
-        return Sequence(value.kind, _traced(value.item))
-    return value
-
-
-def _is_none(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
-
-
-def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
-    frame = Frame(info.module, None, _closure(info), record=False)
-    return _plain(evaluate(frame, node))
-
-
-def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
-    """What the parameters hold in the analysis that records facts: all that callers pass."""
-    values = []
-    for index, parameter in enumerate(info.parameters):
-        if index == 0 and info.is_method and not parameter.star:
-            cls = info.cls
-            assert cls is not None
-            is_class = "builtins.classmethod" in info.decorators or info.name == "__new__"
-            values.append(Class(cls) if is_class else Instance(cls))
-            continue
-        evidence = parameter.evidence
-        if parameter.annotation is not None and evidence is not None:
-            values.append(_reconciled(info, parameter, evidence))
-            continue
-        if evidence is None:
-            evidence = _assumed(info, parameter, index)
-        elif parameter.default is not None and parameter.annotation is None:
-            evidence = join(evidence, _quiet_default(info, parameter.default))
-        values.append(_parameter_value(info, parameter, evidence))
-    return tuple(values)
-
-
-def _reconciled(info: FunctionInfo, parameter: Parameter, evidence: Value) -> Value:
-    """The annotation, joined with what callers pass in spite of it.
-
-    Callers elsewhere may pass all that the annotation allows, whatever those seen here do.
-    """
-    declared = _parameter_value(info, parameter, None)
-    allowed = {type(o) for o in options(declared)}
-    if Array not in allowed:
-        return declared
-    others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
-    if others and info.outer is not None and type(evidence) in _CONTRADICT:
-        return evidence  # every caller of an inner function is in sight
-    return join_all([declared, *others])
-
-
-#: Values that an annotation as an array does not cover.
-_CONTRADICT = (Numpy, Number, Str, Torch)
-
-
-def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | None:
-    """What a parameter without annotation or callers holds by the role of its function."""
-    if parameter.default is not None or parameter.star:
-        return None
-    if parameter.annotation is not None and not _is_vague_annotation(info, parameter):
-        return None
-    fixture = info.module.fixtures.get(parameter.name)
-    if fixture is not None and fixture is not info and info.is_test:
-        return call_function(info.module.frame, fixture, None, ())
-    return assumed_parameter(info, index, parameter.name)
-
-
-def _is_vague_annotation(info: FunctionInfo, parameter: Parameter) -> bool:
-    """An annotation such as ``dict`` that a convention can say more of."""
-    return _vague(annotated_value(info, parameter))
-
-
 def explore(info: FunctionInfo) -> None:
     """Run a method for the attributes that it sets; for good if its file is being analysed."""
     if info.in_progress:
@@ -361,7 +183,7 @@ def analyse(info: FunctionInfo) -> None:
         if len(info.shown_arrays) + len(info.denied_arrays) == shown:
             break
         info.summaries.clear()
-    info.summaries.setdefault(tuple(map(_plain, values)), result)
+    info.summaries.setdefault(tuple(map(plain, values)), result)
 
 
 def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Value:
@@ -388,7 +210,7 @@ def left_in(info: FunctionInfo, name: str) -> Value:
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
     """A frame in which the parameters are bound and nothing has been run yet."""
-    frame = Frame(info.module, info, _closure(info), record=record, depth=depth)
+    frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
     frame.names.update(zip((p.name for p in info.parameters), values))
     for parameter in info.parameters:
         if parameter.name in info.shown_arrays and parameter.annotation is None:

@@ -142,7 +142,8 @@ class Module:
 
     def analyse(self) -> list[Fact]:
         """Analyse every function, callers' evidence first where parameters need it."""
-        from embercoach.analysis.functions import analyse, canonical_values
+        from embercoach.analysis.functions import analyse
+        from embercoach.analysis.parameters import canonical_values
 
         self.run()
         self.is_analysed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from embercoach.analysis import classes, functions, mlx_api
+from embercoach.analysis import classes, mlx_api, parameters
 from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
@@ -107,7 +107,7 @@ def call(
         inner = callee.inner
         if isinstance(inner, Symbol):
             return call_library(inner.name, arguments)
-        return functions.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
+        return parameters.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
     result = apply(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
     if callee.transform.endswith("value_and_grad"):
         value = result if result is not UNKNOWN else ARRAY

@@ -15,6 +15,8 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     fft,
     graph_break,
     host_pull,
+    host_pull_eval,
+    host_pull_int,
     kernel_cache,
     kernel_grid,
     kernel_launch,

@@ -17,7 +17,6 @@ from embercoach.analysis.values import (
     LibraryObject,
     Sequence,
     Str,
-    Symbol,
     Value,
 )
 from embercoach.checks.registry import Change, Report, check
@@ -89,7 +88,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("GRAPH-BREAK-002", on=CallFact)
 def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``float(x)``, ``int(x)``, ``math.sqrt(x)``."""
-    name = _symbol(fact)
+    name = fact.symbol
     if name is None or not (name in CASTS or name.startswith("math.")):
         return
     for argument in fact.arguments:
@@ -198,7 +197,7 @@ def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | No
 @check("GRAPH-BREAK-007", on=CallFact)
 def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a node an element."""
-    name = _symbol(fact)
+    name = fact.symbol
     if name not in INSTEAD:
         return
     positional = [a for a in fact.arguments if a.keyword is None]
@@ -245,7 +244,7 @@ def _context_without_pull(fact: CallFact, module: Module) -> str:
 @check("GRAPH-BREAK-008", on=CallFact)
 def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``print(x)``, ``str(x)``, ``"{}".format(x)``, ``logging.info("%s", x)``."""
-    name = _symbol(fact)
+    name = fact.symbol
     callee = fact.callee
     is_format = (
         isinstance(callee, BoundMember)
@@ -298,7 +297,3 @@ def _formatting(
         "mx.eval",
         subject=subject,
     )
-
-
-def _symbol(fact: CallFact) -> str | None:
-    return fact.callee.name if isinstance(fact.callee, Symbol) else None

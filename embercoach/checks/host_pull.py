@@ -8,28 +8,19 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.contexts import context_of
-from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact, IndexFact
-from embercoach.analysis.lattice import as_array, as_numpy, holds_arrays, options
-from embercoach.analysis.module import Module, small_statements
-from embercoach.analysis.promotion import FLOATING
-from embercoach.analysis.results import match
+from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.lattice import as_array, as_numpy
+from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
-    UNKNOWN,
     BoundMember,
     Bytes,
-    Dict,
-    Kernel,
     Number,
     Numpy,
     Sequence,
-    Str,
-    Symbol,
-    Tree,
     Value,
 )
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Report, check
-from embercoach.checks.source import walk
 
 BUFFERS = {"builtins.memoryview", "builtins.bytes", "builtins.bytearray", "pickle.dumps"} | {
     "struct.pack",
@@ -60,7 +51,7 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("HOST-PULL-002", "HOST-PULL-003", on=CallFact)
 def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``np.array(x)``, ``np.exp(x)``, ``np.linalg.norm(x)``."""
-    name = _symbol(fact)
+    name = fact.symbol
     if name is None or not name.startswith("numpy.") or not numpy_api.takes_data(name):
         return
     argument = _array_argument(fact.arguments)
@@ -143,7 +134,7 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
 @check("HOST-PULL-005", on=CallFact)
 def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
     """``memoryview(x)``, ``bytes(x)``, ``pickle.dumps(x)``."""
-    name = _symbol(fact)
+    name = fact.symbol
     if name not in BUFFERS:
         return
     argument = _array_argument(fact.arguments)
@@ -163,7 +154,7 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("HOST-PULL-006", on=CallFact)
 def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     """``torch.from_numpy(np.array(x))``, ``torch.tensor(x.tolist())``."""
-    name = _symbol(fact)
+    name = fact.symbol
     if name not in TORCH_CONVERSIONS or not fact.arguments:
         return
     argument = fact.arguments[0]
@@ -186,7 +177,7 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("HOST-PULL-007", on=CallFact)
 def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array(np.array(x))``: out to the host and back again."""
-    if _symbol(fact) != "mlx.core.array" or not fact.arguments:
+    if fact.symbol != "mlx.core.array" or not fact.arguments:
         return
     argument = fact.arguments[0]
     inner = _pull_inside(argument)
@@ -228,7 +219,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     value: Value | None = None
     if isinstance(callee, BoundMember) and callee.name == "item":
         subject, value = fact.receiver_node, callee.owner
-    elif _symbol(fact) in ("builtins.int", "builtins.float", "builtins.bool") and fact.arguments:
+    elif fact.symbol in ("builtins.int", "builtins.float", "builtins.bool") and fact.arguments:
         subject, value = fact.arguments[0].node, fact.arguments[0].value
     if subject is None or value is None or as_array(value) is None:
         return
@@ -270,189 +261,3 @@ def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
     elif isinstance(node, (cst.Tuple, cst.BinaryOperation, cst.Element, cst.UnaryOperation)):
         for child in node.children:
             yield from _names(child)
-
-
-@check("HOST-PULL-009", "HOST-PULL-012", on=CallFact)
-def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.zeros((n,))``, ``x.reshape(n, -1)``, ``range(n)`` with an array ``n``."""
-    name = _symbol(fact)
-    callee = fact.callee
-    if name == "builtins.range":
-        for argument in fact.arguments:
-            if as_array(argument.value) is not None:
-                yield _int_report(fact, module, argument, "`range()`")
-        return
-    if name is not None and name.startswith("mlx."):
-        entry = mlx_api.lookup(name)
-    elif isinstance(callee, BoundMember) and as_array(callee.owner) is not None:
-        entry = mlx_api.array_member(callee.name)
-    else:
-        return
-    if entry is None:
-        return
-    shown = f"`mx.{name.removeprefix('mlx.core.')}()`" if name else f"`.{callee.name}()`"  # type: ignore[attr-defined]
-    for param, argument in match(entry, fact.arguments):
-        if name == "mlx.core.arange" and as_array(argument.value) is not None:
-            yield Report(
-                "HOST-PULL-012",
-                argument.node,
-                fact.place,
-                "mx.arange takes Python numbers: an mx.array raises a TypeError",
-                "pass a Python number, such as one from `.shape`",
-                context_of(fact.place, module.is_test, value=argument.value),
-            )
-        elif param.takes_only_ints and _holds_array_int(argument.value):
-            yield _int_report(fact, module, argument, shown)
-
-
-def _holds_array_int(value: Value) -> bool:
-    if as_array(value) is not None:
-        return True
-    return (
-        isinstance(value, Sequence)
-        and value.kind in ("tuple", "list")
-        and value.items is not None
-        and any(as_array(i) is not None for i in value.items)
-    )
-
-
-def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> Report:
-    value = argument.value
-    if isinstance(value, Sequence) and value.items is not None:
-        value = next(i for i in value.items if as_array(i) is not None)
-    return pull(
-        "HOST-PULL-009",
-        fact,
-        module,
-        argument.node,
-        value,
-        f"{shown} needs Python ints: an mx.array raises, or is evaluated to get one",
-        "carry sizes, axes and counts as Python ints, such as those of `.shape`",
-        subject=argument.node,
-    )
-
-
-@check("HOST-PULL-009", "HOST-PULL-012", on=IndexFact)
-def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
-    """``names[i]``, ``names[:n]`` and ``x[:n]`` with arrays ``i`` and ``n``."""
-    if fact.form == "slice" and as_array(fact.base) is not None:
-        yield Report(
-            "HOST-PULL-012",
-            fact.node,
-            fact.place,
-            "an mx.array as a slice bound of an mx.array raises a ValueError",
-            "use a Python int, or mx.slice / mx.take with the array as start or indices",
-            context_of(fact.place, module.is_test, value=fact.index),
-        )
-    elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):
-        if not any(isinstance(o, Dict) for o in options(fact.base)):
-            yield pull(
-                "HOST-PULL-009",
-                fact,
-                module,
-                fact.node,
-                fact.index,
-                "a Python sequence needs an int index: the mx.array is evaluated to get one",
-                "index with a Python int, or stack the items into one mx.array and use mx.take",
-                subject=fact.node,
-            )
-
-
-@check("HOST-PULL-010", on=CallFact)
-def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
-    """A kernel's ``grid`` or ``threadgroup`` that holds arrays."""
-    if not isinstance(fact.callee, Kernel):
-        return
-    for name in ("grid", "threadgroup"):
-        argument = fact.keyword(name)
-        if argument is None or not isinstance(argument.value, Sequence):
-            continue
-        for item in argument.value.items or ():
-            array = as_array(item)
-            if array is not None and array.dtype not in FLOATING:
-                yield pull(
-                    "HOST-PULL-010",
-                    fact,
-                    module,
-                    argument.node,
-                    item,
-                    f"`{name}` holds an mx.array, which is evaluated to get an int",
-                    f"`{name}` takes three Python ints: compute them from `.shape`",
-                )
-                break
-
-
-@check("HOST-PULL-011", on=CallFact)
-def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.eval`` in the inner of two loops, or in a layer."""
-    if _symbol(fact) != "mlx.core.eval" or fact.place.periodic:
-        return
-    context = context_of(fact.place, module.is_test)
-    inner = fact.place.loops >= 2 and _is_carried(fact)
-    if not (inner or context == "forward") or not _passes_arrays(fact) or _is_training(fact):
-        return
-    if inner:
-        what = "`mx.eval` in an inner loop waits for the GPU again and again"
-        help_text = "evaluate once an outer iteration: larger graphs let MLX overlap work"
-    else:
-        what = "`mx.eval` in a layer's forward pass cuts the graph at every layer"
-        help_text = "evaluate in the training or generation loop, after the whole step"
-    yield Report("HOST-PULL-011", fact.node, fact.place, what, help_text, context)
-
-
-def _is_training(fact: CallFact) -> bool:
-    """Whether the function updates weights: one evaluation a step is how to train with MLX."""
-    if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
-        return True
-    function = fact.place.function
-    return function is not None and any(
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value in ("update", "apply_gradients")
-        and len(node.args) == 2
-        for node in walk(function.node)
-    )
-
-
-def _is_carried(fact: CallFact) -> bool:
-    """Whether the inner loop computes what is evaluated from its own value of the round before.
-
-    Such a chain needs one wait at its end. What is not carried on may be evaluated to bound
-    memory, or to measure time.
-    """
-    loop = fact.place.loop
-    if loop is None:
-        return False
-    names = {n.value for a in fact.arguments for n in _roots(a.node)}
-    for statement in small_statements(loop.body):
-        if isinstance(statement, cst.AugAssign):
-            targets = {n.value for n in _roots(statement.target)}
-            if isinstance(statement.target, cst.Subscript) and targets & names:
-                return True
-        elif isinstance(statement, cst.Assign):
-            targets = {n.value for t in statement.targets for n in _roots(t.target)} & names
-            value = statement.value
-            if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-                continue  # a plain sum: the graph of each round hangs on its own
-            if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:
-                return True
-    return False
-
-
-def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The names that an expression's values are reached from."""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    if isinstance(node, cst.Name):
-        yield node
-    elif isinstance(node, (cst.Tuple, cst.List)):
-        for element in node.elements:
-            yield from _roots(element.value)
-
-
-def _passes_arrays(fact: CallFact) -> bool:
-    return any(holds_arrays(a.value) or a.value is UNKNOWN for a in fact.arguments)
-
-
-def _symbol(fact: CallFact) -> str | None:
-    return fact.callee.name if isinstance(fact.callee, Symbol) else None
