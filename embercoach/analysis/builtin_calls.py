@@ -6,7 +6,7 @@ from collections.abc import Callable as Fn
 
 import libcst as cst
 
-from embercoach.analysis import fourier, strings
+from embercoach.analysis import extents, strings
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
@@ -67,7 +67,7 @@ def _cast(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     if len(arguments) == 1 and type(arguments[0].value) is Array:
         path = dotted(arguments[0].node)
-        return INT if path is None else fourier.whole_length(path)
+        return INT if path is None else extents.whole_length(path)
     return INT
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import calls, fourier, library, members, operators, strings
+from embercoach.analysis import calls, extents, fourier, library, members, operators, strings
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
 from embercoach.analysis.frame import Frame
@@ -67,7 +67,7 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if path is not None and node.attr.value in ("shape", "size"):
-        return fourier.measure(value, path)
+        return extents.measure(value, path)
     return value
 
 
@@ -286,7 +286,7 @@ def _item(frame: Frame, base: Value, index: Value, is_slice: bool, node: cst.Sub
             if -len(base.items) <= index.const < len(base.items):
                 return with_pulls(base.items[index.const], base.pulls)
         if base.array is not None and isinstance(index, Number) and type(index.const) is int:
-            return fourier.axis_length(base.array, index.const)
+            return extents.axis_length(base.array, index.const)
         return with_pulls(base.item, base.pulls)
     if kind is Dict:
         text = index.text if isinstance(index, Str) else None

@@ -12,16 +12,15 @@ from dataclasses import replace
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.extents import Operand, is_length, role_of, text_of
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.lattice import as_array, as_number, join_all
+from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, match
 from embercoach.analysis.spectra import Axes, Extent, Length, Role, Scaling, Signal, Spectrum
 from embercoach.analysis.values import (
-    INT,
     NONE,
-    SHAPE,
     Array,
     Dict,
     Number,
@@ -32,7 +31,6 @@ from embercoach.analysis.values import (
 )
 
 Arguments = tuple[Argument, ...]
-Operand = tuple[Value, cst.BaseExpression]
 Handler = Fn[[Frame, cst.Call, Arguments], Value]
 
 FORWARD = ("fft", "fft2", "fftn", "rfft", "rfft2", "rfftn")
@@ -43,12 +41,6 @@ SHIFTS = ("fftshift", "ifftshift")
 SPECTRUM_KEEPERS = ("astype", "contiguous", "stop_gradient", "conj", "conjugate")
 RESHAPERS = ("reshape", "transpose", "squeeze", "expand_dims", "swapaxes", "moveaxis", "flatten")
 SIGNAL_KEEPERS = (*SPECTRUM_KEEPERS, *RESHAPERS, "real", "roll", "pad", "flip")
-
-
-def role_of(value: Value) -> Role | None:
-    """What is known of an array's numbers."""
-    array = as_array(value)
-    return None if array is None else array.role
 
 
 def _transform(name: str) -> Handler:
@@ -103,7 +95,7 @@ def _axes(frame: Frame, short: str, given: dict[str, Argument]) -> Axes:
         return None
     consts = _consts(value)
     if None in consts:
-        return frame.module.tree.code_for_node(argument.node)
+        return text_of(argument.node)
     return tuple(c for c in consts if c is not None)
 
 
@@ -112,7 +104,7 @@ def _length(given: dict[str, Argument]) -> Length | None:
     if argument is None or argument.value is NONE:
         return None
     extent = argument.value.extent if isinstance(argument.value, Number) else None
-    return Length(_consts(argument.value), extent, dotted(argument.node))
+    return Length(text_of(argument.node), _consts(argument.value), extent)
 
 
 def _consts(value: Value) -> tuple[int | None, ...]:
@@ -202,86 +194,31 @@ def _is_filter(value: Value) -> bool:
     return not array.literal and not array.scalar and array.dtype != "complex64"
 
 
-def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozenset[str]) -> bool:
-    """Whether an operand is the length of a transform, or one over it.
-
-    length: what the transform was given; without it the length is that of the input's ``axes``.
-    paths: names of arrays that have the input's length.
-    """
-    value, node = operand
-    number = as_number(value)
-    extent = number.extent if number is not None else role_of(value)
-    if isinstance(extent, Extent) and measures(extent, axes, paths):
-        given = None if length is None else length.extent
-        if length is None or (given is not None and measures(given, axes, paths)):
-            return True
-    if length is None:
-        return False
-    if extent is not None and extent == length.extent:
-        return True
-    if length.path is not None and _named_factor(node) == length.path:
-        return True
-    total = 1
-    for const in length.consts:
-        total *= const or 0
-    return number is not None and total > 1 and number.const in (total, 1 / total)
-
-
-def measures(extent: Extent, axes: Axes, paths: frozenset[str]) -> bool:
-    """Whether it is the length of those axes of one of the arrays."""
-    if extent.path not in paths:
-        return False
-    if extent.axes is None:
-        return True
-    if axes is None or isinstance(axes, str):
-        return False
-    rank = extent.rank
-    if rank is None:
-        return extent.axes == frozenset(axes)
-    return {axis % rank for axis in extent.axes} == {axis % rank for axis in axes}
-
-
-def _named_factor(node: cst.BaseExpression) -> str | None:
-    """``size`` of ``size``, ``1 / size``, ``float(size)`` and ``mx.array(size, dtype=...)``."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
-        one = isinstance(node.left, (cst.Integer, cst.Float)) and node.left.evaluated_value == 1
-        return _named_factor(node.right) if one else None
-    if isinstance(node, cst.Call):
-        path = dotted(node.func) or ""
-        if path.rpartition(".")[2] in ("array", "float", "int") and node.args:
-            return _named_factor(node.args[0].value)
-        return None
-    return dotted(node)
-
-
-def extent_of_result(symbol: str, left: Number, right: Number) -> Extent | None:
-    """The length that an operation on lengths gives: ``1 / n``, ``height * width``."""
-    a, b = left.extent, right.extent
-    if symbol == "*" and a is not None and b is not None:
-        if a.path != b.path or a.rank != b.rank or a.axes is None or b.axes is None:
-            return None
-        return Extent(a.path, a.axes | b.axes, a.rank)
-    if symbol in ("*", "/") and right.const == 1:
-        return a
-    return b if symbol in ("*", "/") and left.const == 1 else None
-
-
 def sliced(role: Role | None, node: cst.Subscript) -> Role | None:
     """The role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
     if isinstance(role, Signal):
         return role
-    if isinstance(role, Spectrum) and all(_takes_all(e.slice) for e in node.slice):
+    if not isinstance(role, Spectrum):
+        return None
+    parts = [element.slice for element in node.slice]
+    if all(_is_whole(part) or _is_new_axis(part) for part in parts):
         return role
-    return None
+    axes = role.axes
+    if not isinstance(axes, tuple) or max(axes, default=0) >= 0:
+        return None
+    # Of ``x[a:b, :]`` the last axis is whole, whether the colon stands for it or not.
+    last = parts[min(axes) :]
+    return role if len(last) == -min(axes) and all(map(_is_whole, last)) else None
 
 
-def _takes_all(part: cst.BaseSlice) -> bool:
+def _is_whole(part: cst.BaseSlice) -> bool:
     if isinstance(part, cst.Slice):
         return part.lower is None and part.upper is None and part.step is None
-    assert isinstance(part, cst.Index)
-    if isinstance(part.value, cst.Name):
-        return part.value.value == "None"
-    return isinstance(part.value, cst.Ellipsis)
+    return isinstance(part, cst.Index) and isinstance(part.value, cst.Ellipsis)
+
+
+def _is_new_axis(part: cst.BaseSlice) -> bool:
+    return isinstance(part, cst.Index) and dotted(part.value) == "None"
 
 
 def keep(result: Value, role: Role | None, name: str) -> Value:
@@ -327,35 +264,6 @@ def detached(value: Value) -> Value:
     if isinstance(value, Union):
         return join_all(map(detached, value.options))
     return value
-
-
-def axis_length(array: str, axis: int, rank: int | None = None) -> Number:
-    """The length of one axis of the array of that name."""
-    return Number("int", extent=Extent(array, frozenset({axis}), rank))
-
-
-def whole_length(array: str) -> Number:
-    """``x.size`` and ``len(x)``, which for a signal are the same."""
-    return Number("int", extent=Extent(array, None))
-
-
-def measure(value: Value, path: str) -> Value:
-    """The value of ``x.shape`` or ``x.size`` (``path``), known to be that array's."""
-    array = path.rpartition(".")[0]
-    if value is SHAPE:
-        return Sequence("shape", INT, array=array)
-    return whole_length(array) if value is INT else value
-
-
-def unpacked_shape(array: str, count: int, star: int | None) -> Value:
-    """What ``count`` targets get of a shape; without a starred one they tell the rank too."""
-    rank = count if star is None else None
-    items = tuple(
-        axis_length(array, i if star is not None and i < star else i - count, rank)
-        for i in range(count)
-        if i != star
-    )
-    return Sequence("shape", INT, items)
 
 
 def transposed(array: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import fourier, promotion
+from embercoach.analysis import extents, fourier, promotion
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.frame import Frame
@@ -177,7 +177,7 @@ def _numbers(symbol: str, left: Number, right: Number) -> Value:
             const = None
     if left.extent is None and right.extent is None:
         return Number(kind, const, None, pulls)
-    return Number(kind, const, None, pulls, fourier.extent_of_result(symbol, left, right))
+    return Number(kind, const, None, pulls, extents.extent_of_result(symbol, left, right))
 
 
 def _may_be_negative(number: Number) -> bool:

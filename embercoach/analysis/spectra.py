@@ -1,7 +1,7 @@
 """What is known of the numbers in a value: spectra, signals made of them, lengths of arrays.
 
-Plain data without inference: `fourier` makes it. It says what happened within one function and is
-dropped where a value leaves it, since arrays are told apart by the names that they have there.
+Plain data without inference: `fourier` and `extents` make it. It says what happened within one
+function and is dropped where a value leaves it, since arrays are told apart by their names there.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Extent:
 class Length:
     """A length that a transform is given (``n=``, ``s=``).
 
+    text: the expression that was passed, in one spelling.
     consts: its integers as far as they are known, one an axis.
-    path: the name or attribute that was passed, None for any other expression.
     """
 
+    text: str
     consts: tuple[int | None, ...]
     extent: Extent | None
-    path: str | None
 
 
 @dataclass(frozen=True, slots=True)

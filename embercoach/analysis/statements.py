@@ -10,7 +10,7 @@ from typing import Any
 
 import libcst as cst
 
-from embercoach.analysis import control, fourier, imports, operators
+from embercoach.analysis import control, extents, fourier, imports, operators
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.definitions import ClassInfo
 from embercoach.analysis.dispatch import evaluate
@@ -86,7 +86,7 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
     if type(value) is Union:
         value = _unpacked_union(frame, value, len(elements))
     if isinstance(value, Sequence) and value.array is not None:
-        value = fourier.unpacked_shape(value.array, len(elements), star)
+        value = extents.unpacked_shape(value.array, len(elements), star)
     items = value.items if isinstance(value, Sequence) else None
     if items is not None and star is None and len(items) == len(elements):
         for element, item in zip(elements, items):

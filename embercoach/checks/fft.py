@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.extents import Operand, is_length, measures, role_of
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact
-from embercoach.analysis.fourier import Operand, is_length, measures, role_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.spectra import Length, Signal, Spectrum
@@ -205,7 +205,7 @@ def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
     if length is None:
         return True
     if length == spectrum.length:
-        return length.path is not None or None not in length.consts
+        return True
     extent = length.extent
     if spectrum.length is not None or extent is None:
         return False
