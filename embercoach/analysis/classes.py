@@ -30,12 +30,17 @@ MODULE_CLASS = "mlx.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 
 
-def lineage(info: ClassInfo, seen: frozenset[ClassInfo] = frozenset()) -> Iterator[ClassInfo]:
-    """The class and its bases of linted files, nearest first."""
-    yield info
-    for base in info.bases:
-        if isinstance(base, Class) and base.info not in seen:
-            yield from lineage(base.info, seen | {info})
+def lineage(info: ClassInfo) -> Iterator[ClassInfo]:
+    """The class and its bases of linted files, nearest first, each once."""
+    seen: set[ClassInfo] = set()
+    pending = [info]
+    while pending:
+        cls = pending.pop()
+        if cls not in seen:
+            seen.add(cls)
+            yield cls
+            bases = [base.info for base in cls.bases if isinstance(base, Class)]
+            pending.extend(reversed(bases))
 
 
 def library_bases(info: ClassInfo) -> Iterator[str]:
