@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.engine.planted import planted
+
+__all__ = ["planted"]
