@@ -25,6 +25,7 @@ from embercoach.analysis.values import (
     Dict,
     Instance,
     Number,
+    NumberKind,
     Numpy,
     Sequence,
     Str,
@@ -49,19 +50,20 @@ def _pulls(node: cst.Call, arguments: Arguments) -> frozenset[cst.CSTNode]:
     return pulls
 
 
-def _cast(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    assert isinstance(node.func, cst.Name)
-    kind = node.func.value if node.func.value in ("int", "float", "bool", "complex") else "float"
-    const = extent = None
-    if len(arguments) == 1 and isinstance(arguments[0].value, Number):
-        given = arguments[0].value.const
-        extent = arguments[0].value.extent
-        if isinstance(given, (int, float)) and kind in ("int", "float"):
-            try:
-                const = int(given) if kind == "int" else float(given)
-            except (ValueError, OverflowError):
-                const = None
-    return Number(kind, const, None, _pulls(node, arguments), extent)  # type: ignore[arg-type]
+def _cast(kind: NumberKind) -> Handler:
+    def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+        const = extent = None
+        if len(arguments) == 1 and isinstance(arguments[0].value, Number):
+            given = arguments[0].value.const
+            extent = arguments[0].value.extent
+            if isinstance(given, (int, float)) and kind in ("int", "float"):
+                try:
+                    const = int(given) if kind == "int" else float(given)
+                except (ValueError, OverflowError):
+                    const = None
+        return Number(kind, const, None, _pulls(node, arguments), extent)
+
+    return handle
 
 
 def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
@@ -235,7 +237,10 @@ def _bytes(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 
 _HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(("int", "float", "bool", "complex"), _cast),
+    "int": _cast("int"),
+    "float": _cast("float"),
+    "bool": _cast("bool"),
+    "complex": _cast("complex"),
     **dict.fromkeys(("id", "hash", "ord"), _fixed(INT)),
     "len": _len,
     **dict.fromkeys(("isinstance", "issubclass", "hasattr", "callable"), _fixed(BOOL)),
