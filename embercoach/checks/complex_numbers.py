@@ -11,6 +11,7 @@ from embercoach.analysis.lattice import as_array
 from embercoach.analysis.promotion import COMPLEX
 from embercoach.analysis.results import match
 from embercoach.analysis.values import BoundMember, DType, LibraryObject, Symbol, Value
+from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     for param, argument in match(entry, fact.arguments):
         if param.name in entry.real_only and _is_complex(argument.value):
-            yield _unsupported(fact, module, f"`{_shown(name)}`")
+            yield from _unsupported(fact, module, f"`{_shown(name)}`")
             return
 
 
@@ -70,11 +71,13 @@ def unsupported_inversion(fact: InvertFact, module: Module) -> Iterator[Report]:
 def _operator(fact: Fact, module: Module, operator: str) -> Iterator[Report]:
     entry = mlx_api.array_member(METHODS[operator])
     if entry is not None and "self" in entry.real_only:
-        yield _unsupported(fact, module, f"`{operator}`")
+        yield from _unsupported(fact, module, f"`{operator}`")
 
 
-def _unsupported(fact: Fact, module: Module, what: str) -> Report:
-    return _report(
+def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
+    if is_meant_to_raise(module, fact.node):
+        return
+    yield _report(
         "COMPLEX-001",
         fact,
         module,

@@ -137,6 +137,25 @@ def test_a_branch_may_be_real() -> None:
     assert codes(function(body), "COMPLEX") == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "with pytest.raises(ValueError):\n    mx.sigmoid(z)",
+        "with self.assertRaises(ValueError):\n    w = z + 1\n    w % 2",
+        "self.assertRaises(ValueError, lambda: mx.floor(z))",
+        "with raises(ValueError, match='complex'), open(y):\n    ~z",
+    ],
+)
+def test_errors_that_are_tested(body: str) -> None:
+    assert codes(function(body), "COMPLEX") == []
+
+
+def test_only_what_is_tested_is_meant_to_raise() -> None:
+    body = "with pytest.raises(ValueError):\n    mx.sigmoid(z)\nwith open(y):\n    mx.floor(z)"
+    (finding,) = findings(function(body), "COMPLEX")
+    assert finding.line == FIRST_LINE + 6
+
+
 def test_the_message_names_what_was_written() -> None:
     (finding,) = findings(function("return mx.linalg.inv(z)"), UNSUPPORTED)
     assert "`mx.linalg.inv`" in finding.message

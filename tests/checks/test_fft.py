@@ -29,6 +29,8 @@ def function(body: str, parameters: str = "x: mx.array, keep: mx.array, size: in
         'return mx.fft.ifft(keep * mx.fft.fft(x), norm="forward")',
         'return mx.fft.ifft(mx.multiply(mx.fft.fft(x), keep), norm="forward")',
         'return mx.fft.ifft(mx.conj(mx.fft.fft(x)), norm="forward")',
+        'return mx.fft.ifft(mx.fft.fft(x)[1:3, :], norm="forward")',
+        'return mx.fft.ifft2(mx.fft.fft2(x)[0, :, :], norm="forward")',
         'return mx.fft.ifft(mx.fft.ifftshift(mx.fft.fftshift(mx.fft.fft(x)) * keep), norm="ortho")',
         """
         spectrum = mx.fft.fft(x)
@@ -60,6 +62,12 @@ def test_mismatched_norms(body: str) -> None:
         'return mx.fft.ifft(keep, norm="forward")',
         'return mx.fft.ifft(mx.abs(mx.fft.fft(x)), norm="forward")',
         'return mx.fft.ifft(mx.fft.fft(x, **size), norm="forward")',
+        # What is left of a spectrum.
+        'return mx.fft.ifft(mx.fft.fft(x)[:, 1:3], norm="forward")',
+        'return mx.fft.ifft(mx.fft.fft(x)[..., ::2], norm="forward")',
+        'return mx.fft.ifft(mx.fft.fft(x)[0], norm="forward")',
+        'return mx.fft.ifft(mx.fft.fft(x, axis=1)[0, :], axis=1, norm="forward")',
+        'return mx.fft.ifft2(mx.fft.fft2(x)[1:3, :], norm="forward")',
         # Other axes: one of two transforms.
         'return mx.fft.ifft(mx.fft.fft(x, axis=0), axis=1, norm="forward")',
         'return mx.fft.ifft(mx.fft.fft2(x), norm="ortho")',
@@ -197,6 +205,11 @@ def test_the_factor_is_told(there: str, back: str, factor: str) -> None:
         signal = mx.fft.rfft(x, n=size)
         response = mx.fft.rfft(keep, n=size) / size
         return mx.fft.irfft(signal * response, n=size)[..., :10]
+        """,
+        """
+        length = x.shape[-1]
+        response = mx.fft.rfft(keep, n=2 * length) / (2*length)
+        return mx.fft.irfft(mx.fft.rfft(x, n=2 * length) * response[None, :], n=2 * length)
         """,
         """
         product = mx.fft.rfft(x, n=size) * mx.fft.rfft(keep, n=size)

@@ -1,0 +1,47 @@
+"""Code that is meant to raise: tests of errors, which are no findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+
+if TYPE_CHECKING:
+    from embercoach.analysis.module import Module
+
+#: What pytest and unittest call their tests of errors.
+NAMES = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
+_known: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
+
+
+def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a node stands in ``with pytest.raises(...):`` or in the arguments of such a call."""
+    if not any(name in module.source for name in NAMES):
+        return False
+    found = _known.get(module)
+    if found is None:
+        found = _known[module] = frozenset(_tested(module.tree))
+    return node in found
+
+
+def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
+    """All nodes below tests of errors."""
+    found: set[cst.CSTNode] = set()
+    pending: list[tuple[cst.CSTNode, bool]] = [(tree, False)]
+    while pending:
+        node, inside = pending.pop()
+        if isinstance(node, cst.With):
+            inside = inside or any(_tests_errors(item.item) for item in node.items)
+        inside = inside or _tests_errors(node)
+        if inside:
+            found.add(node)
+        pending.extend((child, inside) for child in node.children)
+    return found
+
+
+def _tests_errors(node: cst.CSTNode) -> bool:
+    if not isinstance(node, cst.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    return isinstance(name, cst.Name) and name.value in NAMES
