@@ -50,6 +50,7 @@ class MetalText:
             Metal's library and of MLX's signature are among them.
         macros: those of the text and of what is around it.
         numbers: integers written in the text, the sizes of arrays left out.
+        spans_groups: a group's position is multiplied by the size of a threadgroup.
     """
 
     text: str
@@ -67,6 +68,7 @@ class MetalText:
     stride_loops: tuple[StrideLoop, ...] = ()
     products: tuple[Product, ...] = ()
     numbers: frozenset[int] = frozenset()
+    spans_groups: bool = False
     barriers: tuple[Barrier, ...] = ()
 
     @property
@@ -151,6 +153,7 @@ def _read(
         stride_loops=tuple(threads.stride_loops()),
         products=tuple(threads.products()),
         numbers=frozenset(threads.numbers()),
+        spans_groups=threads.spans_groups(),
         barriers=tuple(threads.barriers()),
     )
 

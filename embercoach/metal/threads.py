@@ -30,6 +30,7 @@ _LOOPS: dict[str, ConditionKind] = {
     "do_statement": "do",
     "switch_statement": "switch",
 }
+_GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
 # Values pass through a handful of variables; longer chains gain nothing.
 _ROUNDS = 6
 
@@ -127,6 +128,18 @@ class ThreadFacts:
                         continue
                     factor = str(1 << int(factor))
                 yield Product(attributes, factor, self._syntax.place(node))
+
+    def spans_groups(self) -> bool:
+        """Whether a group's position is multiplied by the size of a threadgroup."""
+        for node in self._syntax.nodes:
+            sides = _factors(node)
+            if sides is None or sides[2] not in ("*", "*="):
+                continue
+            left, right = map(self.attributes_of, sides[:2])
+            for position, size in ((left, right), (right, left)):
+                if "threadgroup_position_in_grid" in position and size & _GROUP_SIZES:
+                    return True
+        return False
 
     def numbers(self) -> Iterator[int]:
         """The integers that the text writes, besides those that are sizes of arrays."""

@@ -1,0 +1,192 @@
+"""What the kernel checks share: the kernels of a file, their texts, and where findings point.
+
+Metal's grammar is loaded when the first kernel with a known text is met, and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import strings
+from embercoach.analysis.facts import Argument, CallFact, Fact, Place
+from embercoach.analysis.kernels import METAL_KERNEL, kernels_held, kernels_in
+from embercoach.analysis.values import NONE, Function, Kernel, Sequence, Str, Symbol, Value
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.module import Module
+    from embercoach.analysis.strings import Folded
+    from embercoach.metal.body import MetalText
+
+#: The parameters of ``metal_kernel`` in their order, as far as checks ask for them.
+PARAMETERS = ("name", "input_names", "output_names", "source", "header")
+#: Others, that have defaults too.
+SETTINGS = ("header", "ensure_row_contiguous", "atomic_outputs", "compile_options")
+SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A kernel as one ``metal_kernel(...)`` builds it, and the launches of it in the file.
+
+    own: the call stands in this file.
+    """
+
+    fact: CallFact
+    own: bool
+    launches: tuple[CallFact, ...]
+
+    def argument(self, parameter: str) -> Argument | None:
+        """The argument of ``metal_kernel`` for a parameter."""
+        return argument_of(self.fact, parameter)
+
+
+def argument_of(definition: CallFact, parameter: str) -> Argument | None:
+    """The argument of a ``metal_kernel(...)`` for one of its first parameters."""
+    return definition.argument(PARAMETERS.index(parameter), parameter)
+
+
+def definitions(module: Module, facts: list[Fact]) -> list[Definition]:
+    """The kernels that a file builds or launches, each once for each way it is built."""
+    built: dict[CallFact, None] = {}
+    launches: dict[CallFact, list[CallFact]] = {}
+    own: set[cst.CSTNode] = set()
+    for fact in facts:
+        if not isinstance(fact, CallFact):
+            continue
+        if is_definition(fact):
+            own.add(fact.node)
+        elif not isinstance(fact.callee, Function):
+            for kernel in kernels_in(fact.callee):
+                launches.setdefault(kernel.definition, []).append(fact)
+            continue
+        built.update((kernel.definition, None) for kernel in kernels_held(fact.result))
+    built.update((definition, None) for definition in launches)
+    return [Definition(fact, fact.node in own, tuple(launches.get(fact, ()))) for fact in built]
+
+
+def is_definition(fact: CallFact) -> bool:
+    """Whether a call is one of ``mx.fast.metal_kernel``."""
+    return isinstance(fact.callee, Symbol) and fact.callee.name == METAL_KERNEL
+
+
+def launched(fact: CallFact) -> tuple[Kernel, ...]:
+    """The kernels that a call may launch."""
+    return tuple(kernels_in(fact.callee))
+
+
+def has_spread(fact: CallFact) -> bool:
+    """Whether arguments are passed by ``*`` or ``**``."""
+    return any(argument.star for argument in fact.arguments)
+
+
+def count(value: Value | None) -> int | None:
+    """The length of a list or tuple, None if it is unknown or something else."""
+    if isinstance(value, Sequence) and value.kind in ("list", "tuple") and value.items is not None:
+        return len(value.items)
+    return None
+
+
+def names_of(definition: CallFact, parameter: str) -> tuple[str, ...] | None:
+    """``input_names`` or ``output_names``, None if not all are known."""
+    argument = argument_of(definition, parameter)
+    if argument is None or count(argument.value) is None:
+        return None
+    texts = [item.text if isinstance(item, Str) else None for item in _items(argument.value)]
+    return tuple(t for t in texts if t is not None) if None not in texts else None
+
+
+def _items(value: Value) -> tuple[Value, ...]:
+    return value.items or () if isinstance(value, Sequence) else ()
+
+
+def source_of(definition: CallFact) -> Folded | None:
+    """The body, None if it is unknown."""
+    argument = argument_of(definition, SOURCE)
+    if argument is None or not isinstance(argument.value, Str):
+        return None
+    return strings.fold(argument.value)
+
+
+def header_of(definition: CallFact) -> str | None:
+    """The header, None if it is unknown."""
+    argument = argument_of(definition, "header")
+    if argument is None:
+        return None if has_spread(definition) else ""
+    return argument.value.text if isinstance(argument.value, Str) else None
+
+
+def body_of(definition: CallFact) -> MetalText | None:
+    """The facts of the body, None where it or the header is unknown."""
+    source, header = source_of(definition), header_of(definition)
+    return None if source is None or header is None else parsed(source.text.text, header)
+
+
+@lru_cache(maxsize=32)
+def parsed(source: str, header: str) -> MetalText:
+    """The facts of a body under a header."""
+    from embercoach.metal.body import read_body
+
+    return read_body(source, parsed_header(header))
+
+
+def parsed_header(header: str) -> MetalText:
+    """The facts of a header."""
+    from embercoach.metal.body import read_unit
+
+    return read_unit(header)
+
+
+def template_of(launch: CallFact) -> dict[str, Value] | None:
+    """The template arguments of a launch by name, None where they are unknown."""
+    argument = launch.keyword("template")
+    if argument is None:
+        return None if has_spread(launch) else {}
+    if argument.value == NONE:
+        return {}
+    if count(argument.value) is None:
+        return None
+    pairs: dict[str, Value] = {}
+    for item in _items(argument.value):
+        if count(item) != 2:
+            return None
+        name, value = _items(item)
+        if not isinstance(name, Str) or name.text is None:
+            return None
+        pairs[name.text] = value
+    return pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a report is attached to: see ``Report``."""
+
+    node: cst.CSTNode
+    place: Place
+    span: tuple[int, int] | None
+
+
+def target(
+    definition: Definition, source: Folded, start: int, end: int, module: Module
+) -> Target | None:
+    """Where a stretch of a body stands in the file: in its literal, or else at the argument.
+
+    None where it stands in another file, which is told of it when it is checked itself.
+    """
+    place = definition.fact.place
+    first, last = source.text.position(start), source.text.end_position(end)
+    if first is not None:
+        number, offset = first
+        literal = source.literals[number]
+        if literal.module is module:
+            stop = offset + 1
+            if last is not None and last[0] == number:
+                stop = max(stop, last[1])
+            return Target(literal.node, place._replace(statement=literal.statement), (offset, stop))
+    argument = definition.argument(SOURCE)
+    if definition.own and argument is not None:
+        return Target(argument.node, place, None)
+    return None
