@@ -17,10 +17,9 @@ TAB = 4
 MOST_LINES = 5
 #: How much of a clipped line stands before the marked place.
 LEAD = 20
-#: Characters that would reorder or hide what is shown.
-DECEPTIVE = frozenset(
-    chr(c) for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x2028, 0x2029)
-)
+#: Categories of characters that would reorder, hide or break what is shown: controls, formats
+#: (bidirectional marks, zero-width spaces), halves of surrogate pairs, line separators.
+DECEPTIVE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
@@ -61,22 +60,27 @@ def _single(finding: Finding, line: str, gutter: int, width: int, to_end: bool) 
 def _several(
     finding: Finding, index: LineIndex, last: int, gutter: int, width: int
 ) -> Iterator[Line]:
-    numbers = list(range(finding.line, last + 1))
-    hidden = len(numbers) > MOST_LINES
     style = finding.severity
-    for number in [*numbers[:3], 0, last] if hidden else numbers:
+    room = max(width - gutter - 5, 2 * LEAD)
+    first = index.line(finding.line)
+    # A finding that starts within its line is pointed at; one that starts the line needs no mark.
+    inside = bool(first[: finding.column - 1].strip())
+    numbers = list(range(finding.line, last + 1))
+    for number in [*numbers[:3], 0, last] if len(numbers) > MOST_LINES else numbers:
         if not number:
             yield _row("...", gutter, [("|", style)])
             continue
-        mark = "/" if number == finding.line else "|"
+        mark = "|" if number > finding.line else " " if inside else "/"
         cells = _cells(index.line(number))
-        _, stop = _window(cells, 0, 1, max(width - gutter - 5, 2 * LEAD))
+        _, stop = _window(cells, 0, 1, room)
         text = "".join(cell for cell, _ in cells[:stop]) + ("…" if stop < len(cells) else "")
         yield _row(str(number), gutter, [(f"{mark} ", style), (text, "")])
+        if number == finding.line and inside:
+            before = sum(size for _, size in _cells(first)[: finding.column - 1])
+            yield _row("", gutter, [(f" {'_' * (min(before, room - 1) + 1)}^", style)])
     end = finding.end_column - 2 if finding.end_line == last else len(index.line(last)) - 1
     below = sum(size for _, size in _cells(index.line(last))[: max(end, 0)])
-    below = min(below, max(width - gutter - 6, 0))
-    yield _row("", gutter, [(f"|{'_' * (below + 1)}^", style)])
+    yield _row("", gutter, [(f"|{'_' * (min(below, room - 1) + 1)}^", style)])
 
 
 def _row(label: str, gutter: int, spans: Line) -> Line:
@@ -103,9 +107,10 @@ def _cell(character: str) -> tuple[str, int]:
         return character, 1
     if character < " ":
         return chr(0x2400 + ord(character)), 1  # a picture of the control character
-    if character in DECEPTIVE or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff":
+    category = unicodedata.category(character)
+    if category in DECEPTIVE:
         return "\ufffd", 1
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+    if category in ("Mn", "Me"):
         return character, 0
     return character, 2 if unicodedata.east_asian_width(character) in "WF" else 1
 

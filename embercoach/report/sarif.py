@@ -154,5 +154,5 @@ def _fingerprint(finding: Finding, index: LineIndex, seen: Counter[str]) -> str:
     line = " ".join(index.line(finding.line).split())
     key = f"{finding.code}\0{finding.path}\0{line}"
     seen[key] += 1
-    data = f"{key}\0{seen[key]}".encode(errors="surrogateescape")
+    data = f"{key}\0{seen[key]}".encode(errors="backslashreplace")
     return blake2b(data, digest_size=16).hexdigest()

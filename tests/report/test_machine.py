@@ -1,0 +1,231 @@
+"""The reports for programs: against their schemas, and as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from sarif_pydantic import Sarif
+
+from embercoach import rulebook
+from embercoach.finding import Edit, Finding, Fix
+from embercoach.fixes.application import apply
+from embercoach.fixes.source import LineIndex
+from embercoach.report import github, machine, sarif
+from embercoach.report.outcome import Sources
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+    from embercoach.report.outcome import Outcome
+
+SARIF_SCHEMA = Path(__file__).parents[3] / "shared" / "schemas" / "sarif-2.1.0.json"
+
+
+def schema() -> dict[str, Any]:
+    text = files("embercoach.report").joinpath("findings.schema.json").read_text("utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def test_json(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+    report = machine.render(outcome, sources, show_notes=False)
+    assert report == snapshot
+    jsonschema.Draft202012Validator(schema()).validate(json.loads(report))
+
+
+def test_the_published_schema_is_one_and_says_no(outcome: Outcome, sources: Sources) -> None:
+    published = schema()
+    jsonschema.Draft202012Validator.check_schema(published)
+    validator = jsonschema.Draft202012Validator(published)
+    for damage in (
+        lambda d: d.pop("problems"),
+        lambda d: d.update(version=2),
+        lambda d: d["findings"][0].update(extra=1),
+        lambda d: d["findings"][0].update(severity="fatal"),
+        lambda d: d["findings"][0].update(line=0),
+        lambda d: d["findings"][2]["fix"].update(edits=[]),
+        lambda d: d["summary"].pop("notes"),
+    ):
+        document = json.loads(machine.render(outcome, sources, show_notes=False))
+        damage(document)
+        assert not validator.is_valid(document)
+
+
+def test_a_clean_run_in_json(clean: Outcome, sources: Sources) -> None:
+    document = machine.document(clean, sources, show_notes=False)
+    jsonschema.Draft202012Validator(schema()).validate(document)
+    assert document["findings"] == []
+
+
+def test_notes_are_always_in_json_and_their_fixes_counted_when_listed(
+    outcome: Outcome, sources: Sources
+) -> None:
+    for show_notes, unsafe in ((False, 0), (True, 1)):
+        document = machine.document(outcome, sources, show_notes=show_notes)
+        assert document["summary"]["notes"] == 1
+        assert [f["severity"] for f in document["findings"]].count("note") == 1
+        assert document["summary"]["fixable_unsafe"] == unsafe
+
+
+def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: Sources) -> None:
+    """A program that knows lines and columns only gets what ``--fix`` writes."""
+    document = machine.document(outcome, sources, show_notes=True)
+    for finding, told in zip(outcome.findings, document["findings"], strict=True):
+        if finding.fix is None:
+            assert told["fix"] is None
+            continue
+        index = sources.index(finding.path)
+        lines = re.split(r"(?<=\n)", index.text)
+        for edit in reversed(told["fix"]["edits"]):
+            first, last = edit["start"]["line"] - 1, edit["end"]["line"] - 1
+            lines[first : last + 1] = [
+                lines[first][: edit["start"]["column"] - 1]
+                + edit["text"]
+                + lines[last][edit["end"]["column"] - 1 :]
+            ]
+        assert "".join(lines) == apply(index.text, [finding.fix])[0]
+
+
+def test_github(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
+    assert github.render(outcome, show_notes=False) == snapshot
+    with_notes = github.render(outcome, show_notes=True)
+    assert with_notes.count("\n") == 1 + github.render(outcome, show_notes=False).count("\n")
+    assert "::notice " in with_notes
+
+
+def test_github_escapes(clean: Outcome) -> None:
+    finding = Finding("a,b:c%.py", 1, 2, 1, 3, "X-001", "error", "50%\r\nmore: a, b", "", "default")
+    assert github.render(replace(clean, findings=(finding,)), show_notes=False) == (  # type: ignore[type-var]
+        "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
+        "::a,b:c%25.py:1:2: X-001 50%25%0D%0Amore: a, b\n"
+    )
+
+
+@pytest.fixture
+def log(outcome: Outcome, sources: Sources) -> dict[str, Any]:
+    text = sarif.render(outcome, sources, profile="recommended", exit_code=2)
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def test_sarif_results(log: dict[str, Any], snapshot: SnapshotAssertion) -> None:
+    (run,) = log["runs"]
+    del run["tool"]["driver"]["rules"]
+    for result in run["results"]:
+        del result["ruleIndex"]
+    run["tool"]["driver"]["version"] = run["tool"]["driver"]["semanticVersion"] = "VERSION"
+    assert log == snapshot
+
+
+def test_sarif_by_the_standards_schema(log: dict[str, Any]) -> None:
+    if not SARIF_SCHEMA.exists():
+        pytest.skip(f"the SARIF 2.1.0 schema is not at {SARIF_SCHEMA}")
+    standard = json.loads(SARIF_SCHEMA.read_text(encoding="utf-8"))
+    validator = jsonschema.Draft7Validator(standard)
+    validator.validate(log)
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    assert not validator.is_valid(log)
+
+
+def test_sarif_by_another_reader(log: dict[str, Any], outcome: Outcome) -> None:
+    read = Sarif.model_validate(log)
+    (run,) = read.runs
+    assert run.results is not None
+    assert [r.rule_id for r in run.results] == [f.code for f in outcome.findings]
+    # What it knows of our report, it gives back as it was.
+    again = json.loads(read.model_dump_json(by_alias=True, exclude_none=True))
+    assert again["runs"][0]["results"][0]["locations"] == log["runs"][0]["results"][0]["locations"]
+
+
+def test_sarif_rules_are_the_pages(log: dict[str, Any]) -> None:
+    rules = log["runs"][0]["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == sorted(rulebook.codes())
+    for rule in rules:
+        page = rulebook.rule(rule["id"])
+        assert rule["help"]["markdown"] == page.page
+        assert rule["defaultConfiguration"]["level"] == page.severity_in("recommended", "default")
+    for result in log["runs"][0]["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+
+
+def test_sarif_describes_rules_as_the_profile_has_them(clean: Outcome, sources: Sources) -> None:
+    document = sarif.document(clean, sources, profile="ember", exit_code=0)
+    rules = {rule["id"]: rule for rule in document["runs"][0]["tool"]["driver"]["rules"]}
+    assert rules["PYTHON-SCALAR-002"]["defaultConfiguration"]["level"] == "error"
+    (invocation,) = document["runs"][0]["invocations"]
+    assert invocation == {
+        "executionSuccessful": True,
+        "exitCode": 0,
+        "toolExecutionNotifications": [],
+    }
+
+
+def test_sarif_addresses(clean: Outcome) -> None:
+    finding = Finding("", 1, 1, 1, 2, "DTYPE-001", "error", "m", "", "default")
+    paths = ["src/a b.py", "ü.py", "/abs/a b.py", "c#d?.py", os.fsdecode(b"\xff.py")]
+    outcome = replace(clean, findings=tuple(replace(finding, path=path) for path in paths))  # type: ignore[type-var]
+    document = sarif.document(outcome, Sources(), profile="recommended", exit_code=1)
+    assert [
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for result in document["runs"][0]["results"]
+    ] == ["src/a%20b.py", "%C3%BC.py", "file:///abs/a%20b.py", "c%23d%3F.py", "%FF.py"]
+
+
+def fingerprints(source: str, *lines: int) -> list[str]:
+    findings = tuple(
+        Finding("a.py", line, 1, line, 2, "DTYPE-001", "error", "m", "", "default")
+        for line in lines
+    )
+    outcome = type("Run", (), {"findings": findings, "problems": ()})()
+    document = sarif.document(
+        outcome, Sources({"a.py": source}), profile="recommended", exit_code=1
+    )
+    return [
+        result["partialFingerprints"][sarif.FINGERPRINT]
+        for result in document["runs"][0]["results"]
+    ]
+
+
+def test_fingerprints_survive_moved_lines_and_are_unique() -> None:
+    before = fingerprints("x = f()\ny = 1\nx = f()\n", 1, 3)
+    after = fingerprints("# new\n\nif a:\n    x = f()\n\n    x =  f()\ny = 1\n", 4, 6)
+    assert before == after
+    assert len(set(before)) == 2
+    assert fingerprints("x = g()\n", 1) != before[:1]
+
+
+def test_a_fix_in_sarif_is_a_deletion_and_an_insertion(clean: Outcome) -> None:
+    fix = Fix("Do it", safe=False, edits=(Edit(4, 5, "z"), Edit(6, 6, "w\n")))
+    finding = Finding("a.py", 1, 5, 1, 6, "DTYPE-001", "error", "m", "", "default", fix)
+    outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
+    document = sarif.document(
+        outcome, Sources({"a.py": "x = y\nv\n"}), profile="recommended", exit_code=1
+    )
+    (told,) = document["runs"][0]["results"][0]["fixes"]
+    assert told["description"]["text"] == "Do it (unsafe)"
+    (change,) = told["artifactChanges"]
+    assert change["replacements"] == [
+        {
+            "deletedRegion": {"startLine": 1, "startColumn": 5, "endLine": 1, "endColumn": 6},
+            "insertedContent": {"text": "z"},
+        },
+        {
+            "deletedRegion": {"startLine": 2, "startColumn": 1, "endLine": 2, "endColumn": 1},
+            "insertedContent": {"text": "w\n"},
+        },
+    ]
+
+
+def test_a_file_that_is_gone_is_reported_all_the_same(clean: Outcome, tmp_path: Path) -> None:
+    sources = Sources()
+    assert sources.index(str(tmp_path / "gone.py")).text == ""
+    (tmp_path / "bytes.py").write_bytes(b"\xff")
+    assert sources.index(str(tmp_path / "bytes.py")).text == ""
+    (tmp_path / "a.py").write_bytes(b"\xef\xbb\xbfx\r\n")
+    assert sources.index(str(tmp_path / "a.py")).text == LineIndex("x\r\n").text

@@ -1,0 +1,229 @@
+"""The reports for people."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import unicodedata
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embercoach.finding import Finding
+from embercoach.fixes.source import LineIndex
+from embercoach.report import statistics, text
+from embercoach.report.excerpt import excerpt
+from embercoach.report.styled import Line, plain, print_lines, wants_color
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from syrupy.assertion import SnapshotAssertion
+
+    from embercoach.report.outcome import Outcome, Sources
+
+
+def printed(lines: Iterable[Line]) -> str:
+    stream = io.StringIO()
+    print_lines(lines, stream, color=False)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("show_notes", [False, True])
+def test_full(
+    outcome: Outcome, sources: Sources, show_notes: bool, snapshot: SnapshotAssertion
+) -> None:
+    report = printed(text.full(outcome, sources, show_notes=show_notes, width=100))
+    assert report + printed(text.summary(outcome, show_notes=show_notes)) == snapshot
+    assert max(map(len, report.splitlines())) <= 120
+
+
+def test_narrow(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+    report = printed(text.full(outcome, sources, show_notes=True, width=50))
+    assert report == snapshot
+
+
+@pytest.mark.parametrize("show_notes", [False, True])
+def test_concise(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
+    assert printed(text.concise(outcome, show_notes=show_notes)) == snapshot
+
+
+def test_statistics(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
+    assert printed(statistics.lines(outcome.findings)) == snapshot
+    assert statistics.render(outcome.findings) == snapshot
+
+
+def test_colors(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+    lines = list(text.full(outcome, sources, show_notes=True, width=100))
+    lines += text.summary(outcome, show_notes=True)
+    stream = io.StringIO()
+    print_lines(lines, stream, color=True)
+    assert stream.getvalue() == snapshot
+    # Nothing but colors is added, and no link codes are among them.
+    import re
+
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert bare == printed(lines)
+    assert "\x1b]8" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "All clear; 1 file checked.\n"),
+        ({"files_checked": 2, "suppressed": 3}, "All clear; 2 files checked. 3 suppressed.\n"),
+        ({"files_skipped": 5}, "All clear; 1 file checked, 5 without MLX code skipped.\n"),
+    ],
+)
+def test_the_summary_of_a_clean_run(clean: Outcome, change: dict[str, int], expected: str) -> None:
+    assert printed(text.summary(replace(clean, **change), show_notes=False)) == expected  # type: ignore[type-var]
+
+
+def test_the_summary_of_a_run_with_notes_only(clean: Outcome, outcome: Outcome) -> None:
+    note = [f for f in outcome.findings if f.severity == "note"]
+    notes = replace(clean, findings=(*note, *note))  # type: ignore[type-var]
+    assert printed(text.summary(notes, show_notes=False)) == (
+        "All clear; 1 file checked. 2 notes not shown (--show-notes).\n"
+    )
+    assert printed(text.summary(notes, show_notes=True)) == (
+        "Found 2 notes; 1 file checked.\n2 fixable with --fix --unsafe-fixes.\n"
+    )
+
+
+def test_the_summary_of_a_run_with_problems_only(clean: Outcome, outcome: Outcome) -> None:
+    broken = replace(clean, problems=outcome.problems[:1])  # type: ignore[type-var]
+    assert printed(text.summary(broken, show_notes=False)) == (
+        "Nothing found; 1 file checked.\n1 problem kept the run from being complete.\n"
+    )
+
+
+class Screen(io.StringIO):
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "expected"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (False, {"FORCE_COLOR": ""}, False),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_who_wants_colors(
+    terminal: bool,
+    environment: dict[str, str],
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert wants_color(Screen(terminal=terminal)) == expected
+
+
+def test_plain_printing_needs_no_rich() -> None:
+    code = (
+        "import sys\nfrom embercoach.report.styled import print_lines\n"
+        "print_lines([[('x', 'error')]], sys.stdout)\nprint('rich' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "FORCE_COLOR": ""},
+    )
+    assert result.stdout == "x\nFalse\n"
+
+
+def shown(source: str, place: tuple[int, int, int, int], width: int = 60) -> str:
+    finding = Finding("a.py", *place, "X-001", "error", "m", "", "default")
+    return "\n".join(plain(line) for line in excerpt(finding, LineIndex(source), width))
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "expected"),
+    [
+        ("x = y\n", (1, 5, 1, 6), "  |\n1 | x = y\n  |     ^"),
+        # Tabs end at the next stop, wherever they stand.
+        ("\tab\tc\n", (1, 5, 1, 6), "  |\n1 |     ab  c\n  |         ^"),
+        # Wide characters take two columns, combining ones none.
+        ("日本 = y\n", (1, 6, 1, 7), "  |\n1 | 日本 = y\n  |        ^"),
+        ("e\u0301 = y\n", (1, 6, 1, 7), "  |\n1 | e\u0301 = y\n  |     ^"),
+        # Nothing to underline, or past the end of the line: one mark.
+        ("x = y\n", (1, 5, 1, 5), "  |\n1 | x = y\n  |     ^"),
+        ("x\n", (1, 2, 1, 2), "  |\n1 | x\n  |  ^"),
+        ("x\n", (1, 9, 1, 12), "  |\n1 | x\n  |  ^"),
+        ("\n", (1, 1, 1, 1), "  |\n1 | \n  | ^"),
+        # Ends at the start of the next line: all of this one.
+        ("x = y\nz\n", (1, 5, 2, 1), "  |\n1 | x = y\n  |     ^"),
+        # The line is gone, or there is no text.
+        ("x\n", (7, 1, 7, 2), ""),
+        ("", (2, 1, 2, 2), ""),
+        # Several lines, to their end or to a place in the last.
+        ("f(\n  x\n)\n", (1, 1, 3, 2), "  |\n1 | / f(\n2 | |   x\n3 | | )\n  | |_^"),
+        ("f(\n  x)\n", (1, 1, 2, 5), "  |\n1 | / f(\n2 | |   x)\n  | |____^"),
+        (
+            "a = f(\n  x\n)\n",
+            (1, 5, 3, 2),
+            "  |\n1 |   a = f(\n  |  _____^\n2 | |   x\n3 | | )\n  | |_^",
+        ),
+        (
+            "".join(f"{n}\n" for n in range(1, 12)),
+            (2, 1, 10, 3),
+            "   |\n 2 | / 2\n 3 | | 3\n 4 | | 4\n...| ...\n10 | | 10\n   | |__^".replace(
+                "...| ...", "... | |"
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_excerpts(source: str, place: tuple[int, int, int, int], expected: str) -> None:
+    assert shown(source, place) == expected
+
+
+TEXTS = st.text(
+    alphabet=st.one_of(st.characters(codec=None), st.sampled_from("\t日\u0301ab \x1b\u202e\r")),
+    min_size=1,
+    max_size=120,
+).filter(lambda t: "\n" not in t and "\r" not in t)
+
+
+def columns(line: str) -> int:
+    def size(c: str) -> int:
+        if unicodedata.category(c) in ("Mn", "Me"):
+            return 0
+        return 2 if unicodedata.east_asian_width(c) in "WF" else 1
+
+    return sum(map(size, line))
+
+
+@given(TEXTS, st.data(), st.integers(46, 100))
+def test_any_line_can_be_shown(line: str, data: st.DataObject, width: int) -> None:
+    start = data.draw(st.integers(1, len(line)))
+    end = data.draw(st.integers(start, len(line) + 1))
+    _, first, second = shown(line, (1, start, 1, end), width).split("\n")
+    assert columns(first) <= width
+    assert second.strip("1| ").strip("^") == ""
+    assert "^" in second
+    assert not {unicodedata.category(c) for c in first} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    # The first mark stands under the first character of the place.
+    if " " < line[start - 1] <= "~":
+        under = second.index("^")
+        cells = "".join(c * columns(c) for c in first)
+        assert cells[under] == line[start - 1]
