@@ -15,6 +15,8 @@ from embercoach.cli import codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
 PROGRAM = "embercoach"
 COMMANDS = {
     "check": "Find what hurts in MLX and Metal code (the default command).",
@@ -46,6 +48,16 @@ class CommandGroup(click.Group):
         if args and args[0] not in COMMANDS and args[0] not in own:
             args.insert(0, DEFAULT)
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and their group's options, and what the default command takes."""
+        default = self.get_command(ctx, DEFAULT)
+        assert default is not None
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            return found + default.shell_complete(ctx, incomplete)
+        paths = default.params[0]
+        return found + paths.shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without loading their modules."""

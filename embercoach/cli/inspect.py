@@ -52,14 +52,12 @@ def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
     yield f"exclude = {_list(settings.exclude)}"
     yield f"respect-gitignore = {_boolean(settings.respect_gitignore)}"
     yield f"show-notes = {_boolean(settings.show_notes)}"
-    yield "per-file-ignores = {"
+    yield "[per-file-ignores]"
     for pattern, selectors in settings.per_file_ignores:
-        yield f"    {_quoted(pattern)} = {_list(selectors)},"
-    yield "}"
-    yield "per-file-profiles = {"
+        yield f"{_quoted(pattern)} = {_list(selectors)}"
+    yield "[per-file-profiles]"
     for pattern, profile in settings.per_file_profiles:
-        yield f"    {_quoted(pattern)} = {_quoted(profile)},"
-    yield "}"
+        yield f"{_quoted(pattern)} = {_quoted(profile)}"
 
 
 def _boolean(value: bool) -> str:

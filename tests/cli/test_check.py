@@ -1,0 +1,435 @@
+"""``embercoach check``: options, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from embercoach import rulebook
+from embercoach.cli import output
+from tests.cli.conftest import Ran
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+pytestmark = pytest.mark.usefixtures("planted")
+Cli = Callable[..., Ran]
+
+NOTE = "import mlx\nbad_scalar\n"
+WARNING = "import mlx\nbad_pull\n"
+ERROR = "import mlx\nbad_bound\n"
+SAFE = "import mlx\nbad_shape\n"
+FORMATS = ("text", "concise", "json", "github", "sarif")
+
+
+def codes_of(ran: Ran) -> list[str]:
+    return [f["code"] for f in json.loads(ran.out)["findings"]]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_run_in_every_format(
+    embercoach: Cli, project: Path, form: str, snapshot: SnapshotAssertion
+) -> None:
+    (project / "a.py").write_text(NOTE + "bad_shape; bad_pull  # why\n")
+    (project / "b.py").write_text("import mlx\nloop_(\n  bad_pull)  # noqa: GRAPH-BREAK-001\n")
+    (project / "c.py").write_text("import mlx\ndef f(:\n")
+    (project / "d.py").write_text("import numpy\n")
+    ran = embercoach("check", ".", "absent.py", "--output-format", form)
+    assert (ran.code, ran.err) == (2, "")
+    if form == "sarif":
+        log = json.loads(ran.out)
+        (run,) = log["runs"]
+        assert [r["ruleId"] for r in run["results"]] == [
+            "PYTHON-SCALAR-002", "HOST-PULL-009", "GRAPH-BREAK-001"
+        ]  # fmt: skip
+        assert run["invocations"][0]["exitCode"] == 2
+        assert len(run["invocations"][0]["toolExecutionNotifications"]) == 2
+    else:
+        assert ran.out == snapshot
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code"),
+    [
+        ("import mlx\n", [], 0),
+        ("", [], 0),
+        (NOTE, [], 0),
+        (NOTE, ["--show-notes"], 0),
+        (NOTE, ["--profile", "ember"], 1),
+        (WARNING, [], 1),
+        (ERROR, [], 1),
+        (WARNING, ["--exit-zero"], 0),
+        ("import mlx\n(", [], 2),
+        ("import mlx\n(", ["--exit-zero"], 2),
+        ("import mlx\ncrash_value", [], 2),
+        (WARNING, ["--ignore", "GRAPH-BREAK"], 0),
+        (WARNING, ["--select", "DTYPE,FFT-NORM-001", "--select", "HOST"], 0),
+        (WARNING, ["--select", "DTYPE", "--extend-select", "GRAPH-BREAK-001"], 1),
+        (SAFE, ["--fix"], 0),
+        (SAFE, ["--diff"], 1),
+        (SAFE, ["--diff", "--exit-zero"], 0),
+        (WARNING, ["--diff"], 0),
+        (ERROR, ["--fix"], 1),
+        (ERROR, ["--fix", "--unsafe-fixes"], 0),
+        (ERROR, ["--unsafe-fixes"], 1),
+        (WARNING, ["--add-noqa"], 0),
+        ("import mlx\nbad_break\n", ["--fix"], 2),
+        ("import mlx\nbad_break\n", ["--diff"], 2),
+    ],
+)  # fmt: skip
+def test_exit_codes(
+    embercoach: Cli, project: Path, content: str, options: list[str], code: int
+) -> None:
+    (project / "a.py").write_text(content)
+    assert embercoach("check", "a.py", *options).code == code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["a.py"], ["--select", "ALL", "a.py"], ["."], ["-j", "1", "a.py"], ["./a.py", "--quiet"]],
+)
+def test_check_is_the_default_command(embercoach: Cli, project: Path, arguments: list[str]) -> None:
+    (project / "a.py").write_text(WARNING)
+    short, full = embercoach(*arguments), embercoach("check", *arguments)
+    assert short == full
+    assert short.code == 1
+    assert "GRAPH-BREAK-001" in short.out
+
+
+def test_without_paths_the_current_folder_is_checked(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(WARNING)
+    assert embercoach("check") == embercoach("check", ".")
+
+
+def test_no_files_at_all(embercoach: Cli) -> None:
+    ran = embercoach("check", ".")
+    assert (ran.code, ran.out) == (0, "There are no Python files under the given paths.\n")
+    assert embercoach("check", ".", "-q").out == ""
+    assert json.loads(embercoach("check", "--output-format", "json").out)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "--slect", "X"], "No such option '--slect'"),
+        (["check", "--select", "GRAPH-BRAKE-001"], "did you mean 'GRAPH-BREAK-001'?"),
+        (["check", "--ignore", "nonsense!"], "unknown rule 'nonsense!'"),
+        (["check", "--profile", "loud"], "'loud' is not one of 'recommended', 'ember'"),
+        (["check", "--output-format", "xml"], "'xml' is not one of 'text'"),
+        (["check", "--jobs", "0"], "0 is not in the range x>=1"),
+        (["check", "--fix", "--diff"], "--fix and --diff exclude each other"),
+        (["check", "--fix", "--add-noqa"], "--fix and --add-noqa exclude each other"),
+        (["check", "--config", "x.toml", "--isolated"], "--config and --isolated exclude"),
+        (["check", "--config", "absent.toml"], "absent.toml: cannot be read: No such file"),
+        (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
+        (["check", "-", "--add-noqa"], "--add-noqa needs files"),
+        (["check", "--statistics", "--output-format", "sarif"], "--statistics has no sarif form"),
+        (["explain"], "Missing argument 'CODE'"),
+        (["explain", "GRAPH-BRAKE-001"], "no rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-"),
+        (["rules", "--family", "hots-pull"], "no family 'hots-pull'; did you mean 'host-pull'?"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash'"),
+    ],
+)
+def test_mistakes_are_one_clear_error(embercoach: Cli, arguments: list[str], words: str) -> None:
+    ran = embercoach(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_mistake_in_the_configuration(embercoach: Cli, project: Path) -> None:
+    (project / "pyproject.toml").write_text('[tool.embercoach]\nignore = ["DTIPE"]\n')
+    ran = embercoach(".")
+    assert ran.code == 2
+    assert ran.err == (
+        "Error: pyproject.toml:2: ignore: unknown rule 'DTIPE'; did you mean 'DTYPE'?\n"
+    )
+
+
+def test_per_file_settings(embercoach: Cli, project: Path) -> None:
+    (project / "embercoach.toml").write_text(
+        'per-file-profiles = {"kernels/**" = "ember"}\nper-file-ignores = {"old.py" = ["GRAPH"]}\n'
+    )
+    (project / "kernels").mkdir()
+    (project / "kernels" / "k.py").write_text(NOTE)
+    (project / "old.py").write_text(WARNING)
+    (project / "new.py").write_text(NOTE)
+    ran = embercoach(".", "--output-format", "concise", "--quiet")
+    assert ran.out == "kernels/k.py:2:1: PYTHON-SCALAR-002 error bad_scalar hurts\n"
+    assert embercoach(".", "--isolated", "-q", "--output-format", "concise").out == (
+        "old.py:2:1: GRAPH-BREAK-001 warning bad_pull hurts\n"
+    )
+
+
+def test_two_projects_in_one_run(embercoach: Cli, project: Path) -> None:
+    for name, profile in (("one", "ember"), ("two", "recommended")):
+        (project / name).mkdir()
+        (project / name / "embercoach.toml").write_text(f'profile = "{profile}"\n')
+        (project / name / "a.py").write_text(NOTE)
+    ran = embercoach("two", "one", "--output-format", "json")
+    told = [(f["path"], f["severity"]) for f in json.loads(ran.out)["findings"]]
+    assert told == [("one/a.py", "error"), ("two/a.py", "note")]
+    assert (project / "one" / ".embercoach_cache").is_dir()
+    assert (project / "two" / ".embercoach_cache").is_dir()
+
+
+def test_notes_are_listed_on_request(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(NOTE)
+    assert "1 note not shown (--show-notes)" in embercoach("a.py").out
+    listed = embercoach("a.py", "--show-notes").out
+    assert "PYTHON-SCALAR-002 note" in listed
+    assert "Found 1 note" in listed
+    (project / "embercoach.toml").write_text("show-notes = true\n")
+    assert embercoach("a.py").out == listed
+    assert "not shown" in embercoach("a.py", "--no-notes").out
+    assert "::notice" in embercoach("a.py", "--output-format", "github").out
+
+
+def test_statistics(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text("import mlx\nbad_pull; bad_shape; bad_scalar; bad_pull\n")
+    ran = embercoach("a.py", "--statistics")
+    assert ran.code == 1
+    assert ran.out.splitlines()[:2] == [
+        "2  warning  GRAPH-BREAK-001      item-call",
+        "1  warning  HOST-PULL-009    [*] array-as-int",
+    ]
+    table = json.loads(embercoach("a.py", "--statistics", "--output-format", "json").out)
+    assert [(row["code"], row["count"]) for row in table] == [
+        ("GRAPH-BREAK-001", 2),
+        ("HOST-PULL-009", 1),
+        ("PYTHON-SCALAR-002", 1),
+    ]
+
+
+def test_quiet(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(WARNING)
+    loud, quiet = embercoach("a.py"), embercoach("a.py", "-q")
+    assert loud.out.startswith(quiet.out)
+    assert loud.out.removeprefix(quiet.out) == "Found 1 warning; 1 file checked.\n"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_report_in_a_file(embercoach: Cli, project: Path, form: str) -> None:
+    (project / "a.py").write_text(WARNING.replace("mlx", "mlx  # 日本"))
+    printed = embercoach("a.py", "--output-format", form)
+    ran = embercoach("a.py", "--output-format", form, "-o", "report.txt")
+    assert (ran.code, ran.out, ran.err) == (1, "", "")
+    assert (project / "report.txt").read_text(encoding="utf-8") == printed.out
+
+
+def test_a_report_that_cannot_be_written(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(WARNING)
+    ran = embercoach("a.py", "-o", "no/such/folder.txt")
+    assert ran.code == 2
+    assert "cannot write no/such/folder.txt: No such file or directory" in ran.err
+
+
+def test_fixing_files(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text("import mlx\nbad_twice; bad_bound; bad_scalar\n")
+    ran = embercoach("a.py", "--fix")
+    assert (project / "a.py").read_text() == "import mlx\ngood_shape; bad_bound; bad_scalar\n"
+    assert ran.code == 1
+    assert "Fixed 2 findings in 1 file.\nFound 1 error; 1 file checked." in ran.out
+    assert "1 fixable with --fix --unsafe-fixes." in ran.out
+    ran = embercoach("a.py", "--fix", "--unsafe-fixes", "--show-notes", "--output-format", "json")
+    assert codes_of(ran) == []
+    assert (project / "a.py").read_text() == "import mlx\ngood_shape; good_bound; good_scalar\n"
+
+
+def test_fixing_several_projects(embercoach: Cli, project: Path) -> None:
+    for name in ("one", "two"):
+        (project / name).mkdir()
+        (project / name / "embercoach.toml").write_text("")
+        (project / name / "a.py").write_text(SAFE)
+    assert "Fixed 2 findings in 2 files.\n" in embercoach("one", "two", "--fix").out
+
+
+def test_a_diff_changes_nothing(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(SAFE + "bad_bound")
+    (project / "b.py").write_text("import mlx\n")
+    ran = embercoach(".", "--diff")
+    assert ran.out == (
+        "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n import mlx\n-bad_shape\n+good_shape\n bad_bound\n"
+        "\\ No newline at end of file\n"
+    )
+    assert ran.err == "Would fix 1 finding in 1 file.\n"
+    assert (project / "a.py").read_text() == SAFE + "bad_bound"
+    assert "+good_bound" in embercoach(".", "--diff", "--unsafe-fixes").out
+    (project / "c.py").write_text("import mlx\n(")
+    ran = embercoach(".", "--diff", "-q")
+    assert (ran.code, ran.err) == (2, "c.py:2:1: syntax error: '(' was never closed\n")
+
+
+def test_suppressing_what_is_there(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text("import mlx\nbad_pull; bad_bound\nbad_scalar\n")
+    ran = embercoach("a.py", "--add-noqa")
+    assert (project / "a.py").read_text() == (
+        "import mlx\nbad_pull; bad_bound  # embercoach: ignore[GRAPH-BREAK-001, HOST-PULL-012]\n"
+        "bad_scalar\n"
+    )
+    assert ran.code == 0
+    assert ran.out == (
+        "Suppressed 2 findings.\n"
+        "All clear; 1 file checked. 1 note not shown (--show-notes); 2 suppressed.\n"
+    )
+    (project / "a.py").write_text("import mlx\nx  # embercoach: ignore[GRAPH-BREAK-001]\n")
+    assert "NOQA-001 warning" in embercoach("a.py").out
+
+
+def test_standard_input(embercoach: Cli, project: Path) -> None:
+    ran = embercoach("-", stdin=WARNING.encode())
+    assert ran.code == 1
+    assert ran.out.startswith("-:2:1: GRAPH-BREAK-001 warning bad_pull hurts\n  |\n2 | bad_pull\n")
+    (project / "embercoach.toml").write_text('per-file-profiles = {"k/*" = "ember"}\n')
+    ran = embercoach(
+        "--stdin-filename", "k/a.py", "-", "--output-format", "concise", "-q", stdin=NOTE.encode()
+    )
+    assert ran.out == "k/a.py:2:1: PYTHON-SCALAR-002 error bad_scalar hurts\n"
+    again = embercoach(
+        "--stdin-filename", "k/a.py", "--output-format", "concise", "-q", stdin=NOTE.encode()
+    )
+    assert again == ran
+    ran = embercoach("-", "-q", stdin=b"import mlx\nx = '\xff'\n")
+    assert (ran.code, ran.out) == (2, "-:2:6: byte 0xff cannot be decoded as utf-8\n")
+    assert sorted(path.name for path in project.iterdir()) == ["embercoach.toml"]
+
+
+def test_edits_of_standard_input_in_json(embercoach: Cli) -> None:
+    ran = embercoach("-", "--output-format", "json", stdin=SAFE.encode())
+    (edit,) = json.loads(ran.out)["findings"][0]["fix"]["edits"]
+    assert edit == {
+        "start": {"line": 2, "column": 1},
+        "end": {"line": 2, "column": 10},
+        "text": "good_shape",
+    }
+
+
+def test_fixing_standard_input(embercoach: Cli) -> None:
+    ran = embercoach("-", "--fix", stdin=b"import mlx\r\nbad_twice; bad_pull\r\n")
+    assert ran.code == 1
+    assert ran.out.replace("\r", "") == "import mlx\ngood_shape; bad_pull\n"
+    assert "GRAPH-BREAK-001" in ran.err
+    assert "Fixed 2 findings in 1 file." in ran.err
+    ran = embercoach("-", "--fix", stdin=b"import numpy\n")
+    assert (ran.code, ran.out) == (0, "import numpy\n")
+    # What can't be fixed passes through unharmed.
+    ran = embercoach("-", "--fix", "-q", stdin=b"import mlx\n(")
+    assert (ran.code, ran.out) == (2, "import mlx\n(")
+    ran = embercoach("-", "--diff", "-q", stdin=SAFE.encode())
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.endswith("-bad_shape\n+good_shape\n")
+
+
+def test_excluded_standard_input(embercoach: Cli) -> None:
+    arguments = ("-", "--stdin-filename", "venv/a.py", "--force-exclude")
+    assert embercoach(*arguments, stdin=WARNING.encode()) == Ran(0, "", "")
+    ran = embercoach(*arguments, "--fix", stdin=SAFE.encode())
+    assert (ran.code, ran.out) == (0, SAFE)
+
+
+def test_excluding(embercoach: Cli, project: Path) -> None:
+    for name in ("a.py", "gen/b.py", "venv/c.py"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(WARNING)
+
+    def files(*arguments: str) -> list[str]:
+        ran = embercoach("check", "--show-files", *arguments)
+        assert (ran.code, ran.err) == (0, "")
+        return ran.out.split()
+
+    assert files() == ["a.py", "gen/b.py"]
+    assert files("--exclude", "gen") == ["a.py", "venv/c.py"]
+    assert files("--extend-exclude", "gen/**,x") == ["a.py"]
+    assert files("venv/c.py", "a.py") == ["a.py", "venv/c.py"]
+    assert files("venv/c.py", "a.py", "--force-exclude") == ["a.py"]
+    ran = embercoach("check", "--show-files", "a.py", "absent.py")
+    assert (ran.code, ran.out) == (2, "a.py\n")
+    assert ran.err == "absent.py: cannot be read: No such file or directory\n"
+
+
+def test_settings_are_shown_as_toml(embercoach: Cli, project: Path) -> None:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    (project / "embercoach.toml").write_text(
+        'select = ["DTYPE", "GRAPH-BREAK-001"]\nper-file-ignores = {"a\\"b" = ["DTYPE"]}\n'
+        'per-file-profiles = {"k/**" = "ember"}\n'
+    )
+    ran = embercoach("check", "--show-settings", "--show-notes", "--ignore", "DTYPE-001")
+    assert ran.code == 0
+    assert ran.out.startswith(
+        f"# for .\n# from {project / 'embercoach.toml'}\n# project {project}\n"
+    )
+    shown: dict[str, Any] = tomllib.loads(ran.out)
+    chosen = {c for c in rulebook.codes() if c.startswith("DTYPE")} - {"DTYPE-001"}
+    assert set(shown["select"]) == chosen | {"GRAPH-BREAK-001"}
+    assert set(shown["select"]) | set(shown["ignore"]) == rulebook.codes()
+    assert shown["per-file-ignores"] == {'a"b': ["DTYPE"]}
+    assert shown["per-file-profiles"] == {"k/**": "ember"}
+    assert shown["show-notes"] is True
+    # What is shown can be used.
+    (project / "shown.toml").write_text(ran.out)
+    again = embercoach("check", "--show-settings", "--config", "shown.toml")
+    assert again.out.splitlines()[3:] == ran.out.splitlines()[3:]
+
+
+def test_the_cache_can_be_left_alone(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(WARNING)
+    embercoach("a.py", "--no-cache")
+    assert not (project / ".embercoach_cache").exists()
+    embercoach("a.py")
+    assert (project / ".embercoach_cache").is_dir()
+
+
+def test_internal_errors_are_one_line_unless_debugging(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text("import mlx\ncrash_value\n")
+    line = "a.py:1:1: internal error while checking: ValueError: planted"
+    ran = embercoach("a.py", "-q")
+    assert (ran.code, ran.out, ran.err) == (2, f"{line}\n", "")
+    ran = embercoach("a.py", "-q", "--debug")
+    assert ran.out.startswith(f"{line}\nTraceback (most recent call last):\n")
+
+
+def test_a_bug_of_our_own_is_one_line(
+    embercoach: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(output, "write_report", fail)
+    ran = embercoach("check", ".")
+    assert (ran.code, ran.err) == (2, "embercoach: internal error: ZeroDivisionError: planted\n")
+    with pytest.raises(ZeroDivisionError):
+        embercoach("check", ".", "--debug")
+
+
+def test_a_name_that_is_no_text(embercoach: Cli, project: Path) -> None:
+    name = os.fsdecode(b"odd\xff.py")
+    try:
+        (project / name).write_text(WARNING)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    for form in FORMATS:
+        ran = embercoach(".", "--output-format", form)
+        assert ran.code == 1, ran.err
+        assert "GRAPH-BREAK-001" in ran.out
+
+
+def test_colors_on_request(embercoach: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "a.py").write_text(WARNING)
+    bare = embercoach("a.py").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    colored = embercoach("a.py").out
+    assert "\x1b[" in colored
+    assert "\x1b[" not in bare
+    assert "\x1b[" not in embercoach("a.py", "--output-format", "json").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert embercoach("a.py").out == bare

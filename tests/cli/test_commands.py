@@ -1,0 +1,328 @@
+"""The other commands, and the command line as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from embercoach import __version__, rulebook
+from embercoach.cli import progress
+from embercoach.cli.progress import ProgressBar
+from tests.cli.conftest import Ran
+
+Cli = Callable[..., Ran]
+ROOT = Path(__file__).parents[2]
+RULES = rulebook.rules()
+
+
+def test_version(embercoach: Cli) -> None:
+    expected = Ran(0, f"embercoach {__version__}\n", "")
+    assert embercoach("--version") == embercoach("-V") == expected
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["check", "-h"], ["rules", "--help"]])
+def test_help(embercoach: Cli, arguments: list[str]) -> None:
+    ran = embercoach(*arguments)
+    assert ran.code == 0
+    assert ran.out.startswith("Usage: embercoach ")
+
+
+def test_help_lists_every_command_with_its_own_words(embercoach: Cli) -> None:
+    from embercoach.cli.entry import COMMANDS
+
+    text = " ".join(embercoach("--help").out.split())
+    for name, summary in COMMANDS.items():
+        assert f"{name} {summary}" in text
+        assert embercoach(name, "--help").code == 0
+    assert "--debug" not in embercoach("check", "--help").out
+
+
+def test_without_arguments_the_help_is_shown(embercoach: Cli) -> None:
+    ran = embercoach()
+    assert ran.code == 2
+    assert "Usage: embercoach " in ran.out + ran.err
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_explain(embercoach: Cli, code: str) -> None:
+    assert embercoach("explain", code) == Ran(0, RULES[code].page, "")
+
+
+def test_explain_takes_names_and_any_case(embercoach: Cli) -> None:
+    expected = embercoach("explain", "GRAPH-BREAK-001")
+    assert embercoach("explain", "graph-break-001") == expected
+    assert embercoach("explain", "item-call") == expected
+
+
+def test_explain_in_json(embercoach: Cli) -> None:
+    told = json.loads(embercoach("explain", "DTYPE-001", "--output-format", "json").out)
+    rule = RULES["DTYPE-001"]
+    assert told == {
+        "code": "DTYPE-001",
+        "name": rule.name,
+        "family": rule.family,
+        "summary": rule.summary,
+        "since": rule.since,
+        "fix": rule.fix,
+        "severity": rule.severity,
+        "page": rule.page,
+    }
+
+
+def test_explain_in_color(embercoach: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    ran = embercoach("explain", "GRAPH-BREAK-001")
+    assert ran.code == 0
+    assert "\x1b[" in ran.out
+    assert "```" not in ran.out
+
+
+def test_rules(embercoach: Cli) -> None:
+    ran = embercoach("rules")
+    lines = ran.out.splitlines()
+    assert lines[0].split() == ["code", "name", "severity", "fix", "about"]
+    assert [line.split()[0] for line in lines[1:]] == sorted(RULES)
+    for line, rule in zip(lines[1:], RULES.values(), strict=True):
+        assert line.split()[:3] == [
+            rule.code,
+            rule.name,
+            rule.severity_in("recommended", "default"),
+        ]
+        assert line.endswith(rule.summary)
+
+
+def test_rules_can_be_filtered(embercoach: Cli) -> None:
+    told = json.loads(embercoach("rules", "--family", "Host-Pull", "--output-format", "json").out)
+    assert [rule["code"] for rule in told] == [c for c in RULES if c.startswith("HOST-PULL")]
+    assert "page" not in told[0]
+    ran = embercoach("rules", "--severity", "note", "--profile", "recommended")
+    notes = [c for c, r in RULES.items() if r.severity_in("recommended", "default") == "note"]
+    assert [line.split()[0] for line in ran.out.splitlines()[1:]] == notes
+    ember = embercoach("rules", "--profile", "ember", "--family", "python-scalar").out
+    assert {line.split()[2] for line in ember.splitlines()[1:]} == {"error"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(embercoach: Cli, shell: str) -> None:
+    ran = embercoach("completion", shell)
+    assert ran.code == 0
+    assert "_EMBERCOACH_COMPLETE" in ran.out
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=ran.out, text=True, check=True, capture_output=True)
+
+
+def completed(*words: str) -> list[str]:
+    result = subprocess.run(
+        [sys.executable, "-m", "embercoach"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "_EMBERCOACH_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(["embercoach", *words]),
+            "COMP_CWORD": str(len(words)),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return result.stdout.splitlines()
+
+
+def words(*words: str) -> list[str]:
+    lines = [line.split(",", 1) for line in completed(*words)]
+    return [word for kind, word in lines if kind == "plain"]
+
+
+def test_what_is_completed() -> None:
+    assert words("ex") == ["explain"]
+    assert words("check", "--out") == ["--output-format", "--output-file"]
+    # The default command needs no name.
+    assert words("--add") == ["--add-noqa"]
+    assert words("--ver") == ["--version"]
+    # Here the shell completes file names.
+    assert completed("src/mo") == completed("check", "src/mo") == ["file,src/mo"]
+    assert words("check", "--add") == ["--add-noqa"]
+    assert words("check", "--select", "FFT-NORM-00") == [
+        "FFT-NORM-001",
+        "FFT-NORM-002",
+        "FFT-NORM-003",
+    ]
+    assert words("check", "--select", "DTYPE,FFT-NORM-001")[0] == "DTYPE,FFT-NORM-001"
+    assert words("explain", "complex-003") == ["COMPLEX-003"]
+    assert words("check", "--profile", "e") == ["ember"]
+
+
+def run(*arguments: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [sys.executable, "-m", "embercoach", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        check=False,
+        timeout=60,
+        **options,
+    )
+
+
+LIGHT = """
+import sys
+from embercoach.cli.entry import start
+code = start(sys.argv[1:])
+heavy = {"libcst", "rich", "mlx", "numpy", "tree_sitter", "pathspec", "multiprocessing"}
+print(code, sorted(heavy & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["--help"], ["check", "--help"], ["rules"], ["explain", "DTYPE-001"]],
+)
+def test_light_commands_import_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", LIGHT, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stderr == "0 []\n"
+
+
+REAL = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    """``embercoach check . | head -1`` ends in silence, with the run's code."""
+    for number in range(40):
+        (tmp_path / f"m{number}.py").write_text(REAL * 20)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "embercoach", "check", "."],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert "GRAPH-BREAK-001" in process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 1
+
+
+def test_an_interrupt(tmp_path: Path) -> None:
+    slow = (
+        "import sys, time\nfrom embercoach import checks\nfrom embercoach.cli import main\n"
+        "def wait(*_):\n    print('started', flush=True)\n    time.sleep(60)\n"
+        "checks.check_source = wait\n"
+        "sys.argv = ['embercoach', 'check', '.', '--jobs', '1']\nmain()\n"
+    )
+    (tmp_path / "a.py").write_text(REAL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err.strip()) == (130, "", "")
+
+
+def test_a_module_run(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(REAL)
+    result = run("a.py", "--output-format", "concise", "-q", cwd=tmp_path, capture_output=True)
+    assert result.returncode == 1
+    assert result.stdout.startswith("a.py:5:12: GRAPH-BREAK-001 warning ")
+    assert result.stderr == ""
+
+
+def test_a_terminal_gets_colors(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(REAL)
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "embercoach", "a.py"],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:
+        pass  # Linux tells the end so
+    assert process.wait(timeout=60) == 1
+    assert b"\x1b[1mGRAPH-BREAK-001\x1b[0m" in shown
+
+
+class Terminal:
+    def __init__(self) -> None:
+        self.text = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_progress_is_shown_late_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    bar = ProgressBar()
+    bar(1, 10)
+    assert terminal.text == ""
+    now += progress.PATIENCE + 0.01
+    bar(4, 10)
+    assert "4/10" in terminal.text
+    bar(5, 10)
+    assert "5/10" not in terminal.text  # too soon
+    now += progress.INTERVAL
+    bar(6, 10)
+    assert "6/10" in terminal.text
+    bar.close()
+    assert terminal.text.endswith("\x1b[2K") or "\x1b[1A\x1b[2K" in terminal.text
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_no_progress_without_a_terminal(
+    wanted: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if not wanted:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+    bar = ProgressBar(wanted=wanted)
+    start = time.monotonic()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: start + 100)
+    bar(1, 2)
+    bar.close()
+    assert getattr(sys.stderr, "text", "") == ""
+    assert capfd.readouterr().err == ""
