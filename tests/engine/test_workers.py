@@ -82,7 +82,7 @@ def test_a_large_task_never_runs_in_this_process() -> None:
 
 @forked
 def test_big_tasks_come_first() -> None:
-    order = [n for n, _ in spread(doubler, range(4), [1, 70_000, 3, 80_000], 1)]
+    order = [n for n, _ in spread(doubler, range(4), [1, workers.LARGE, 3, workers.LARGE + 1], 1)]
     assert order == [3, 1, 2, 0]
 
 
@@ -134,7 +134,9 @@ def test_little_memory_means_a_smaller_stack(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(workers.threading, "Thread", Thread)
     assert results(doubler, range(1)) == {0: (0, os.getpid())}
-    assert started == [512 << 20, 128 << 20, 32 << 20, 8 << 20, 2 << 20]
+    assert len(started) > 2
+    assert all(size == before // 4 for before, size in zip(started, started[1:], strict=False))
+    assert started[-1] >= 1 << 20
 
 
 def nester(depth: int) -> Callable[[int], str]:
