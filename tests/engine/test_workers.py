@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -135,7 +136,7 @@ def test_little_memory_means_a_smaller_stack(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(workers.threading, "Thread", Thread)
     assert results(doubler, range(1)) == {0: (0, os.getpid())}
     assert len(started) > 2
-    assert all(size == before // 4 for before, size in zip(started, started[1:], strict=False))
+    assert all(size == before // 4 for before, size in itertools.pairwise(started))
     assert started[-1] >= 1 << 20
 
 
