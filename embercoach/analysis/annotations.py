@@ -151,7 +151,7 @@ def _tuple(frame: Frame, arguments: list[cst.BaseExpression]) -> Value:
     if len(arguments) == 2 and isinstance(arguments[1], cst.Ellipsis):
         return Sequence("tuple", evaluate_annotation(frame, arguments[0]))
     items = tuple(evaluate_annotation(frame, a) for a in arguments)
-    return Sequence("tuple", join_all(items), items)
+    return Sequence("tuple", None, items)
 
 
 def _dict(frame: Frame, arguments: list[cst.BaseExpression]) -> Value:

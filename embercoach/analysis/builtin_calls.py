@@ -100,7 +100,7 @@ def _zip(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         inner = _element(frame, arguments)
         return Sequence("iterator", Sequence("tuple", element_of(frame, inner)))
     items = tuple(element_of(frame, a.value) for a in arguments if a.keyword is None)
-    return Sequence("iterator", Sequence("tuple", join_all(items), items))
+    return Sequence("iterator", Sequence("tuple", None, items))
 
 
 def _map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:

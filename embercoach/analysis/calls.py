@@ -258,7 +258,7 @@ def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argum
         items = tuple(
             Array(d.name if isinstance(d, DType) else None, traced=True) for d in dtypes.items
         )
-        return Sequence("list", join_all(items), items)
+        return Sequence("list", None, items)
     return Sequence("list", Array(traced=True))
 
 

@@ -130,7 +130,7 @@ def _display(kind: str) -> Fn[[Frame, Any], Value]:
             else:
                 items.append(value)
         if known and len(items) <= 64:
-            return Sequence(kind, join_all(items), tuple(items))  # type: ignore[arg-type]
+            return Sequence(kind, None, tuple(items))  # type: ignore[arg-type]
         return Sequence(kind, join_all(items))  # type: ignore[arg-type]
 
     return build
@@ -323,7 +323,7 @@ def _sliced(base: Sequence, node: cst.Subscript) -> Value:
     except ValueError:
         return Sequence(base.kind, base.item, None, base.pulls)
     items = base.items[slice(*bounds)]
-    return Sequence(base.kind, join_all(items), items, base.pulls)
+    return Sequence(base.kind, None, items, base.pulls)
 
 
 def _constant_bound(node: cst.BaseExpression | None) -> int | None:

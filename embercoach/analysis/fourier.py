@@ -255,10 +255,10 @@ def detached(value: Value) -> Value:
         return value if value.extent is None else replace(value, extent=None)
     if isinstance(value, Sequence):
         items = value.items and tuple(map(detached, value.items))
-        item = join_all(items) if items else detached(value.item)
-        if value.array is None and item == value.item and items == value.items:
+        common = value.common and detached(value.common)
+        if value.array is None and common == value.common and items == value.items:
             return value
-        return replace(value, item=item, items=items, array=None)
+        return replace(value, common=common, items=items, array=None)
     if isinstance(value, Dict):
         return Dict(detached(value.item), tuple((k, detached(v)) for k, v in value.known))
     if isinstance(value, Union):

@@ -132,7 +132,7 @@ def _yielded(annotated: Value, inferred: Value) -> Value:
     if inferred.items is not None and annotated.items is not None:
         if len(inferred.items) == len(annotated.items):
             items = tuple(map(_yielded_item, annotated.items, inferred.items))
-            return Sequence(annotated.kind, join_all(items), items)
+            return Sequence(annotated.kind, None, items)
     return Sequence(annotated.kind, _yielded_item(annotated.item, inferred.item))
 
 

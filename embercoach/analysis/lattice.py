@@ -104,7 +104,7 @@ def _merge(a: Value, b: Value) -> Value:
     if isinstance(a, Sequence) and isinstance(b, Sequence):
         if a.items is not None and b.items is not None and len(a.items) == len(b.items):
             items = tuple(map(join, a.items, b.items))
-            return Sequence(a.kind, join_all(items), items, a.pulls | b.pulls)
+            return Sequence(a.kind, None, items, a.pulls | b.pulls)
         # An empty list says nothing of what it will hold.
         if a.items == ():
             return Sequence(b.kind, b.item, None, a.pulls | b.pulls)

@@ -11,7 +11,7 @@ import libcst as cst
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.facts import CallFact, Fact
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.parse import parse
+from embercoach.analysis.parse import parse, skeleton
 from embercoach.analysis.values import UNKNOWN, Class, Function, Value
 
 if TYPE_CHECKING:
@@ -30,12 +30,14 @@ class Module:
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.
+        TooDeep: it nests more deeply than Python allows.
     """
 
     def __init__(self, path: Path, source: str, project: Project) -> None:
         self.path = path
         self.source = source
         self.project = project
+        self.skeleton = skeleton(source)
         self.tree = parse(source)
         self.dependencies: set[Path] = set()
         self.has_star_import = False

@@ -247,13 +247,13 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
         if left.items is not None and number is not None and type(number.const) is int:
             if 0 <= number.const * len(left.items) <= 16:
                 items = left.items * number.const
-                return Sequence(left.kind, join_all(items), items)
+                return Sequence(left.kind, None, items)
         return Sequence(left.kind, left.item)
     if isinstance(right, Sequence):
         if left.items is not None and right.items is not None:
             items = left.items + right.items
             if len(items) <= 64:
-                return Sequence(left.kind, join_all(items), items)
+                return Sequence(left.kind, None, items)
         return Sequence(left.kind, join(left.item, right.item))
     return Sequence(left.kind, join(left.item, UNKNOWN))
 

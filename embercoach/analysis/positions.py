@@ -91,16 +91,23 @@ class _RecordingState(CodegenState):
 
 
 def locate(
-    module: cst.Module, source: str, wanted: Mapping[cst.CSTNode, cst.CSTNode]
+    module: cst.Module,
+    source: str,
+    skeleton: ast.Module | None,
+    wanted: Mapping[cst.CSTNode, cst.CSTNode],
 ) -> dict[cst.CSTNode, Span]:
     """The spans of the wanted nodes, equal to those of libcst's ``PositionProvider``.
 
-    ``wanted`` maps each node to the statement that it stands in.
+    Args:
+        skeleton: Python's own tree of the same source, None if it could not be parsed.
+        wanted: maps each node to the statement that it stands in.
     """
+    if skeleton is None:
+        return locate_in_whole(module, wanted)
     state = _RecordingState(module.default_indent, module.default_newline)
     state.wanted = frozenset(map(id, wanted))
     try:
-        starts = _statement_starts(module, source, wanted.values())
+        starts = _statement_starts(module, source, skeleton, wanted.values())
         for statement in {id(s): s for s in wanted.values()}.values():
             state.line, state.column, indent = starts[id(statement)]
             state.indent_tokens = [indent]
@@ -108,7 +115,7 @@ def locate(
                 state.column -= len(indent)  # a compound statement writes its own indentation
             _header(statement)._codegen(state)
         return {node: state.spans[id(node)] for node in wanted}
-    except (_Mismatch, KeyError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (_Mismatch, KeyError, RecursionError):
         return locate_in_whole(module, wanted)
 
 
@@ -141,12 +148,12 @@ def _header(statement: cst.CSTNode) -> cst.CSTNode:
 
 
 def _statement_starts(
-    module: cst.Module, source: str, wanted: Iterable[cst.CSTNode]
+    module: cst.Module, source: str, skeleton: ast.Module, wanted: Iterable[cst.CSTNode]
 ) -> dict[int, tuple[int, int, str]]:
     """Line, column and indentation of the wanted statements, by their ids."""
     ids = frozenset(map(id, wanted))
     found: dict[int, tuple[ast.stmt, str]] = {}
-    for mine, other, indent in _pairs(module, ast.parse(source)):
+    for mine, other, indent in _pairs(module, skeleton):
         if id(mine) in ids:
             found[id(mine)] = (other, indent)
     lines: list[str] | None = None

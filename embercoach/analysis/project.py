@@ -9,6 +9,7 @@ import libcst as cst
 
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
 from embercoach.analysis.module import Module
+from embercoach.analysis.parse import TooDeep
 
 #: Source characters of parsed modules kept at most, besides those in use: a tree takes some
 #: 100 bytes of memory a character.
@@ -50,7 +51,7 @@ class Project:
         try:
             source = path.read_text(encoding="utf-8")
             module = Module(path, source, self)
-        except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, RecursionError):
+        except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, TooDeep, RecursionError):
             module = None
         self._keep(path, module)
         return module

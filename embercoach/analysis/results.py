@@ -68,7 +68,11 @@ def _value(result: Result) -> Value:
     if result.head == "list":
         return Sequence("list", parts[0])
     if result.head == "tuple":
-        return Sequence("tuple", join_all(parts), None if result.variadic else tuple(parts))
+        return Sequence(
+            "tuple",
+            parts[0] if result.variadic else None,
+            None if result.variadic else tuple(parts),
+        )
     if result.head == "dict":
         return Dict(parts[-1])
     if result.head == "union":
@@ -160,7 +164,7 @@ def _replace_arrays(value: Value, array: Array) -> Value:
         if value.items is None:
             return Sequence(value.kind, _replace_arrays(value.item, array))
         items = tuple(_replace_arrays(i, array) for i in value.items)
-        return Sequence(value.kind, join_all(items), items)
+        return Sequence(value.kind, None, items)
     if isinstance(value, Dict):
         return Dict(_replace_arrays(value.item, array), value.known)
     return value

@@ -115,7 +115,7 @@ def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
         for at in range(count):
             columns[at].append(element_of(frame, option) if items is None else items[at])
     joined = tuple(join_all(column) for column in columns)
-    return Sequence("tuple", join_all(joined), joined)
+    return Sequence("tuple", None, joined)
 
 
 def _element_of_any(frame: Frame, value: Value) -> Value:
@@ -236,7 +236,7 @@ def _delete(frame: Frame, node: cst.Del) -> bool:
         owner = evaluate(frame, node.target.value)
         path = dotted(node.target.value)
         if path is not None and isinstance(owner, Sequence):
-            frame.assign_path(path, replace(owner, items=None))
+            frame.assign_path(path, replace(owner, common=owner.item, items=None))
         return True
     for name in target_names(node.target):
         frame.names.pop(name, None)

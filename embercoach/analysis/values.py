@@ -116,16 +116,25 @@ class Bytes(Value):
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Value):
-    """A list, tuple, set, shape or iterator: known ``items``, or a common ``item``.
+    """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``.
 
     ``array`` is the name of the array that it is the shape of.
     """
 
     kind: Literal["list", "tuple", "set", "iterator", "shape"]
-    item: Value
+    common: Value | None
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
     array: str | None = None
+
+    @property
+    def item(self) -> Value:
+        """What any item is; of known items the join, which few ask for."""
+        if self.common is not None:
+            return self.common
+        from embercoach.analysis.lattice import join_all
+
+        return join_all(self.items or ())
 
 
 @dataclass(frozen=True, slots=True)

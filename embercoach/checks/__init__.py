@@ -8,6 +8,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from embercoach.analysis.parse import TooDeep
 from embercoach.analysis.project import Project
 from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
     complex_numbers,
@@ -69,7 +70,7 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
         findings = place_reports(module, reports_of(module))
     except cst.ParserSyntaxError as error:
         raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
-    except RecursionError as error:
+    except (RecursionError, TooDeep) as error:
         raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
     finally:
         sys.setrecursionlimit(limit)

@@ -37,7 +37,7 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
         wanted[report.node] = report.place.statement
         for node, _ in report.change.edits if report.change else ():
             wanted[node] = report.place.statement
-    spans = locate(module.tree, module.source, wanted)
+    spans = locate(module.tree, module.source, module.skeleton, wanted)
     lines = _Lines(module.source)
     findings = [_finding(report, spans, lines) for report in reports]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))

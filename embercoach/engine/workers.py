@@ -27,12 +27,16 @@ FEW_BYTES = 150_000
 #: A child gets up to this many small tasks at a time.
 CHUNK_TASKS = 8
 CHUNK_BYTES = 64_000
-#: libcst's parser takes up to 8 KB of stack for a level of nesting. With this stack a file of
-#: fewer bytes than LARGE can't overflow it; larger ones never run in the main process.
-STACK = 512 << 20
-LARGE = 60_000
-#: Containers that survive a task without the collector (a leak or cycles) until it runs.
-UNCOLLECTED = 500_000
+#: libcst's parser takes up to 8 KB of stack for a level of nesting, and a level takes a byte of
+#: source at least. With a stack of this size a file of fewer bytes than LARGE can't overflow it;
+#: larger ones never run in the main process. Only what is used of a stack takes memory.
+LEVEL = 8_500
+LARGE = 240_000
+STACK = 2 << 30
+SMALLEST_STACK = 64 << 20
+#: Containers that survive a task without the collector until it runs. Modules and their functions
+#: refer to each other, so modules that the project's store has dropped wait for it.
+UNCOLLECTED = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +79,21 @@ def spread(
     if large:
         yield from _in_processes(make, tasks, _chunks(large, sizes), jobs or available_cores())
     if alone and len(large) < len(order):
-        yield from _here(make, tasks, order[len(large) :])
+        yield from _here(make, tasks, sizes, order[len(large) :])
 
 
 def _here(
-    make: Callable[[], Callable[[T], R]], tasks: Sequence[T], order: Sequence[int]
+    make: Callable[[], Callable[[T], R]],
+    tasks: Sequence[T],
+    sizes: Sequence[int],
+    order: Sequence[int],
 ) -> Iterator[tuple[int, R]]:
     work = make()
     collecting = gc.isenabled()
     gc.disable()
     try:
         for number in order:
-            yield number, _on_deep_stack(work, tasks[number])
+            yield number, _on_deep_stack(work, tasks[number], sizes[number])
             _bound_garbage()
     finally:
         if collecting:
@@ -94,15 +101,14 @@ def _here(
 
 
 def _bound_garbage() -> None:
-    # libcst's trees hold no cycles: counting references frees them, and the collector would only
-    # walk a million live nodes again and again. Should something leak, it runs after all.
+    # The collector would only walk a million live nodes again and again.
     if gc.get_count()[0] > UNCOLLECTED:
         gc.collect()
 
 
-def _on_deep_stack(work: Callable[[T], R], task: T) -> R:
+def _on_deep_stack(work: Callable[[T], R], task: T, characters: int = LARGE) -> R:
     results: list[R] = []
-    size = STACK
+    size = min(STACK, max(SMALLEST_STACK, characters * LEVEL))
     while size >= 1 << 20:
         before = threading.stack_size(size)
         thread = threading.Thread(target=lambda: results.append(work(task)), daemon=True)
