@@ -72,7 +72,11 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
 
 
 def _integer(frame: Frame, node: cst.Integer) -> Value:
-    return Number("int", int(node.value, 0))
+    try:
+        const: int | None = int(node.value, 0)
+    except ValueError:  # more digits than Python converts
+        const = None
+    return Number("int", None if const is None or const > operators.LARGEST else const)
 
 
 def _float(frame: Frame, node: cst.Float) -> Value:
@@ -320,9 +324,9 @@ def _sliced(base: Sequence, node: cst.Subscript) -> Value:
         return Sequence(base.kind, base.item, None, base.pulls)
     try:
         bounds = [_constant_bound(b) for b in (part.lower, part.upper, part.step)]
-    except ValueError:
+        items = base.items[slice(*bounds)]
+    except ValueError:  # unknown bounds, or a step of zero
         return Sequence(base.kind, base.item, None, base.pulls)
-    items = base.items[slice(*bounds)]
     return Sequence(base.kind, None, items, base.pulls)
 
 

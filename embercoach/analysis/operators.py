@@ -73,6 +73,10 @@ COMPARISONS: dict[type, str] = {
     cst.IsNot: "is not",
 }
 KINDS: tuple[NumberKind, ...] = ("bool", "int", "float", "complex")
+#: Larger integers are not followed: their text would be long, and so would the arithmetic.
+LARGEST = 1 << 64
+#: A string put together from more pieces is not followed.
+MAX_PIECES = 4_096
 FOLDABLE: dict[str, Fn[[Any, Any], Any]] = {
     "+": op.add,
     "-": op.sub,
@@ -173,7 +177,7 @@ def _numbers(symbol: str, left: Number, right: Number) -> Value:
             const = fold(left.const, right.const)
         except (ArithmeticError, TypeError, ValueError):
             const = None
-        if isinstance(const, int) and abs(const) > 1 << 64:
+        if isinstance(const, int) and abs(const) > LARGEST:
             const = None
     if left.extent is None and right.extent is None:
         return Number(kind, const, None, pulls)
@@ -262,7 +266,8 @@ def concatenate(left: Value, right: Value) -> Value:
     """Two strings, one after the other, still folded if both are."""
     if isinstance(left, Str) and isinstance(right, Str):
         if left.pieces is not None and right.pieces is not None:
-            return Str(left.pieces + right.pieces)
+            if len(left.pieces) + len(right.pieces) <= MAX_PIECES:
+                return Str(left.pieces + right.pieces)
     return STR
 
 

@@ -84,12 +84,18 @@ def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
     if not spec:
         return of_value(value)
     plain = value.text if isinstance(value, Str) else getattr(value, "const", None)
-    if plain is None:
+    if plain is None or not _is_modest(spec):
         return None
     try:
         return (Piece(format(plain, spec)),)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+
+
+def _is_modest(spec: str) -> bool:
+    """Whether no width or precision asks for more text than is worth folding."""
+    numbers = "".join(c if c.isdigit() else " " for c in spec).split()
+    return all(len(number) < 5 for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
