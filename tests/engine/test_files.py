@@ -127,7 +127,10 @@ def test_what_cannot_be_looked_at(project: Path, monkeypatch: pytest.MonkeyPatch
     (project / "loop.py").symlink_to("loop.py")
     os.mkfifo(project / "pipe.py")
     assert problems("absent.py") == [("absent.py", "cannot be read: No such file or directory")]
-    assert problems("a\0b.py") == [("a\0b.py", "cannot be read: embedded null byte")]
+    ((path, message),) = problems("a\0b.py")
+    assert path == "a\0b.py"
+    assert message.startswith("cannot be read: ")
+    assert "embedded null" in message
     assert problems("gone.py") == [("gone.py", "a symbolic link to nowhere")]
     message = "not a regular file; `embercoach check -` reads standard input"
     assert problems("pipe.py") == [("pipe.py", message)]
