@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import subprocess
@@ -29,6 +30,7 @@ def check(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "embercoach", "check", "--no-cache", *arguments)
 
 
+@functools.cache
 def findings(path: str, *arguments: str) -> list[dict[str, Any]]:
     """All findings in a file, notes among them."""
     result = check("--output-format", "json", *arguments, path)
