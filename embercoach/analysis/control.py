@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
+
 import libcst as cst
 
 from embercoach.analysis.dispatch import evaluate
@@ -127,38 +129,46 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
     iterable = evaluate(frame, node.iter)
     before = frame.evaluated
 
-    def round_of() -> None:
+    def round_of() -> bool:
         frame.evaluated = before
         enter_loop(frame, node.target, iterable, node.iter)
-        _body(frame, node.body)
+        return _body(frame, node.body)
 
-    _run_loop(frame, node, round_of)
-    if node.orelse is not None:
-        return _body(frame, node.orelse.body)
-    return True
+    breaks = _run_loop(frame, node, round_of)
+    return _leave_loop(frame, node, breaks, runs_out=True)
 
 
 def execute_while(frame: Frame, node: cst.While) -> bool:
     """``while``."""
 
-    def round_of() -> None:
+    def round_of() -> bool:
         frame.loops += 1
         test(frame, node.test, "while")
         narrow(frame, node.test, True)
-        _body(frame, node.body)
+        return _body(frame, node.body)
 
-    left = _run_loop(frame, node, round_of)
+    breaks = _run_loop(frame, node, round_of)
     frame.statement = node
     narrow(frame, node.test, False)
-    if node.orelse is not None:
-        return _body(frame, node.orelse.body)
     endless = isinstance(node.test, cst.Name) and node.test.value == "True"
-    return left or not endless
+    return _leave_loop(frame, node, breaks, runs_out=not endless)
 
 
-def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: object) -> bool:
-    """Run a loop's rounds; whether a ``break`` leaves it."""
-    assert callable(round_of)
+def _leave_loop(
+    frame: Frame, node: cst.For | cst.While, breaks: list[Snapshot], *, runs_out: bool
+) -> bool:
+    """A loop that runs out goes through its ``else``; a ``break`` goes past it."""
+    if runs_out and node.orelse is not None:
+        runs_out = _body(frame, node.orelse.body)
+    branches = [frame.fork(), *breaks] if runs_out else breaks
+    frame.merge(branches)
+    return bool(branches)
+
+
+def _run_loop(
+    frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]
+) -> list[Snapshot]:
+    """Run a loop's rounds; leaves the state before another one, returns those at a ``break``."""
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_loop, frame.loop = frame.loop, node
     exits, recording = frame.exits, frame.record
@@ -171,28 +181,30 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: object) -> bool
         entry = (dict(frame.names), NOTHING)
         frame.evaluated = NOTHING
         frame.exits = []
-        round_of()
+        ends = [entry]
+        if round_of():
+            ends.append((frame.names, NOTHING))
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
-        breaks = frame.exits
-        frame.merge([entry, (frame.names, NOTHING), *breaks])
+        breaks = [state for is_break, state in frame.exits if is_break]
+        frame.merge([*ends, *(state for is_break, state in frame.exits if not is_break)])
     frame.record = recording
     frame.loop = outer_loop
     frame.exits = exits
     frame.evaluated = frame.evaluated & before[1]
-    return bool(breaks)
+    return breaks
 
 
 def execute_break(frame: Frame, node: cst.Break) -> bool:
     """``break``: the state goes on after the loop."""
     if frame.exits is not None:
-        frame.exits.append(frame.fork())
+        frame.exits.append((True, frame.fork()))
     return False
 
 
 def execute_continue(frame: Frame, node: cst.Continue) -> bool:
     """``continue``: the state goes on at the loop's next round."""
     if frame.exits is not None:
-        frame.exits.append(frame.fork())
+        frame.exits.append((False, frame.fork()))
     return False
 
 

@@ -77,7 +77,8 @@ class Frame:
         self.periodic = False
         self.evaluated = NOTHING
         self.rebound: set[str] = set()  # names assigned in the body, parameters among them
-        self.exits: list[Snapshot] | None = None  # states at break and continue of the loop
+        # States at a break (True) and at a continue (False) of the loop.
+        self.exits: list[tuple[bool, Snapshot]] | None = None
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.pulls: Pulls = NO_PULLS
