@@ -46,6 +46,7 @@ class Module:
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)
         self.functions: list[FunctionInfo] = []
+        self.numbers: set[cst.CSTNode] = set()  # assignments of bare numbers
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}

@@ -157,6 +157,7 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
     value = evaluate(frame, node.value)
     if type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
+        frame.module.numbers.add(node)
     for target in node.targets:
         assign(frame, target.target, value)
     return True
@@ -179,6 +180,7 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
         value = declared if value is UNKNOWN else join(declared, NONE)
     elif type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
+        frame.module.numbers.add(node)
     assign(frame, node.target, value)
     return True
 

@@ -150,7 +150,7 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
     for fact in facts:
         for number in _scalars_of(fact):
             origin = number.origin
-            if origin is None or origin in seen:
+            if origin is None or origin in seen or origin not in module.numbers:
                 continue
             if not isinstance(origin, (cst.Assign, cst.AnnAssign)):
                 continue
