@@ -174,24 +174,24 @@ class _Axis:
         known = number(factor)
         if known is not None:
             return known == constant(size)
-        node = size.node
+        node = resolve(size).node
         if isinstance(node, cst.Name) and node.value.lower() == factor.lower():
             return True
-        passed = self._passed(factor, definition, size)
+        passed = self._passed(factor, definition)
         if passed is not None:
             return same(passed, size)
         written = _written(factor, body, parsed_header(header_of(definition) or ""))
         return written is not None and written == constant(size)
 
-    def _passed(self, name: str, definition: CallFact, like: Size) -> Size | None:
+    def _passed(self, name: str, definition: CallFact) -> Size | None:
         """The expression that the launch passes under a name, as template argument or input."""
         template = self.fact.keyword("template")
-        for pair in _entries(template.node, like) if template is not None else ():
+        for pair in _entries(template.node, self.count) if template is not None else ():
             parts = _entries(pair.node, pair)
             if len(parts) == 2 and _is_string(parts[0].node, name):
                 return parts[1]
         inputs, given = names_of(definition, "input_names") or (), self.fact.keyword("inputs")
-        sizes = _entries(given.node, like) if name in inputs and given is not None else []
+        sizes = _entries(given.node, self.count) if name in inputs and given is not None else []
         return sizes[inputs.index(name)] if sizes and len(sizes) == len(inputs) else None
 
 

@@ -220,6 +220,21 @@ class _Body:
         return bool(given) and all(isinstance(value, Number) for value in given)
 
 
+_SIZES = frozenset({"size", "length", "len", "numel", "count", "stride", "dim", "dims", "dtype"})
+#: What signatures of CUDA, and of MLX's own kernels, call the attributes of threads.
+_OTHER_NAMES = {
+    "threadIdx": "thread_position_in_threadgroup",
+    "blockIdx": "threadgroup_position_in_grid",
+    "blockDim": "threads_per_threadgroup",
+    "gridDim": "threadgroups_per_grid",
+    "simd_lane_id": "thread_index_in_simdgroup",
+    "simd_lid": "thread_index_in_simdgroup",
+    "simd_group_id": "simdgroup_index_in_threadgroup",
+    "simd_gid": "simdgroup_index_in_threadgroup",
+    "thread_position_in_simdgroup": "thread_index_in_simdgroup",
+}
+
+
 def _why(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
     """Why a name is not there."""
     owner, _, kind = use.name.rpartition("_")
@@ -227,8 +242,8 @@ def _why(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
         return "MLX passes shapes, strides and ranks of inputs only"
     if owner in inputs and kind in ("shape", "strides", "ndim"):
         return f"`{owner}` is a scalar, which has no {kind}"
-    if owner in (*inputs, *outputs):
-        return "MLX passes the shape, strides and rank of an input, and nothing else"
+    if owner in (*inputs, *outputs) and kind in _SIZES:
+        return f"MLX passes the shape, strides and rank of an input, and no {kind}"
     if use.elsewhere is not None:
         return "its declaration is in another scope, or comes later"
     return "it is no input, output or template argument, no thread attribute and no local"
@@ -241,14 +256,16 @@ def _way_out(
     owner, _, kind = use.name.rpartition("_")
     if owner in outputs and kind in ("shape", "strides", "ndim"):
         return "pass the sizes that are needed as an input, or as template arguments"
-    if owner in inputs:
+    if owner in inputs and kind in _SIZES:
         return f"compute it from `{owner}_shape`, or pass it as an input"
     if use.elsewhere is not None:
         return "declare it where every use can see it"
     numbered = _numbered(use.name, inputs, outputs)
     if numbered is not None:
         return f"use the name that was given: `{numbered}`"
-    close = get_close_matches(use.name, scope, 1, 0.8)
+    if use.name in _OTHER_NAMES:
+        return f"MLX passes it as `{_OTHER_NAMES[use.name]}`"
+    close = get_close_matches(use.name, scope | ATTRIBUTES.keys(), 1, 0.8)
     if close:
         return f"did you mean `{close[0]}`?"
     return f'declare it, or add "{use.name}" to input_names or to the launch\'s template'

@@ -1,0 +1,467 @@
+"""KERNEL-ARGS, KERNEL-GRID and KERNEL-CACHE: what is flagged, what is not, and where."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from tests.checks.findings import IMPORTS, codes, findings
+
+FAMILY = "KERNEL-"
+BODIES = {
+    "EACH": "uint i = thread_position_in_grid.x; if (i < x_shape[0]) y[i] = x[i];",
+    "ALIASED": "uint3 at = thread_position_in_grid; y[at.x] = x[at.x];",
+    "STRIDED": "for (uint i = thread_position_in_grid.x; i < n; i += threads_per_grid.x) y[i] = 1;",
+    "STEPPED": "for (uint i = thread_position_in_grid.x; i < n; i += 4096) y[i] = x[i];",
+    "OWN_STRIDE": "uint n = threadgroups_per_grid.x; y[thread_position_in_grid.x] = x[n];",
+    "BY_256": "uint i = thread_position_in_grid.x * 256;"
+    " for (int k = 0; k < 256; ++k) y[i + k] = 1;",
+    "BY_SHIFT": "uint i = thread_position_in_grid.x << 8; y[i] = x[i];",
+    "BY_N": "uint i = thread_position_in_grid.x; for (int k = 0; k < N; ++k) y[i * N + k] = x[i];",
+    "INTERLEAVED": "uint i = thread_position_in_grid.x;"
+    " for (int k = 0; k < 256; ++k) y[i + n * k] = 1;",
+    "ROWS": "uint row = threadgroup_position_in_grid.x; uint lane = thread_index_in_threadgroup;"
+    " for (uint i = lane; i < 99; i += 256) y[row] += x[row * 99 + i];",
+    "ROWS_OF_GROUP": "uint row = threadgroup_position_in_grid.x * threads_per_threadgroup.x"
+    " + thread_position_in_threadgroup.x; y[row] = x[row];",
+    "TILES": "uint at = threadgroup_position_in_grid.x * 128; y[at] = x[at];",
+    "BLOCKS": "uint at = threadgroup_position_in_grid.x * BLOCK; y[at] = x[at];",
+}
+FUNCTIONS = """
+def ceildiv(a, b):
+    \"\"\"Rounded up.\"\"\"
+    return (a + b - 1) // b
+upwards = lambda a, b: -(-a // b)
+def whole(n, t):
+    return ceildiv(n, t) * t
+TG = 256
+"""
+
+
+def program(function: str) -> str:
+    """The function, and the kernels and functions that it may use."""
+    kernels = [
+        f'{name} = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        f'    source="""{"" if "uint n" in body else "uint n = x_shape[0]; "}{body}""",\n'
+        '    header="#define BLOCK 64u\\n")\n'
+        for name, body in BODIES.items()
+        if name in function
+    ]
+    return "import math\nimport numpy as np\n" + "".join(kernels) + FUNCTIONS + function
+
+
+def launching(kernel: str, grid: str, threadgroup: str, before: str = "", more: str = "") -> str:
+    return program(
+        "def launch(x: mx.array, n, tpg):\n"
+        f"{indent(dedent(before).strip(), '    ')}\n"
+        f"    return {kernel}(inputs=[x], grid={grid}, threadgroup={threadgroup},\n"
+        f"        output_shapes=[x.shape], output_dtypes=[x.dtype]{more})[0]\n"
+    )
+
+
+COUNTED_IN_GROUPS = [
+    ("EACH", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
+    ("EACH", "((x.size + TG - 1) // TG, 1, 1)", "(TG, 1, 1)", ""),
+    ("EACH", "((n + TG - 1) // TG, 1, 1)", "(256, 1, 1)", ""),
+    ("EACH", "((tpg - 1 + n) // tpg, 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(math.ceil(n / tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(int(np.ceil(n / tpg)), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(-(-n // tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(n // tpg + 1, 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(ceildiv(b=tpg, a=n), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(upwards(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(max(1, ceildiv(n, tpg)), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "(ceildiv(n, tpg), 1, 1)", "(min(n, tpg), 1, 1)", ""),
+    ("EACH", "(groups, 1, 1)", "(tpg, 1, 1)", "groups = ceildiv(n, tpg)"),
+    ("EACH", "grid", "group", "grid = (ceildiv(n, tpg), 1, 1)\ngroup = (tpg, 1, 1)"),
+    ("EACH", "(groups, 1, 1)", "(t, 1, 1)", "n, t = x.size, 64\ngroups = (n + 63) // t"),
+    ("ALIASED", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("ROWS", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("ROWS", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
+    ("ROWS", "(rows, 1, 1)", "(tpg, 1, 1)", "rows, columns = x.shape"),
+    ("ROWS", "(a * b, 1, 1)", "(32, 1, 1)", "a = x.shape[0]\nb = int(x.shape[1])"),
+    ("TILES", "((n + 127) // 128, 1, 1)", "(32, 1, 1)", ""),
+    ("BLOCKS", "((n + 63) // 64, 1, 1)", "(32, 1, 1)", ""),
+    ("TILES", "(ceildiv(n, a), ceildiv(n, tpg), 1)", "(tpg, a, 1)", "a = 16"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "grid", "threadgroup", "before"), COUNTED_IN_GROUPS)
+def test_grids_counted_in_threadgroups(
+    kernel: str, grid: str, threadgroup: str, before: str
+) -> None:
+    found = codes(launching(kernel, grid, threadgroup, before), FAMILY)
+    assert found == ["KERNEL-GRID-001"]
+
+
+COUNTED_IN_THREADS = [
+    ("EACH", "(n, 1, 1)", "(256, 1, 1)", ""),
+    ("EACH", "(x.size, 1, 1)", "(min(x.size, 256), 1, 1)", ""),
+    ("EACH", "(whole(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("EACH", "((n + 255) // 256 * 256, 1, 1)", "(256, 1, 1)", ""),
+    ("EACH", "(groups * tpg, 1, 1)", "(tpg, 1, 1)", "groups = ceildiv(n, tpg)"),
+    ("EACH", "(groups, 1, 1)", "(tpg, 1, 1)", "groups = ceildiv(n, tpg)\ngroups *= tpg"),
+    ("EACH", "(n, 1, 1)", "(tpg, 1, 1)", "n = ceildiv(n, tpg)\nn = n * tpg"),
+    ("EACH", "((n + 3) // 4, 1, 1)", "(256, 1, 1)", ""),
+    ("EACH", "(n // 256, 1, 1)", "(256, 1, 1)", ""),
+    ("EACH", "((n + 255) // 256, 1, 1)", "(1, 1, 1)", ""),
+    ("EACH", "(ceildiv(n, 1), 1, 1)", "(1, 1, 1)", ""),
+    ("EACH", "(n, (n + 7) // 8, 1)", "(32, 8, 1)", ""),
+    ("STRIDED", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("STEPPED", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("OWN_STRIDE", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("BY_256", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
+    ("BY_SHIFT", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
+    ("INTERLEAVED", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
+    ("ROWS", "(x.shape[0] * 256, 1, 1)", "(256, 1, 1)", ""),
+    ("ROWS", "(256, x.shape[0], 1)", "(256, 1, 1)", ""),
+    ("ROWS", "(n, 1, 1)", "(256, 1, 1)", ""),
+    ("ROWS", "(x.shape[0], 1, 1)", "(1, 1, 1)", ""),
+    ("ROWS_OF_GROUP", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
+    ("TILES", "((n + 127) // 128 * 32, 1, 1)", "(32, 1, 1)", ""),
+    ("TILES", "((n + 63) // 64, 1, 1)", "(32, 1, 1)", ""),
+    ("unknown", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+]
+
+
+@pytest.mark.parametrize(("kernel", "grid", "threadgroup", "before"), COUNTED_IN_THREADS)
+def test_grids_counted_in_threads(kernel: str, grid: str, threadgroup: str, before: str) -> None:
+    assert codes(launching(kernel, grid, threadgroup, before), FAMILY) == []
+
+
+@pytest.mark.parametrize("template", ['[("N", tpg)]', '[("T", x.dtype), ("N", t)]', '[("N", 256)]'])
+def test_threads_that_take_as_many_as_the_template_says(template: str) -> None:
+    size = "256" if "256" in template else "tpg"
+    text = launching(
+        "BY_N",
+        f"(ceildiv(n, {size}), 1, 1)",
+        f"({size}, 1, 1)",
+        "t = tpg",
+        f", template={template}",
+    )
+    assert codes(text, FAMILY) == []
+
+
+def test_a_choice_of_kernels_is_judged_by_all() -> None:
+    grid, group = "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)"
+    assert codes(launching("(EACH if n else STRIDED)", grid, group), FAMILY) == []
+    assert codes(launching("(EACH if n else ALIASED)", grid, group), FAMILY) == ["KERNEL-GRID-001"]
+
+
+def test_the_entry_is_underlined() -> None:
+    text = launching("EACH", "(1, ceildiv(n, 8), 1)", "(32, 8, 1)")
+    text = text.replace("grid.x; if", "grid.y; if")
+    (found,) = findings(text, FAMILY)
+    line = (IMPORTS + text).split("\n")[found.line - 1]
+    assert line[found.column - 1 : found.end_column - 1] == "ceildiv(n, 8)"
+    assert "the y entry" in found.message
+
+
+CALL = {
+    "inputs": "[x]",
+    "grid": "(x.size, 1, 1)",
+    "threadgroup": "(32, 1, 1)",
+    "output_shapes": "[x.shape]",
+    "output_dtypes": "[x.dtype]",
+}
+
+
+def calling(changes: dict[str, str | None], before: str = "") -> str:
+    arguments = {k: v for k, v in {**CALL, **changes}.items() if v is not None}
+    words = ", ".join(f"{k}={v}" for k, v in arguments.items())
+    return program(
+        "def launch(x: mx.array, n: int, xs: list[mx.array], shape: tuple[int, ...], *, config,\n"
+        "           how):\n"
+        f"{indent(dedent(before).strip(), '    ')}\n"
+        f"    return EACH({words})[0]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "code"),
+    [
+        ({"inputs": "[]"}, "", "KERNEL-ARGS-001"),
+        ({"inputs": "[x, x]"}, "", "KERNEL-ARGS-001"),
+        ({"inputs": "(x, 3)"}, "", "KERNEL-ARGS-001"),
+        ({"inputs": "given"}, "given = [x]\ngiven = given + [x]", "KERNEL-ARGS-001"),
+        ({"inputs": "x"}, "", "KERNEL-ARGS-001"),
+        ({"output_shapes": "[x.shape, x.shape]"}, "", "KERNEL-ARGS-002"),
+        ({"output_dtypes": "[]"}, "", "KERNEL-ARGS-002"),
+        ({"output_dtypes": "[x.dtype] * 2"}, "", "KERNEL-ARGS-002"),
+        ({"output_shapes": "x.shape"}, "", "KERNEL-ARGS-003"),
+        ({"output_shapes": "shape"}, "", "KERNEL-ARGS-003"),
+        ({"output_shapes": "(n, 4)"}, "", "KERNEL-ARGS-003"),
+        ({"output_shapes": "[n]"}, "", "KERNEL-ARGS-003"),
+        ({"output_dtypes": "mx.float32"}, "", "KERNEL-ARGS-003"),
+        ({"output_dtypes": "x.dtype"}, "", "KERNEL-ARGS-003"),
+        ({"inputs": "[[1, 2]]"}, "", "KERNEL-ARGS-003"),
+        ({"inputs": "[x.shape]"}, "", "KERNEL-ARGS-003"),
+        ({"inputs": "[None]"}, "", "KERNEL-ARGS-003"),
+        ({"template": '{"T": x.dtype}'}, "", "KERNEL-ARGS-003"),
+        ({"grid": None}, "", "KERNEL-ARGS-003"),
+        ({"output_shapes": None, "output_dtypes": None}, "", "KERNEL-ARGS-003"),
+        ({"output_shape": "[x.shape]"}, "", "KERNEL-ARGS-003"),
+        ({"grid": "(x.size / 2, 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"grid": "(half, 1, 1)"}, "half = n / 2", "KERNEL-GRID-002"),
+        ({"grid": "(np.ceil(n / 2), 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"grid": "(mx.divide(mx.array(8), 2), 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"threadgroup": "(32.0, 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"threadgroup": "(n // 2.0, 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"grid": "n"}, "", "KERNEL-GRID-003"),
+        ({"threadgroup": "256"}, "", "KERNEL-GRID-003"),
+        ({"grid": "(n,)"}, "", "KERNEL-GRID-003"),
+        ({"grid": "(n, 1, 1, 1)"}, "", "KERNEL-GRID-003"),
+        ({"grid": "(n, 0, 1)"}, "", "KERNEL-GRID-003"),
+        ({"grid": "(-n, zero - 1, 1)"}, "zero = 0", "KERNEL-GRID-003"),
+    ],
+)
+def test_launches_that_fail(changes: dict[str, str | None], before: str, code: str) -> None:
+    assert codes(calling(changes, before), FAMILY) == [code]
+
+
+@pytest.mark.parametrize(
+    ("changes", "before"),
+    [
+        ({}, ""),
+        ({"inputs": "(x,)", "output_shapes": "(x.shape,)", "output_dtypes": "(x.dtype,)"}, ""),
+        ({"inputs": "[mx.ones(3)]"}, ""),
+        ({"inputs": "xs"}, ""),
+        ({"inputs": "[x, *xs]"}, ""),
+        ({"inputs": "given"}, "given = [x]\nif n:\n    given.append(x)"),
+        ({"inputs": "given"}, "given = []\ngiven.extend(xs)"),
+        ({"inputs": "given"}, "given = [x, x]\ndel given[1]"),
+        ({"inputs": "given"}, "given = [x, x]\ngiven.pop()"),
+        ({"inputs": "[x if n else None]"}, ""),
+        ({"output_shapes": "[(n, 4)]"}, ""),
+        ({"output_shapes": "[shape]", "output_dtypes": "[mx.float32]"}, ""),
+        ({"output_shapes": "[()]"}, ""),
+        ({"template": '[("T", x.dtype)]', "init_value": "0", "stream": "mx.gpu"}, ""),
+        ({"template": "None", "verbose": "True"}, ""),
+        ({"grid": None, "**how": "how"}, ""),
+        ({"grid": "(math.ceil(n / 2), int(n / 2), round(n / 2))"}, ""),
+        ({"grid": "(np.prod(x.shape), 1, 1)"}, ""),
+        ({"grid": "[n, 1, 1]"}, ""),
+        ({"grid": "shape"}, ""),
+        ({"grid": "x.shape"}, ""),
+        ({"grid": "(*shape, 1)"}, ""),
+        ({"grid": "(n - 1, 1, 1)"}, ""),
+        ({"grid": "(config.heads * 32, 1, 1)"}, ""),
+        ({"grid": "(config['heads'] // 2, 1, 1)"}, ""),
+        ({"grid": "(count, 1, 1)"}, "count = 0\nfor _ in xs:\n    count += 1"),
+        ({"grid": "(max(n - 1, 0), 1, 1)"}, ""),
+    ],
+)
+def test_launches_that_do_not(changes: dict[str, str | None], before: str) -> None:
+    assert codes(calling(changes, before).replace("**how=how", "**how"), FAMILY) == []
+
+
+def test_arguments_by_place() -> None:
+    text = program(
+        "def launch(x: mx.array):\n    return EACH([x], (1, 1, 1), threadgroup=(1, 1, 1))\n"
+    )
+    assert codes(text, FAMILY) == ["KERNEL-ARGS-003"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ('input_names="x", output_names=["y"]', 1),
+        ('input_names=["x"], output_names="y"', 1),
+        ('input_names=["x"]', 1),
+        ('input_names=["x"], output_names=["y"], threadgroup_names=["t"]', 1),
+        ('input_names=("x",), output_names=("y",)', 0),
+        ('input_names=["x"], output_names=["y"], compile_options=None, atomic_outputs=True', 0),
+        ("**how", 0),
+    ],
+)
+def test_building(arguments: str, found: int) -> None:
+    text = (
+        "def build(how):\n    return mx.fast.metal_kernel(name='k', "
+        f"source='y[0] = x[0];', {arguments})\n"
+    )
+    assert codes(text, FAMILY) == ["KERNEL-ARGS-003"] * found
+
+
+def test_lists_of_callers_are_not_counted() -> None:
+    """Of all callers of a helper, one may be seen, and its list is not that of the others."""
+    text = program(
+        "def run(kernel, inputs, names):\n"
+        "    return kernel(inputs=inputs, grid=(1, 1, 1), threadgroup=(1, 1, 1),\n"
+        "                  output_shapes=names, output_dtypes=[mx.float32])\n"
+        "def one(x, kernel):\n    return run(kernel, [x, x], [(1,), (1,)])\n"
+        "def two(xs, shapes):\n    return run(EACH, xs, shapes)\n"
+    )
+    assert codes(text, FAMILY) == []
+
+
+BUILD = 'mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source=S)'
+LAUNCH = (
+    "(inputs=[x], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(1,)],"
+    " output_dtypes=[x.dtype])[0]"
+)
+EVERY_TIME = {
+    "a local name": """
+        def run(x):
+            k = {build}
+            return k{launch}
+    """,
+    "at once": """
+        def run(x):
+            return {build}{launch}
+    """,
+    "on a condition": """
+        def run(x, y):
+            if y:
+                k = {build}
+                return k{launch}
+    """,
+    "where there is Metal": """
+        def run(x):
+            if mx.metal.is_available():
+                k = {build}
+                return k{launch}
+    """,
+    "a method": """
+        class M:
+            def run(self, x):
+                k = {build}
+                return k{launch}
+    """,
+    "for gradients": """
+        @mx.custom_function
+        def run(x):
+            k = {build}
+            return k{launch}
+    """,
+    "in a loop": """
+        def run(xs):
+            for x in xs:
+                k = {build}
+                yield k{launch}
+    """,
+}
+ONCE = {
+    "at module level": """
+        k = {build}
+        def run(x):
+            return k{launch}
+    """,
+    "in the constructor": """
+        class M:
+            def __init__(self):
+                self.k = {build}
+            def run(self, x):
+                return self.k{launch}
+    """,
+    "lazily": """
+        k = None
+        def run(x):
+            global k
+            if k is None:
+                k = {build}
+            return k{launch}
+    """,
+    "lazily, by its truth": """
+        k = None
+        def run(x):
+            global k
+            if not k:
+                k = {build}
+            return k{launch}
+    """,
+    "as an attribute": """
+        class M:
+            k = None
+            def run(self, x):
+                if self.k is None:
+                    self.k = {build}
+                return self.k{launch}
+    """,
+    "in a dictionary": """
+        KS = {{}}
+        def run(x, key):
+            if key not in KS:
+                KS[key] = {build}
+            return KS[key]{launch}
+    """,
+    "kept after the launch": """
+        KS = {{}}
+        def run(x, key):
+            k = KS.get(key)
+            if k is None:
+                k = {build}
+                KS[key] = k
+            return k{launch}
+    """,
+    "kept on every path": """
+        KS = {{}}
+        def run(x, key):
+            if key in KS:
+                return KS[key]{launch}
+            k = {build}
+            KS[key] = k
+            return k{launch}
+    """,
+    "by a factory": """
+        def make():
+            return {build}
+        k = make()
+        def run(x):
+            return k{launch}
+    """,
+    "by a cached function": """
+        import functools
+        @functools.lru_cache(maxsize=None)
+        def run(x):
+            k = {build}
+            return k{launch}
+    """,
+    "for a function inside": """
+        def make():
+            k = {build}
+            def run(x):
+                return k{launch}
+            return run
+    """,
+    "before the loop": """
+        def run(xs):
+            k = {build}
+            for x in xs:
+                yield k{launch}
+    """,
+    "in a compiled function": """
+        @mx.compile
+        def run(x):
+            k = {build}
+            return k{launch}
+    """,
+    "in main": """
+        def main():
+            x = mx.ones(3)
+            k = {build}
+            print(k{launch}.shape)
+    """,
+}
+
+
+def built(text: str) -> str:
+    return 'S = "y[0] = x[0];"\n' + dedent(text).format(build=BUILD, launch=LAUNCH)
+
+
+@pytest.mark.parametrize("text", EVERY_TIME.values(), ids=EVERY_TIME)
+def test_kernels_built_at_every_call(text: str) -> None:
+    assert codes(built(text), FAMILY) == ["KERNEL-CACHE-001"]
+
+
+@pytest.mark.parametrize("text", ONCE.values(), ids=ONCE)
+def test_kernels_built_once(text: str) -> None:
+    assert codes(built(text), FAMILY) == []
+
+
+def test_kernels_of_tests_are_noted_as_such() -> None:
+    (found,) = findings(
+        built(EVERY_TIME["a local name"]).replace("def run", "def test_run"), FAMILY
+    )
+    assert found.context == "test"

@@ -1,0 +1,377 @@
+"""KERNEL-SIG and KERNEL-BUFFER: what is flagged, what is not, and where in the string."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from tests.checks.findings import IMPORTS
+from tests.checks.findings import findings as kernel_findings
+
+if TYPE_CHECKING:
+    from embercoach.finding import RawFinding
+
+INDEX = "uint i = thread_position_in_grid.x;"
+
+
+def source_of(program: str) -> str:
+    return "import textwrap\n" + dedent(program).lstrip("\n")
+
+
+def findings(program: str) -> list[RawFinding]:
+    return kernel_findings(source_of(program), "KERNEL-")
+
+
+def pointed(program: str) -> list[tuple[str, str]]:
+    """Code and the source text of each finding."""
+    lines = (IMPORTS + source_of(program)).split("\n")
+    found = []
+    for f in findings(program):
+        assert f.line == f.end_line, f
+        found.append((f.code, lines[f.line - 1][f.column - 1 : f.end_column - 1]))
+    return found
+
+
+def kernel(body: str, names: str = 'input_names=["x"], output_names=["y"]', more: str = "") -> str:
+    """A kernel and a launch of it without template arguments."""
+    return (
+        f'K = mx.fast.metal_kernel(name="k", {names}, source="""\n{body}\n""", {more})\n'
+        "def launch(x):\n"
+        "    return K(inputs=[x], grid=(x.size, 1, 1), threadgroup=(32, 1, 1),\n"
+        "             output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        ("kernel void f(device float* a) { a[0] = 1; }", "KERNEL-SIG-001", "f"),
+        ("[[kernel]] void f(device float* a) { a[0] = cap; }", "KERNEL-SIG-001", "f"),
+        ("float h(float v) { return v; }\n" + INDEX + " y[i] = h(x[i]);", "KERNEL-SIG-001", "h"),
+        ("uint i [[thread_position_in_grid]]; y[i] = x[i];", "KERNEL-SIG-002", None),
+        ("device float* p [[ buffer(1) ]]; p[0] = x[0];", "KERNEL-SIG-002", "[[ buffer(1) ]]"),
+        ("#include <metal_stdlib>\n y[0] = x[0];", "KERNEL-SIG-003", "#include <metal_stdlib>"),
+        ('#include "mine.h"\n y[0] = x[0];', "KERNEL-SIG-003", '#include "mine.h"'),
+        ("using namespace metal; y[0] = x[0];", "KERNEL-SIG-004", "using namespace metal;"),
+        ("y[0] = x[0] * cap;", "KERNEL-SIG-005", "cap"),
+        ("y[x_size] = x[0];", "KERNEL-SIG-005", "x_size"),
+        ("if (y_shape[0] > 1) y[0] = x[0];", "KERNEL-SIG-005", "y_shape"),
+        ("y[0] = inp0[0] + inp0[1];", "KERNEL-SIG-005", "inp0"),
+        ("{ float v = x[0]; } y[0] = v;", "KERNEL-SIG-005", "v"),
+        ("y[0] = T(x[0]);", "KERNEL-SIG-005", "T"),
+    ],
+)
+def test_flagged(body: str, code: str, text: str | None) -> None:
+    assert pointed(kernel(body)) == [(code, text or "[[thread_position_in_grid]]")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "struct S { float get() { return v; } float v; }; S s; y[0] = s.get();",
+        "auto f = [](float v) { return v; }; y[0] = f(x[0]);",
+        "// kernel void f(device float* a [[buffer(0)]]) {}\ny[0] = x[0];",
+        "[[maybe_unused]] float a = 1; switch (1) { case 1: [[fallthrough]]; default: y[0] = a; }",
+        "#define TWICE(v) ((v) * 2)\n#pragma unroll\ny[0] = TWICE(x[0]);",
+        "using number = float; y[0] = number(x[0]);",
+        INDEX + " y[i] = x[i + x_shape[0] * x_strides[0]] + x_ndim + metal::exp(M_PI_F);",
+        "y[0] = x[0] + bfloat16_t(1) + elem_to_loc(0, x_shape, x_strides, x_ndim);",
+        "",
+    ],
+)
+def test_silent(body: str) -> None:
+    assert findings(kernel(body)) == []
+
+
+def test_a_pasted_file_is_told_once() -> None:
+    body = """
+        #include <metal_stdlib>
+        using namespace metal;
+        kernel void f(device float* a [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+            a[i] = helper(undeclared);
+        }
+    """
+    assert [code for code, _ in pointed(kernel(body))] == [
+        "KERNEL-SIG-003",
+        "KERNEL-SIG-004",
+        "KERNEL-SIG-001",
+    ]
+
+
+STRINGS = {
+    "one line": 'S = "y[0] = cap;"',
+    "escapes": r'S = "\t\x79[0] =\n cap;"',
+    "other letters": 'S = "/* ÄÖ € 😀 */ y[0] = cap;"',
+    "raw": 'S = r"y[0] = cap;"',
+    "concatenated": 'S = "y[0] =" " cap;"',
+    "added": 'A = "y[0] = "\nS = A + "cap;"',
+    "added in place": 'S = "y[0] = "\nS += "cap;"',
+    "f-string": 'N = 4\nS = f"{{ y[{N}] = cap; }}"',
+    "nested in an f-string": 'A = "cap"\nS = f"y[0] = {A};"',
+    "dedented": 'S = textwrap.dedent("""\n    y[0] =\n        cap;\n    """)',
+    "dedented and stripped": 'S = textwrap.dedent("""\n    y[0] = cap;\n    """).strip()',
+    "formatted": 'S = "y[{n}] = cap;".format(n=3)',
+    "replaced": 'S = "y[INDEX] = cap;".replace("INDEX", "0")',
+    "joined": 'S = "\\n".join(["float a;", "y[0] = cap;"])',
+    "in a dictionary": 'D = {"a": "y[0] = cap;"}\nS = D["a"]',
+    "in a class": 'class C:\n    SOURCE = "y[0] = cap;"\nS = C.SOURCE',
+    "from a function": 'def text():\n    return "y[0] = cap;"\nS = text()',
+}
+
+
+@pytest.mark.parametrize("string", STRINGS.values(), ids=STRINGS)
+def test_findings_point_into_strings(string: str) -> None:
+    program = string + (
+        '\nK = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source=S)\n'
+        "def launch(x):\n"
+        "    return K(inputs=[x], grid=(x.size, 1, 1), threadgroup=(32, 1, 1),\n"
+        "             output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
+    )
+    assert pointed(program) == [("KERNEL-SIG-005", "cap")]
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_other_line_breaks(newline: str) -> None:
+    text = "import mlx.core as mx\n" + kernel("  uint a;\n  #include <metal_stdlib>\n  y[0] = a;")
+    source = text.replace("\n", newline)
+    (found,) = check_source(source, Path("program.py"), Project()).findings
+    assert (found.code, found.line, found.column) == ("KERNEL-SIG-003", 4, 3)
+
+
+BUILDERS = {
+    "at module level": "K = {build}",
+    "lazily": "K = None\ndef get():\n    global K\n    if K is None:\n        K = {build}",
+    "by a builder": "def make(source):\n    return {build}\nK = make(S)",
+    "by an annotated builder": "from collections.abc import Callable\n"
+    "def make(source: str) -> Callable[..., list[mx.array]]:\n    return {build}\nK = make(S)",
+    "behind a cache": "from functools import lru_cache\n@lru_cache(maxsize=None)\n"
+    "def make(source):\n    return {build}\nK = make(S)",
+    "as an attribute": "class M:\n    def __init__(self):\n        self.kernel = {build}",
+    "in a dictionary": 'KERNELS = {{"a": {build}}}',
+    "where there is Metal": "K = {build} if mx.metal.is_available() else None",
+    "by place": 'K = mx.fast.metal_kernel("k", ["x"], ["y"], S)',
+    "under another name": "from mlx.core.fast import metal_kernel as build\n"
+    'K = build(name="k", input_names=["x"], output_names=["y"], source=S)',
+}
+
+
+@pytest.mark.parametrize("way", BUILDERS.values(), ids=BUILDERS)
+def test_kernels_are_found_however_they_are_built(way: str) -> None:
+    source = "source" if "(source" in way else "S"
+    build = (
+        f'mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source={source})'
+    )
+    program = 'S = "uint i [[thread_position_in_grid]]; y[i] = x[i];"\n' + way.format(build=build)
+    assert pointed(program) == [("KERNEL-SIG-002", "[[thread_position_in_grid]]")]
+
+
+def test_many_kernels_of_one_builder_are_told_apart() -> None:
+    lines = ["def make(names, source):"]
+    lines.append(
+        '    return mx.fast.metal_kernel(name="k", input_names=names, output_names=["y"],'
+        " source=source)"
+    )
+    lines += [f'K{n} = make(["x{n}"], "y[0] = x{n}[0];")' for n in range(20)]
+    lines.append('LAST = make(["x"], "y[0] = x1[0];")')
+    assert pointed("\n".join(lines)) == [("KERNEL-SIG-005", "x1")]
+
+
+def test_a_string_of_another_file_is_told_at_the_argument(tmp_path: Path) -> None:
+    (tmp_path / "texts.py").write_text('BODY = "y[0] = x1[0];"\n')
+    user = tmp_path / "user.py"
+    text = (
+        "import mlx.core as mx\nfrom texts import BODY\n"
+        'K = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        "    source=BODY)\n"
+    )
+    user.write_text(text)
+    (found,) = check_source(text, user, Project()).findings
+    assert (found.code, found.line, found.column) == ("KERNEL-SIG-005", 4, 12)
+
+
+def test_a_builder_of_another_file_is_told_at_the_string(tmp_path: Path) -> None:
+    (tmp_path / "builders.py").write_text(
+        "import mlx.core as mx\ndef make(source):\n"
+        '    return mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        "        source=source)\n"
+    )
+    user = tmp_path / "user.py"
+    text = 'import mlx\nfrom builders import make\nK = make("y[0] = x1[0];")\n'
+    user.write_text(text)
+    project = Project()
+    (found,) = check_source(text, user, project).findings
+    assert (found.code, found.line, found.column) == ("KERNEL-SIG-005", 3, 18)
+    builders = tmp_path / "builders.py"
+    assert check_source(builders.read_text(), builders, project).findings == ()
+
+
+WITH_TEMPLATE = """
+S = "y[0] = T(x[0]) + N;"
+K = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source=S)
+def launch(x, how):
+    return K(inputs=[x], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(1,)],
+             output_dtypes=[x.dtype]{template})
+"""
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        (', template=[("T", x.dtype), ("N", 4)]', []),
+        (', template=[("T", x.dtype)]', ["N"]),
+        ("", ["T", "N"]),
+        (", template=None", ["T", "N"]),
+        (", template=how", []),
+        (", **how", []),
+    ],
+)
+def test_template_arguments(template: str, names: list[str]) -> None:
+    found = pointed(WITH_TEMPLATE.format(template=template))
+    assert sorted(name for _, name in found) == sorted(names)
+
+
+def test_without_a_launch_only_what_no_template_argument_can_be() -> None:
+    program = """
+    S = "other[0] = T(x[0]) + N; y[0] = missing[N];"
+    K = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source=S)
+    """
+    assert {name for _, name in pointed(program)} == {"other", "missing"}
+
+
+BUILD = """
+def build(given):
+    return mx.fast.metal_kernel(name="k", input_names={names}, output_names=["y"], source={source},
+                                header={header})
+"""
+UNKNOWN = {
+    "a file": {"source": "open(given).read()"},
+    "a number in the text": {"source": 'f"y[0] = a{given}[0];"'},
+    "a header": {"header": "given"},
+    "a header of one's own": {"header": "'#include \"mine.h\"\\n'"},
+    "a header that builds names": {"header": '"#define NAME(a) a##0\\n"'},
+    "names": {"names": "given"},
+    "some names": {"names": '["x", *given]'},
+    "a text that is no Metal": {"source": '"y[0] = a[0]; )("'},
+}
+
+
+@pytest.mark.parametrize("parts", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_is_not_known_is_silent(parts: dict[str, str]) -> None:
+    known = {"names": '["x"]', "source": '"y[0] = a[0];"', "header": '""'}
+    assert len(findings(BUILD.format(**known))) == 1
+    assert findings(BUILD.format(**{**known, **parts})) == []
+
+
+def test_a_header_may_come_with_other_arguments() -> None:
+    program = """
+    def build(**more):
+        return mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],
+                                    source="y[0] = a[0];", **more)
+    """
+    assert findings(program) == []
+
+
+def test_other_methods_of_the_name_are_none_of_ours() -> None:
+    program = """
+    class Other:
+        def metal_kernel(self, source): pass
+    Other().metal_kernel(source="kernel void f() {}")
+    """
+    assert findings(program) == []
+
+
+def test_the_shape_of_a_scalar_is_not_there() -> None:
+    names = 'input_names=["x", "n"], output_names=["y"]'
+    program = kernel("y[0] = x[0] + n_shape[0];", names).replace("inputs=[x]", "inputs=[x, 3]")
+    (found,) = findings(program)
+    assert "`n` is a scalar" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("inp0", "`x`"),
+        ("out0", "`y`"),
+        ("input1_shape", "`scale_shape`"),
+        ("x_size", "x_shape"),
+        ("y_shape", "template"),
+        ("scales", "did you mean `scale`"),
+        ("simd_lane_id", "`thread_index_in_simdgroup`"),
+        ("cap", 'add "cap" to input_names'),
+    ],
+)
+def test_the_way_out(name: str, advice: str) -> None:
+    names = 'input_names=["x", "scale"], output_names=["y"]'
+    program = f"""
+    K = mx.fast.metal_kernel(name="k", {names}, source="y[0] = x[0] + scale[0] + {name}[0];")
+    """
+    (found,) = findings(program)
+    assert advice in found.help
+
+
+def test_a_name_is_told_once() -> None:
+    (found,) = findings(kernel("y[0] = cap + cap; y[1] = cap;"))
+    assert "(3 times)" in found.message
+
+
+@pytest.mark.parametrize(
+    ("inputs", "terms", "flagged"), [(8, 4, True), (8, 3, False), (31, 1, True)]
+)
+def test_buffers(inputs: int, terms: int, flagged: bool) -> None:
+    names = [f"a{n}" for n in range(inputs)]
+    ends = ["[0]", "_shape[0]", "_strides[0]", "_ndim"][:terms]
+    body = " + ".join(name + end for name in names for end in ends)
+    program = (
+        f'K = mx.fast.metal_kernel(name="k", input_names={names}, output_names=["y"],\n'
+        f'    source="""y[0] = {body};""")'
+    )
+    assert [f.code for f in findings(program)] == ["KERNEL-BUFFER-001"] * flagged
+
+
+def test_shapes_in_comments_may_be_missing() -> None:
+    """A scalar has no shape, and MLX passes none, even where the text mentions it."""
+    names = [f"a{n}" for n in range(10)]
+    words = " ".join(f"{n}_shape {n}_strides {n}_ndim" for n in names)
+    program = (
+        f'K = mx.fast.metal_kernel(name="k", input_names={names}, output_names=["y"],\n'
+        f'    source="""// {words}\ny[0] = 1;""")'
+    )
+    assert findings(program) == []
+
+
+def test_metals_grammar_is_loaded_for_kernels_alone() -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\n"
+        "from embercoach.checks import Project, check_source\n"
+        "text = 'import mlx.core as mx\\ndef f(x): return mx.exp(x).item()\\n'\n"
+        "check_source(text, Path('a.py'), Project())\n"
+        "assert 'tree_sitter' not in sys.modules\n"
+        'text += \'K = mx.fast.metal_kernel(name="k", input_names=[], output_names=["y"], \'\n'
+        "text += 'source=\"y[0] = 1;\")\\n'\n"
+        "check_source(text, Path('a.py'), Project())\n"
+        "assert 'tree_sitter' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_indented_kernels() -> None:
+    body = indent("y[0] = cap;", " " * 12)
+    program = f"""
+class A:
+    def build(self):
+        if True:
+            self.k = mx.fast.metal_kernel(
+                name="k", input_names=["x"], output_names=["y"], source=f\'\'\'
+{body}
+                \'\'\')
+    def run(self, x):
+        return self.k(inputs=[x], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(1,)],
+                      output_dtypes=[x.dtype])
+"""
+    assert pointed(program) == [("KERNEL-SIG-005", "cap")]
