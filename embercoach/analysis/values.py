@@ -6,7 +6,7 @@ what a value may be on different paths. All values are immutable and compare by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -114,6 +114,21 @@ class Bytes(Value):
     pulls: Pulls = NO_PULLS
 
 
+#: Values compare and hash by content: a container of more parts, counting those inside its parts,
+#: is not followed. ``x = [x, x]`` in a row would else take exponential time.
+HEAVIEST = 1_000
+
+
+def _weight(value: Value) -> int:
+    """How many values a value is made of."""
+    kind = type(value)
+    if kind is Sequence or kind is Dict:
+        return value.weight  # type: ignore[attr-defined, no-any-return]
+    if kind is Union:
+        return sum(map(_weight, value.options))  # type: ignore[attr-defined]
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class Sequence(Value):
     """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``.
@@ -126,6 +141,16 @@ class Sequence(Value):
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
     array: str | None = None
+    weight: int = field(default=1, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weight = 1 + sum(map(_weight, self.items or ()))
+        weight += 0 if self.common is None else _weight(self.common)
+        if weight > HEAVIEST:
+            weight = 1
+            object.__setattr__(self, "common", UNKNOWN)
+            object.__setattr__(self, "items", None)
+        object.__setattr__(self, "weight", weight)
 
     @property
     def item(self) -> Value:
@@ -143,6 +168,15 @@ class Dict(Value):
 
     item: Value
     known: tuple[tuple[str, Value], ...] = ()
+    weight: int = field(default=1, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weight = 1 + _weight(self.item) + sum(_weight(value) for _, value in self.known)
+        if weight > HEAVIEST:
+            weight = 1
+            object.__setattr__(self, "item", UNKNOWN)
+            object.__setattr__(self, "known", ())
+        object.__setattr__(self, "weight", weight)
 
     def get(self, key: str) -> Value | None:
         """The value under a known key."""
