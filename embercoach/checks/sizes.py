@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -58,6 +59,7 @@ class Scope:
         return None
 
 
+@lru_cache(maxsize=4)
 def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     """The scope of a function's body, within those around it."""
     if function is None:
