@@ -165,9 +165,7 @@ def _leave_loop(
     return bool(branches)
 
 
-def _run_loop(
-    frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]
-) -> list[Snapshot]:
+def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]) -> list[Snapshot]:
     """Run a loop's rounds; leaves the state before another one, returns those at a ``break``."""
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_loop, frame.loop = frame.loop, node
