@@ -7,7 +7,7 @@ sums are compared term by term, and small functions such as ``ceildiv`` are look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -76,6 +76,8 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
 def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
     """Bind every name that is assigned below a node, definitions' own names left out."""
     elsewhere: set[str] = set()
+    # Expressions bind names by ``:=`` alone, and walking them all takes its time.
+    parts = _children if ":=" in scope.module.source else _statements_in
     pending: list[cst.CSTNode] = [root]
     while pending:
         node = pending.pop()
@@ -89,9 +91,30 @@ def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
         else:
             for name, value in _bound_by(node):
                 scope.bind(name, value)
-        pending.extend(reversed(node.children))
+        pending.extend(reversed(parts(node)))
     for name in elsewhere:
         scope.bindings.pop(name, None)
+
+
+def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    return node.children
+
+
+def _statements_in(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """What a node holds, expressions left out."""
+    if isinstance(node, cst.MatchPattern):
+        return node.children
+    found: list[cst.CSTNode] = []
+    for field in _FIELDS:
+        held = getattr(node, field, ())
+        found.extend((held,) if isinstance(held, cst.CSTNode) else held or ())
+    return [n for n in found if not isinstance(n, cst.BaseExpression)]
+
+
+_FIELDS = (
+    *("items", "names", "asname", "name", "body"),
+    *("handlers", "cases", "pattern", "orelse", "finalbody"),
+)
 
 
 def _bound_by(node: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode | None]]:
