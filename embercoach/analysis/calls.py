@@ -36,6 +36,7 @@ from embercoach.analysis.values import (
     BoundMember,
     Callable,
     Class,
+    Dict,
     DType,
     Function,
     Instance,
@@ -168,6 +169,8 @@ def _bound(
         library.append(frame, node, owner, arguments)
     elif name in library.MUTATORS and isinstance(owner, Sequence):
         library.mutate(frame, node, owner, name, arguments)
+    elif name == "update" and isinstance(owner, Dict):
+        library.update(frame, node, owner, arguments)
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
     return members.call_bound(frame, callee, arguments)

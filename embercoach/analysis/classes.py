@@ -8,7 +8,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.lattice import join
+from embercoach.analysis.lattice import join_all
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
     ARRAY,
@@ -68,7 +68,6 @@ def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
 def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
     """``self.name``: a method, property, field, or what methods assign to it."""
     info = owner.info
-    found: Value | None = None
     for cls in lineage(info):
         method = cls.methods.get(name)
         if method is not None:
@@ -78,13 +77,9 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
             value = evaluate_annotation(cls.frame, annotation)
             if value is not UNKNOWN:
                 return value
-        assigned = _assigned(cls, name)
-        if assigned is not None:
-            found = assigned if found is None else join(found, assigned)
-        elif name in cls.variables and found is None:
-            found = cls.variables[name]
-        if found is not None:
-            return found
+        known = [v for v in (_assigned(cls, name), cls.variables.get(name)) if v is not None]
+        if known:
+            return join_all(known)
     for base in library_bases(info):
         entry = mlx_api.member(base, name)
         if entry is not None:

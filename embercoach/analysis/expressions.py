@@ -193,6 +193,7 @@ def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
         enter_loop(frame, clause.target, evaluate(frame, clause.iter), clause.iter)
         for condition in clause.ifs:
             test(frame, condition.test, "comprehension")
+            narrow(frame, condition.test, True)
         clause = clause.inner_for_in
 
 

@@ -41,6 +41,7 @@ from embercoach.analysis.values import (
     UNKNOWN,
     Array,
     BoundMember,
+    Dict,
     DType,
     Function,
     Instance,
@@ -145,7 +146,9 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
     if given is not None and given is not NONE:
         return Array(None, False, number is not None, False, pulls, extent)
     if number is not None:
-        return Array(promotion.dtype_of_number(number.kind), True, True, False, pulls, extent)
+        kinds = {option.kind for option in options(value) if isinstance(option, Number)}
+        dtype = promotion.dtype_of_number(number.kind) if len(kinds) == 1 else None
+        return Array(dtype, True, True, False, pulls, extent)
     array = as_array(value)
     if array is not None:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
@@ -346,6 +349,26 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
     item = value if owner.items == () else join_all((owner.item, value))
     grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
     frame.assign_path(path, grown)
+
+
+def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument, ...]) -> None:
+    """``d.update(other, key=value)``: the dict named so holds what both hold."""
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    if path is None:
+        return
+    known = dict(owner.known)
+    item = owner.item
+    for argument in arguments:
+        value = argument.value
+        if argument.keyword is not None:
+            known[argument.keyword] = value
+        elif isinstance(value, Dict):
+            known.update(value.known)
+            item = value.item if item is UNKNOWN else join_all((item, value.item))
+        else:
+            known = {key: join_all((held, UNKNOWN)) for key, held in known.items()}
+            item = join_all((item, UNKNOWN))
+    frame.assign_path(path, Dict(item, tuple(known.items())))
 
 
 #: Methods that change which items a list has.

@@ -211,11 +211,14 @@ def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
         kind = scalar_kind(dtype.name) if isinstance(dtype, Symbol) else None  # type: ignore[assignment]
         return Numpy(kind, owner.scalar, pulls)
     if name in ("argmax", "argmin", "argsort", "nonzero", "searchsorted"):
-        return Numpy("int", False, pulls)
+        return Numpy("int", name.startswith("argm") and not arguments, pulls)
     if name in ("any", "all"):
-        return Numpy("bool", True, pulls)
+        return Numpy("bool", not arguments, pulls)
+    whole = not arguments
     if name in ("mean", "std", "var"):
-        return Numpy("float", False, pulls)
+        return Numpy("float", whole, pulls)
+    if name in ("sum", "prod", "max", "min", "ptp", "trace"):
+        return Numpy(owner.kind, whole, pulls, owner.dtype)
     return Numpy(owner.kind, False, pulls, owner.dtype)
 
 

@@ -160,6 +160,8 @@ def _arrays(symbol: str, a: Array, b: Array) -> Array:
 
 
 def _result(symbol: str, dtype: str | None) -> str | None:
+    if dtype == "bool" and symbol in ("<<", ">>"):
+        return "uint8"
     return promotion.floating(dtype) if symbol == "/" else dtype
 
 

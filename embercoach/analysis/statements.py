@@ -181,8 +181,17 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
     elif type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
         frame.module.numbers.add(node)
+    elif isinstance(value, (Sequence, Dict)) and _is_empty(value) and type(declared) is type(value):
+        value = declared
     assign(frame, node.target, value)
     return True
+
+
+def _is_empty(value: Sequence | Dict) -> bool:
+    """Whether it is known to hold nothing yet, so that its declaration says more."""
+    if isinstance(value, Sequence):
+        return value.items == ()
+    return value.item is UNKNOWN and not value.known
 
 
 def _augmented(frame: Frame, node: cst.AugAssign) -> bool:
