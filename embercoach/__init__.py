@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version as _version
-
 
 def __getattr__(name: str) -> str:
     if name == "__version__":
-        return _version("embercoach")
+        # Not at the top: reading metadata takes longer than starting does otherwise.
+        from importlib.metadata import version
+
+        return version("embercoach")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,5 @@
 """``python -m embercoach``."""
+
 from __future__ import annotations
 
 from embercoach.cli import main

@@ -134,4 +134,6 @@ def _require(data: dict[str, Any], path: Path) -> None:
             raise RulePageError(f"{path}: [severity.{profile}] lacks 'default'")
         for context, value in table.items():
             if context not in CONTEXTS or value not in SEVERITIES:
-                raise RulePageError(f"{path}: [severity.{profile}] {context} = {value!r} is unknown")
+                raise RulePageError(
+                    f"{path}: [severity.{profile}] {context} = {value!r} is unknown"
+                )

@@ -28,6 +28,7 @@ from embercoach.analysis.lattice import (
     pulls_of,
     with_pulls,
 )
+from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
     NONE,
@@ -51,6 +52,9 @@ from embercoach.analysis.values import (
     Unknown,
     Value,
 )
+
+#: Methods of an array that wait for it.
+PULLING = frozenset({"item", "tolist"})
 
 
 def evaluate_call(frame: Frame, node: cst.Call) -> Value:
@@ -113,6 +117,10 @@ def apply(
     if frame.record and (_matters(callee, arguments) or _builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
+    if type(callee) is BoundMember and callee.name in PULLING and receiver_node is not None:
+        path = dotted(receiver_node)
+        if path is not None and type(callee.owner) is Array:
+            frame.evaluated = frame.evaluated | {path}  # reading it again costs a copy alone
     if type(callee) is Symbol and callee.name.startswith("mlx."):
         library.learn(frame, callee.name, arguments)
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):

@@ -7,7 +7,7 @@ from collections.abc import Callable as Fn
 import libcst as cst
 
 from embercoach.analysis.dispatch import evaluate
-from embercoach.analysis.frame import NOTHING, Frame, Snapshot
+from embercoach.analysis.frame import ASYNC, NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.narrowing import narrow, test
@@ -127,7 +127,7 @@ def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
 def execute_for(frame: Frame, node: cst.For) -> bool:
     """``for``: a quiet round finds what the loop carries, a second one records facts."""
     iterable = evaluate(frame, node.iter)
-    before = frame.evaluated
+    before = frozenset(e for e in frame.evaluated if not e.startswith(ASYNC))
 
     def round_of() -> bool:
         frame.evaluated = before

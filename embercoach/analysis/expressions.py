@@ -16,7 +16,14 @@ from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
-from embercoach.analysis.lattice import as_array, join, join_all, pulls_of, with_pulls
+from embercoach.analysis.lattice import (
+    as_array,
+    definite_array,
+    join,
+    join_all,
+    pulls_of,
+    with_pulls,
+)
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
@@ -103,7 +110,7 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
         for spec in part.format_spec or ():
             if isinstance(spec, cst.FormattedStringExpression):
                 evaluate(frame, spec.expression)
-        if frame.record and (type(value) is Array or as_array(value) is not None):
+        if frame.record and definite_array(value) is not None:
             frame.add(FormatFact(part.expression, frame.place(), value, "fstring"))
         known = None if pieces is None else _field(part, value)
         pieces = None if pieces is None or known is None else [*pieces, *known]

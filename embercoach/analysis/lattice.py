@@ -155,6 +155,16 @@ def as_array(value: Value) -> Array | None:
     return None
 
 
+def definite_array(value: Value) -> Array | None:
+    """The array that a value is, where nothing else is left open but ``None``.
+
+    For uses that prove nothing of the value, as everything can be printed or tested.
+    """
+    if type(value) is Union and any(type(o) is Unknown for o in value.options):
+        return None
+    return as_array(value)
+
+
 #: Alternatives that don't speak against an array: what they stand for can't be used as one.
 _NO_EVIDENCE = (NoneValue, Unknown, Tree)
 

@@ -199,15 +199,15 @@ def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
         return SHAPE
     if name == "ndim":
         return INT
+    if name in ("item", "tolist") and frame.module.is_test and "torch" not in frame.module.source:
+        return BoundMember(Array(traced=True), name)
     if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
         return BoundMember(Array(traced=True), name)
     return UNKNOWN
 
 
 #: Methods that nothing but an array has, in a file where MLX is the only array library.
-ARRAY_ONLY = frozenset(
-    "item tolist reshape astype transpose squeeze swapaxes argmax argmin mean sum".split()
-)
+ARRAY_ONLY = frozenset("item tolist reshape astype squeeze swapaxes argmax argmin".split())
 
 
 def _instance(frame: Frame, owner: Instance, name: str) -> Value:

@@ -7,7 +7,7 @@ import libcst as cst
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import TruthFact, TruthForm
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.lattice import as_array, join_all
+from embercoach.analysis.lattice import as_array, definite_array, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     ARRAY,
@@ -60,7 +60,7 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
 
 def record_truth(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
     """Note that the truth of a value is taken, if it is an array."""
-    if frame.record and as_array(value) is not None:
+    if frame.record and definite_array(value) is not None:
         frame.add(TruthFact(node, frame.place(), value, form))
 
 

@@ -12,7 +12,15 @@ from embercoach.analysis import extents, fourier, promotion
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.lattice import as_array, as_number, as_numpy, join, join_all, pulls_of
+from embercoach.analysis.lattice import (
+    as_array,
+    as_number,
+    as_numpy,
+    definite_array,
+    join,
+    join_all,
+    pulls_of,
+)
 from embercoach.analysis.narrowing import narrow, record_truth, test
 from embercoach.analysis.values import (
     BOOL,
@@ -241,9 +249,9 @@ def _percent(frame: Frame, value: Value, node: cst.BaseExpression) -> None:
         return
     if type(node) is cst.Tuple and isinstance(value, Sequence) and value.items is not None:
         for element, item in zip(node.elements, value.items):
-            if as_array(item) is not None:
+            if definite_array(item) is not None:
                 frame.add(FormatFact(element.value, frame.place(), item, "percent"))
-    elif as_array(value) is not None:
+    elif definite_array(value) is not None:
         frame.add(FormatFact(node, frame.place(), value, "percent"))
 
 

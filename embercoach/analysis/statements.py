@@ -130,6 +130,8 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     path = dotted(target.value)
     if path is None:
         return
+    if path in frame.evaluated:
+        frame.evaluated = frame.evaluated - {path}
     if isinstance(base, Dict):
         index = target.slice[0].slice
         key = evaluate(frame, index.value) if isinstance(index, cst.Index) else UNKNOWN

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.contexts import HARM, context_of
 from embercoach.analysis.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
-from embercoach.analysis.lattice import as_array, holds_arrays
+from embercoach.analysis.lattice import as_array, definite_array, holds_arrays
 from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
     NONE,
@@ -92,7 +92,7 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if name is None or not (name in CASTS or name.startswith("math.")):
         return
     for argument in fact.arguments:
-        if as_array(argument.value) is None:
+        if definite_array(argument.value) is None:
             continue
         short = name.removeprefix("builtins.")
         instead = (
@@ -160,15 +160,17 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         inside = fact.right
         if isinstance(inside, Dict) or (isinstance(inside, Sequence) and inside.kind == "set"):
             return  # arrays hash by identity: nothing is compared
-        array = as_array(inside) or (as_array(fact.left) if isinstance(inside, Sequence) else None)
-        if array is None and not (isinstance(inside, Sequence) and as_array(inside.item)):
+        array = definite_array(inside) or (
+            as_array(fact.left) if isinstance(inside, Sequence) else None
+        )
+        if array is None and not (isinstance(inside, Sequence) and definite_array(inside.item)):
             return
         yield pull(
             "GRAPH-BREAK-006",
             fact,
             module,
             fact.node,
-            inside if as_array(inside) is not None else fact.left,
+            inside if definite_array(inside) is not None else fact.left,
             f"`{fact.operator}` compares array elements and takes the truth value of each result",
             "use mx.any(x == v), or a Python set of host values",
         )
@@ -201,12 +203,14 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     if name not in INSTEAD:
         return
     positional = [a for a in fact.arguments if a.keyword is None]
-    arrays = [a for a in positional if as_array(a.value) is not None]
+    arrays = [a for a in positional if definite_array(a.value) is not None]
     if not arrays and len(positional) == 1:
         inner = positional[0].value
-        if isinstance(inner, Sequence) and as_array(inner.item) is not None:
+        if isinstance(inner, Sequence) and definite_array(inner.item) is not None:
             arrays = positional
-    if not arrays or (name == "builtins.sum" and as_array(arrays[0].value) is None):
+    if name == "builtins.sum":
+        arrays = [a for a in positional[:1] if definite_array(a.value) is not None]
+    if not arrays or fact.keyword("key") is not None:
         return
     short = name.removeprefix("builtins.")
     what = (
@@ -230,7 +234,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         fact,
         module,
         fact.node,
-        value if as_array(value) is not None else value.item,  # type: ignore[attr-defined]
+        value if definite_array(value) is not None else value.item,  # type: ignore[attr-defined]
         what,
         f"use {INSTEAD[name]}",
     )
@@ -275,7 +279,7 @@ def formatted_text(fact: FormatFact, module: Module) -> Iterator[Report]:
 
 
 def _is_plain(value: Value) -> bool:
-    return as_array(value) is not None or isinstance(value, Sequence)
+    return definite_array(value) is not None or isinstance(value, Sequence)
 
 
 def _formatting(

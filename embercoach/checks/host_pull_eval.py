@@ -60,14 +60,16 @@ def _is_carried(fact: CallFact) -> bool:
     if loop is None:
         return False
     names = {n.value for a in fact.arguments for n in _roots(a.node)}
+    fresh: set[str] = set()  # assigned anew in this round already
     for statement in small_statements(loop.body):
         if isinstance(statement, cst.AugAssign):
             targets = {n.value for n in _roots(statement.target)}
             if isinstance(statement.target, cst.Subscript) and targets & names:
                 return True
         elif isinstance(statement, cst.Assign):
-            targets = {n.value for t in statement.targets for n in _roots(t.target)} & names
+            targets = {n.value for t in statement.targets for n in _roots(t.target)} & names - fresh
             value = statement.value
+            fresh |= targets
             if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
                 continue  # a plain sum: the graph of each round hangs on its own
             if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:

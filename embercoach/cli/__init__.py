@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
 
 
@@ -13,4 +15,9 @@ def main() -> None:
     gc.disable()
     from embercoach.cli.entry import start
 
-    sys.exit(start(sys.argv[1:]))
+    code = start(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Taking a million nodes apart one by one would take longer than a small run itself.
+    os._exit(code)
