@@ -39,7 +39,8 @@ class Module:
         self.project = project
         self.skeleton = skeleton(source)
         self.tree = parse(source)
-        self.dependencies: set[Path] = set()
+        self.dependencies: set[Path] = set()  # files that its own imports probed
+        self.imported: set[Module] = set()
         self.has_star_import = False
         self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
         self.fixtures: dict[str, FunctionInfo] = {}
@@ -92,8 +93,24 @@ class Module:
             return None
         module = self.project.load(path)
         if module is not None and module is not self:
-            self.dependencies |= module.dependencies
+            self.imported.add(module)
         return module
+
+    def all_dependencies(self) -> set[Path]:
+        """The files that this one's findings hang on, through any number of imports.
+
+        Imports inside an imported file may run later than the import of that file, so that only
+        the end of the analysis knows them all.
+        """
+        seen = {self}
+        pending = [self]
+        found: set[Path] = set()
+        while pending:
+            module = pending.pop()
+            found |= module.dependencies
+            pending.extend(module.imported - seen)
+            seen |= module.imported
+        return found - {self.path}
 
     def facts_of(self, info: FunctionInfo | None) -> list[Fact]:
         """The facts recorded in a function, or at top level."""

@@ -91,7 +91,7 @@ class Project:
         base = start.joinpath(*dotted.split(".")) if dotted else start
         candidates = [base / "__init__.py"]
         if dotted:
-            candidates.insert(0, base.with_name(base.name + ".py"))
+            candidates.append(base.with_name(base.name + ".py"))
             first = start / dotted.split(".")[0]
             if not self._exists(first) and not self._exists(first.with_name(first.name + ".py")):
                 importer.dependencies.add(first)
@@ -105,7 +105,11 @@ class Project:
     def _exists(self, path: Path) -> bool:
         known = self._probes.get(path)
         if known is None:
-            known = self._probes[path] = path.exists()
+            try:
+                known = path.exists()
+            except OSError:  # a name that no file can have
+                known = False
+            self._probes[path] = known
         return known
 
     def _import_roots(self, folder: Path) -> tuple[Path, ...]:

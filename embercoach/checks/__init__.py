@@ -74,6 +74,6 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
         raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
     finally:
         sys.setrecursionlimit(limit)
-    dependencies = tuple(sorted(map(str, module.dependencies)))
+    dependencies = tuple(sorted(map(str, module.all_dependencies())))
     project.release()
     return FileReport(findings, dependencies)
