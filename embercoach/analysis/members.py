@@ -137,7 +137,10 @@ def _library_object(frame: Frame, owner: LibraryObject, name: str) -> Value:
 
 def _module(frame: Frame, owner: ModuleRef, name: str) -> Value:
     result: Value = owner.module.member(name)
-    return result
+    if result is not UNKNOWN or owner.module.path.name != "__init__.py":
+        return result
+    submodule = owner.module.import_module(name, 1)  # ``import package.name`` makes it a member
+    return UNKNOWN if submodule is None else ModuleRef(submodule)
 
 
 def _torch(frame: Frame, owner: Torch, name: str) -> Value:
