@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -78,7 +78,7 @@ def rules() -> dict[str, Rule]:
     return {code: rule(code) for code in sorted(codes())}
 
 
-@lru_cache(maxsize=None)
+@cache
 def rule(code: str) -> Rule:
     """One rule, read from its page.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.dispatch import evaluate
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import join_all
 from embercoach.analysis.values import (
     ARRAY,
@@ -34,6 +33,11 @@ from embercoach.analysis.values import (
     Symbol,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.frame import Frame
 
 SIMPLE: dict[str, Value] = {
     "builtins.int": INT,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
@@ -19,7 +18,6 @@ from embercoach.analysis import (
 )
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument, CallFact
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import (
     as_array,
     holds_arrays,
@@ -52,6 +50,11 @@ from embercoach.analysis.values import (
     Unknown,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.frame import Frame
 
 #: Methods of an array that wait for it.
 PULLING = frozenset({"item", "tolist"})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.annotations import evaluate_annotation
-from embercoach.analysis.definitions import ClassInfo, FunctionInfo
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import join_all
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
@@ -25,6 +23,12 @@ from embercoach.analysis.values import (
     Symbol,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.frame import Frame
 
 MODULE_CLASS = "mlx.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import libcst as cst
 
 from embercoach.analysis.classes import is_layer
-from embercoach.analysis.definitions import FunctionInfo
-from embercoach.analysis.facts import Place
 from embercoach.analysis.frame import ASYNC
 from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.values import Value
+
+if TYPE_CHECKING:
+    from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.facts import Place
+    from embercoach.analysis.values import Value
 
 #: Why a host synchronisation hurts, by context.
 HARM = {

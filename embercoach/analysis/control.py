@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -13,6 +13,9 @@ from embercoach.analysis.lattice import as_array
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import UNKNOWN, Symbol, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
 
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
@@ -225,9 +228,8 @@ def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
             branches.append(frame.fork())
     if branches:
         frame.merge(branches)
-    if node.finalbody is not None:
-        if not _body(frame, node.finalbody.body):
-            return False
+    if node.finalbody is not None and not _body(frame, node.finalbody.body):
+        return False
     return bool(branches)
 
 

@@ -6,8 +6,9 @@ known kinds of arguments, whoever calls it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embercoach.analysis.classes import find_method, is_layer, library_bases
-from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.values import (
     ARRAY,
     TREE,
@@ -19,6 +20,9 @@ from embercoach.analysis.values import (
     LibraryObject,
     Value,
 )
+
+if TYPE_CHECKING:
+    from embercoach.analysis.definitions import FunctionInfo
 
 #: Names that configuration objects go by: what they hold is host data.
 SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})

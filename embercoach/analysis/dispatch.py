@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import libcst as cst
-
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.values import UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    import libcst as cst
+
+    from embercoach.analysis.frame import Frame
 
 EVALUATORS: dict[type, Fn[[Frame, Any], Value]] = {}
 

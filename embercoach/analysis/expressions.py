@@ -6,15 +6,13 @@ truth tests, formatting and indexing in which arrays take part.
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from embercoach.analysis import calls, extents, fourier, library, members, operators, strings
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact, IndexFact
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import (
     as_array,
@@ -45,6 +43,11 @@ from embercoach.analysis.values import (
     Union,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.frame import Frame
 
 CONSTANTS: dict[str, Value] = {
     "True": Number("bool", True),

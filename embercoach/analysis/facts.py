@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import libcst as cst
-
 from embercoach.analysis.values import Symbol, Value
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from embercoach.analysis.definitions import FunctionInfo
 
 TruthForm = Literal[

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-import libcst as cst
 
 from embercoach.analysis.facts import Fact, Place
 from embercoach.analysis.lattice import join
 from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import libcst as cst
+
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.module import Module
 
@@ -36,6 +37,7 @@ class Frame:
         "array_names",
         "depth",
         "evaluated",
+        "exits",
         "global_names",
         "info",
         "loop",
@@ -44,7 +46,6 @@ class Frame:
         "module",
         "names",
         "outer",
-        "exits",
         "periodic",
         "pulls",
         "rebound",

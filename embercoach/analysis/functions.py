@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import libcst as cst
 
-from embercoach.analysis.definitions import FunctionInfo
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
@@ -29,6 +30,9 @@ from embercoach.analysis.values import (
     Sequence,
     Value,
 )
+
+if TYPE_CHECKING:
+    from embercoach.analysis.definitions import FunctionInfo
 
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
@@ -103,10 +107,9 @@ def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value
         annotated is not None
         and annotated is not UNKNOWN
         and not (generates or is_vague(annotated))
-    ):
-        if not _may_be_kernel(info, annotated):
-            pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
-            return _with_traced(annotated, values) if not pulls else annotated
+    ) and not _may_be_kernel(info, annotated):
+        pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
+        return _with_traced(annotated, values) if not pulls else annotated
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated or UNKNOWN
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)

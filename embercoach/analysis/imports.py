@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import libcst as cst
 
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.members import mlx_member
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import UNKNOWN, ModuleRef, Symbol, Value
+
+if TYPE_CHECKING:
+    from embercoach.analysis.frame import Frame
 
 #: Libraries that inference knows by name and that no file of the project stands in for.
 LIBRARIES = frozenset({"mlx", "numpy", "torch", "builtins", "typing", "functools", "math"})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from embercoach.analysis.frame import Frame
+from typing import TYPE_CHECKING
+
 from embercoach.analysis.lattice import join_all, with_pulls
 from embercoach.analysis.values import (
     NONE,
@@ -19,6 +20,9 @@ from embercoach.analysis.values import (
     Union,
     Value,
 )
+
+if TYPE_CHECKING:
+    from embercoach.analysis.frame import Frame
 
 
 def element_of(frame: Frame, value: Value) -> Value:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 from embercoach.analysis.values import (
     FLOAT,
@@ -28,6 +27,9 @@ from embercoach.analysis.values import (
     Unknown,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 MAYBE_UNKNOWN_LIMIT = 8
 
@@ -249,7 +251,7 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
     return False
 
 
-@lru_cache(maxsize=None)
+@cache
 def sequence_of(kind: Literal["list", "tuple", "set", "iterator", "shape"], item: Value) -> Value:
     """A sequence of unknown length."""
     return Sequence(kind, item)

@@ -89,12 +89,23 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
     return _STANDARD.get(name, UNKNOWN)
 
 
-_TORCH_SETTINGS = frozenset("load save device manual_seed no_grad compile is_tensor".split())
-_INT_MATH = frozenset("ceil floor trunc prod gcd lcm isqrt comb perm factorial".split())
+_TORCH_SETTINGS = frozenset(
+    ["load", "save", "device", "manual_seed", "no_grad", "compile", "is_tensor"]
+)
+_INT_MATH = frozenset(
+    ["ceil", "floor", "trunc", "prod", "gcd", "lcm", "isqrt", "comb", "perm", "factorial"]
+)
 _STANDARD: dict[str, Value] = {
     **dict.fromkeys(
-        ("time.time", "time.perf_counter", "time.monotonic", "random.random", "random.uniform")
-        + ("random.gauss", "time.process_time"),
+        (
+            "time.time",
+            "time.perf_counter",
+            "time.monotonic",
+            "random.random",
+            "random.uniform",
+            "random.gauss",
+            "time.process_time",
+        ),
         FLOAT,
     ),
     **dict.fromkeys(("random.randint", "random.randrange", "operator.index", "os.getpid"), INT),
@@ -372,7 +383,9 @@ def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument,
 
 
 #: Methods that change which items a list has.
-MUTATORS = frozenset("extend insert remove pop popleft clear reverse sort appendleft".split())
+MUTATORS = frozenset(
+    ["extend", "insert", "remove", "pop", "popleft", "clear", "reverse", "sort", "appendleft"]
+)
 
 
 def mutate(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import classes, fourier, mlx_api, numpy_api, strings
 from embercoach.analysis.conventions import SETTING_NAMES
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.results import result_value
 from embercoach.analysis.values import (
@@ -44,6 +42,11 @@ from embercoach.analysis.values import (
     Unknown,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.frame import Frame
 
 #: Attributes that layers of mlx.nn hold their arrays under.
 LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})
@@ -93,8 +96,22 @@ def mlx_member(module: str, name: str) -> Value:
 
 
 _DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 bfloat16 float32 float64 complex64".split()
+    [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+    ]
 )
 
 
@@ -210,7 +227,9 @@ def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
 
 
 #: Methods that nothing but an array has, in a file where MLX is the only array library.
-ARRAY_ONLY = frozenset("item tolist reshape astype squeeze swapaxes argmax argmin".split())
+ARRAY_ONLY = frozenset(
+    ["item", "tolist", "reshape", "astype", "squeeze", "swapaxes", "argmax", "argmin"]
+)
 
 
 def _instance(frame: Frame, owner: Instance, name: str) -> Value:

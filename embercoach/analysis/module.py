@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
-from embercoach.analysis.facts import CallFact, Fact
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.parse import parse, skeleton
 from embercoach.analysis.values import UNKNOWN, Class, Function, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from embercoach.analysis.facts import CallFact, Fact
     from embercoach.analysis.project import Project
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
 OTHER_ARRAYS = tuple(
-    "numpy torch jax tensorflow pandas polars cupy keras xarray scipy sklearn h5py cv2 librosa "
-    "soundfile pyarrow return_tensors".split()
+    [
+        "numpy",
+        "torch",
+        "jax",
+        "tensorflow",
+        "pandas",
+        "polars",
+        "cupy",
+        "keras",
+        "xarray",
+        "scipy",
+        "sklearn",
+        "h5py",
+        "cv2",
+        "librosa",
+        "soundfile",
+        "pyarrow",
+        "return_tensors",
+    ]
 )
 TEST_FOLDERS = frozenset({"test", "tests"})
 

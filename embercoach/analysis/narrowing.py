@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import libcst as cst
 
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import TruthFact, TruthForm
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import as_array, definite_array, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
@@ -26,6 +27,9 @@ from embercoach.analysis.values import (
     Unknown,
     Value,
 )
+
+if TYPE_CHECKING:
+    from embercoach.analysis.frame import Frame
 
 
 def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
@@ -85,9 +89,8 @@ def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
         narrow(frame, node.target, truth)
     elif kind is cst.Name or kind is cst.Attribute:
         path, value = _subject(frame, node)
-        if path is not None and type(value) is Union:
-            if truth:
-                _set(frame, path, _exclude(value, NoneValue))
+        if path is not None and type(value) is Union and truth:
+            _set(frame, path, _exclude(value, NoneValue))
 
 
 def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from embercoach.analysis.facts import Argument
+from typing import TYPE_CHECKING
+
 from embercoach.analysis.lattice import as_array, as_number, as_numpy, holds_arrays, pulls_of
 from embercoach.analysis.values import (
     FLOAT,
@@ -20,6 +21,9 @@ from embercoach.analysis.values import (
     Symbol,
     Value,
 )
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts import Argument
 
 CONSTANTS: dict[str, Value] = {
     "numpy.pi": FLOAT,
@@ -52,11 +56,30 @@ NO_DATA = frozenset(
 )
 #: Functions that only call methods of their argument: of an mx.array they stay lazy in MLX.
 LAZY = frozenset(
-    "squeeze swapaxes moveaxis rollaxis flip real imag isreal split array_split hsplit vsplit "
-    "dsplit unstack transpose permute_dims iterable".split()
+    [
+        "squeeze",
+        "swapaxes",
+        "moveaxis",
+        "rollaxis",
+        "flip",
+        "real",
+        "imag",
+        "isreal",
+        "split",
+        "array_split",
+        "hsplit",
+        "vsplit",
+        "dsplit",
+        "unstack",
+        "transpose",
+        "permute_dims",
+        "iterable",
+    ]
 )
 #: Functions that raise a TypeError for an mx.array: NumPy hands them arguments MLX doesn't take.
-RAISING = frozenset("sum mean max min prod any all std var amax amin".split())
+RAISING = frozenset(
+    ["sum", "mean", "max", "min", "prod", "any", "all", "std", "var", "amax", "amin"]
+)
 #: Functions that turn a value into an ndarray.
 CONVERSIONS = frozenset(
     {"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "from_dlpack"}
@@ -64,7 +87,7 @@ CONVERSIONS = frozenset(
 )
 #: Functions whose result is a NumPy scalar where their arguments are Python numbers.
 _INT_RESULTS = frozenset({"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount"})
-_LISTS = frozenset("split array_split hsplit vsplit dsplit unstack".split())
+_LISTS = frozenset(["split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"])
 _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid", "split"})
 
 
@@ -106,7 +129,7 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
         return LibraryObject("numpy.random.Generator")
     if short in ("prod", "ceil", "floor") and _all_host(arguments):
         return Numpy("int" if short == "prod" else "float", True, pulls)
-    if short in ("shape",):
+    if short == "shape":
         return SHAPE
     if short in ("ndim", "size"):
         return INT
@@ -132,8 +155,39 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
 
 _FLAT = frozenset({"arange", "linspace", "logspace"})
 _UFUNCS = frozenset(
-    "sqrt exp log log2 log10 sin cos tan tanh arctan arctan2 power abs absolute square sign "
-    "floor ceil round maximum minimum sum mean prod std var max min dot expm1 log1p".split()
+    [
+        "sqrt",
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "arctan",
+        "arctan2",
+        "power",
+        "abs",
+        "absolute",
+        "square",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "maximum",
+        "minimum",
+        "sum",
+        "mean",
+        "prod",
+        "std",
+        "var",
+        "max",
+        "min",
+        "dot",
+        "expm1",
+        "log1p",
+    ]
 )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import operator as op
-from collections.abc import Callable as Fn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from embercoach.analysis import extents, fourier, promotion
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import (
     as_array,
     as_number,
@@ -39,6 +37,11 @@ from embercoach.analysis.values import (
     Union,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.frame import Frame
 
 SYMBOLS: dict[type, str] = {
     cst.Add: "+",

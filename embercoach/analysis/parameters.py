@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.conventions import SETTING_NAMES, assumed_parameter
-from embercoach.analysis.definitions import FunctionInfo, Parameter
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import join, join_all, options
@@ -30,6 +30,9 @@ from embercoach.analysis.values import (
     Union,
     Value,
 )
+
+if TYPE_CHECKING:
+    from embercoach.analysis.definitions import FunctionInfo, Parameter
 
 MAX_PIECES = 64
 

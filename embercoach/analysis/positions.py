@@ -138,9 +138,7 @@ def _header(statement: cst.CSTNode) -> cst.CSTNode:
     changes: dict[str, Any] = {"leading_lines": (), "body": _EMPTY}
     if isinstance(statement, (cst.If, cst.For, cst.While)):
         changes["orelse"] = None
-    elif isinstance(statement, cst.FunctionDef):
-        changes.update(decorators=(), lines_after_decorators=())
-    elif isinstance(statement, cst.ClassDef):
+    elif isinstance(statement, cst.FunctionDef) or isinstance(statement, cst.ClassDef):
         changes.update(decorators=(), lines_after_decorators=())
     elif not isinstance(statement, cst.With):
         raise _Mismatch(statement)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
 from embercoach.analysis.module import Module
 from embercoach.analysis.parse import TooDeep
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Source characters of parsed modules kept at most, besides those in use: a tree takes some
 #: 100 bytes of memory a character.
@@ -92,7 +95,7 @@ class Project:
         candidates = [base / "__init__.py"]
         if dotted:
             candidates.append(base.with_name(base.name + ".py"))
-            first = start / dotted.split(".")[0]
+            first = start / dotted.split(".", maxsplit=1)[0]
             if not self._exists(first) and not self._exists(first.with_name(first.name + ".py")):
                 importer.dependencies.add(first)
                 return None

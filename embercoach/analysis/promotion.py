@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
+from typing import TYPE_CHECKING
 
-from embercoach.analysis.values import NumberKind
+if TYPE_CHECKING:
+    from embercoach.analysis.values import NumberKind
 
 HALF = frozenset({"float16", "bfloat16"})
 FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -15,7 +17,7 @@ INTEGERS = frozenset(SIGNED + UNSIGNED)
 DTYPES = frozenset({"bool"}) | INTEGERS | FLOATING | COMPLEX
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(a: str | None, b: str | None) -> str | None:
     """The dtype of an operation on arrays of two dtypes, None if it is not known."""
     if "complex64" in (a, b):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
+from typing import TYPE_CHECKING
 
 from embercoach.analysis import promotion
-from embercoach.analysis.facts import Argument
 from embercoach.analysis.lattice import as_array, join_all, pulls_of
-from embercoach.analysis.mlx_api import ApiEntry, Param
 from embercoach.analysis.mlx_api.results import Result, parse_result
 from embercoach.analysis.values import (
     ARRAY,
@@ -35,6 +33,12 @@ from embercoach.analysis.values import (
     Value,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts import Argument
+    from embercoach.analysis.mlx_api import ApiEntry, Param
+
 _ATOMS: dict[str, Value] = {
     "array": ARRAY,
     "leaf": ARRAY,
@@ -55,7 +59,7 @@ _ATOMS: dict[str, Value] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def result_value(expression: str) -> Value:
     """The value that a result expression of the table stands for."""
     return _value(parse_result(expression))
@@ -148,11 +152,11 @@ def _traced(value: Value) -> bool:
 def _spread(value: Value) -> tuple[Value, ...]:
     """A list of arrays counts as its items."""
     if isinstance(value, Sequence):
-        return value.items if value.items else (value.item,)
+        return value.items or (value.item,)
     return (value,)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _mentions_array(value: Value) -> bool:
     return _replace_arrays(value, Array("bool")) != value
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable as Fn
-from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Items
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from embercoach.analysis import control, extents, fourier, imports, operators
 from embercoach.analysis.annotations import evaluate_annotation
-from embercoach.analysis.definitions import ClassInfo
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
@@ -35,6 +31,13 @@ from embercoach.analysis.values import (
     Union,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Sequence as Items
+
+    from embercoach.analysis.definitions import ClassInfo
 
 
 def execute_body(frame: Frame, body: cst.BaseSuite) -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from embercoach.analysis import classes, mlx_api, parameters
-from embercoach.analysis.definitions import FunctionInfo
-from embercoach.analysis.facts import Argument
-from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import join_all
 from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
@@ -23,6 +20,13 @@ from embercoach.analysis.values import (
     Transformed,
     Value,
 )
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.facts import Argument
+    from embercoach.analysis.frame import Frame
 
 #: Transform by qualified name: which role it gives the function, and at which argument.
 TRANSFORMS: dict[str, tuple[str, int]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -26,7 +26,11 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
 )
 from embercoach.checks.registry import CODES
 from embercoach.checks.run import place_reports, reports_of
-from embercoach.finding import RawFinding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from embercoach.finding import RawFinding
 
 __all__ = ["FileReport", "Project", "SyntaxProblem", "check_source", "registered_codes"]
 

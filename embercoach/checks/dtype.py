@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,7 +11,6 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.lattice import as_array, as_number, as_numpy
-from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import HALF, INTEGERS
 from embercoach.analysis.results import match
 from embercoach.analysis.values import Array, DType, Numpy, Sequence, Symbol, Value
@@ -19,9 +18,14 @@ from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source import code_of
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.module import Module
+
 #: From here on a value rounds to infinity: half a step above the largest finite one.
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
-ARITHMETIC = frozenset("+ - * / // % ** @".split())
+ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
 @check("DTYPE-001", "DTYPE-004", on=BinaryFact)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.contexts import HARM, context_of
 from embercoach.analysis.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
 from embercoach.analysis.lattice import as_array, definite_array, holds_arrays
-from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
     NONE,
     BoundMember,
@@ -21,6 +20,11 @@ from embercoach.analysis.values import (
 )
 from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.module import Module
 
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
 REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}

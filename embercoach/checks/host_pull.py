@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -10,7 +10,6 @@ from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.lattice import as_array, as_numpy
-from embercoach.analysis.module import Module
 from embercoach.analysis.values import (
     BoundMember,
     Bytes,
@@ -21,6 +20,11 @@ from embercoach.analysis.values import (
 )
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.module import Module
 
 BUFFERS = {"builtins.memoryview", "builtins.bytes", "builtins.bytearray", "pickle.dumps"} | {
     "struct.pack",

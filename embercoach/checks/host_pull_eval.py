@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -16,6 +16,9 @@ from embercoach.analysis.values import (
 )
 from embercoach.checks.registry import Report, check
 from embercoach.checks.source import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @check("HOST-PULL-011", on=CallFact)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, CallFact, Fact, IndexFact
 from embercoach.analysis.lattice import as_array, options
-from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import FLOATING
 from embercoach.analysis.results import match
 from embercoach.analysis.values import (
@@ -21,6 +20,11 @@ from embercoach.analysis.values import (
 )
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.module import Module
 
 
 @check("HOST-PULL-009", "HOST-PULL-012", on=CallFact)

@@ -6,7 +6,7 @@ profile asks for arrays throughout, and the fixes keep the dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -14,12 +14,16 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact
 from embercoach.analysis.lattice import as_array, as_number
-from embercoach.analysis.module import Module
 from embercoach.analysis.promotion import FLOATING, INTEGERS
 from embercoach.analysis.results import match
 from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Value
 from embercoach.checks.registry import Change, Report, check, file_check
 from embercoach.checks.source import code_of, mlx_alias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.module import Module
 
 FUNCTIONS = {
     "+": "add",

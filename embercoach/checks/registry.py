@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
-
-import libcst as cst
+from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.analysis.facts import Fact, Place
 from embercoach.analysis.module import Module
+
+if TYPE_CHECKING:
+    import libcst as cst
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import libcst as cst
+from typing import TYPE_CHECKING
 
-from embercoach.analysis.module import Module
 from embercoach.analysis.positions import Span, locate
 from embercoach.checks.registry import BY_FACT, BY_FILE, Report
 from embercoach.finding import Edit, Fix, RawFinding
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.module import Module
 
 
 def reports_of(module: Module) -> list[Report]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from embercoach.analysis.module import Module
 from embercoach.analysis.values import Symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import libcst as cst
+
+    from embercoach.analysis.module import Module
 
 
 def code_of(module: Module, node: cst.CSTNode) -> str:
