@@ -112,8 +112,8 @@ def train(
         optimizer.update(model, gradients)
         if loss < best:
             best = loss
+        print(f"step {step}: loss {loss}, sum so far {total:.3f}")
         total += loss.item()
-        print(f"step {step}: loss {loss}, mean {total / (step + 1):.3f}")
         mx.eval(model.parameters(), optimizer.state)
     return best
 

@@ -43,6 +43,15 @@ def join(a: Value, b: Value) -> Value:
     """What is known of a value that is ``a`` on one path and ``b`` on another."""
     if a is b or a == b:
         return a
+    kind, other = type(a), type(b)
+    if kind is Union:
+        if other is not Union and b in a.options:  # type: ignore[attr-defined]
+            return a
+    elif other is Union:
+        if a in b.options:  # type: ignore[attr-defined]
+            return b
+    elif kind is other and (kind is Array or _merge_key(a) == _merge_key(b)):
+        return _merge(a, b)
     return join_all((a, b))
 
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.parse import parse, skeleton
+from embercoach.analysis.parse import parse, refuse_deep_nesting
 from embercoach.analysis.values import UNKNOWN, Class, Function, Value
 
 if TYPE_CHECKING:
@@ -19,26 +19,24 @@ if TYPE_CHECKING:
     from embercoach.analysis.project import Project
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
-OTHER_ARRAYS = tuple(
-    [
-        "numpy",
-        "torch",
-        "jax",
-        "tensorflow",
-        "pandas",
-        "polars",
-        "cupy",
-        "keras",
-        "xarray",
-        "scipy",
-        "sklearn",
-        "h5py",
-        "cv2",
-        "librosa",
-        "soundfile",
-        "pyarrow",
-        "return_tensors",
-    ]
+OTHER_ARRAYS = (
+    "numpy",
+    "torch",
+    "jax",
+    "tensorflow",
+    "pandas",
+    "polars",
+    "cupy",
+    "keras",
+    "xarray",
+    "scipy",
+    "sklearn",
+    "h5py",
+    "cv2",
+    "librosa",
+    "soundfile",
+    "pyarrow",
+    "return_tensors",
 )
 TEST_FOLDERS = frozenset({"test", "tests"})
 
@@ -55,7 +53,7 @@ class Module:
         self.path = path
         self.source = source
         self.project = project
-        self.skeleton = skeleton(source)
+        refuse_deep_nesting(source)
         self.tree = parse(source)
         self.dependencies: set[Path] = set()  # files that its own imports probed
         self.imported: set[Module] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import contextlib
+import re
 
 import libcst as cst
 from libcst._nodes.base import CSTNode
@@ -17,24 +17,46 @@ class TooDeep(Exception):
     """Source that nests more deeply than Python itself allows; libcst's parser could crash."""
 
 
+#: Python itself takes 200 open brackets.
+MAX_BRACKETS = 200
+_BRACKETS = re.compile(r"[()\[\]{}]")
+
+
 def skeleton(source: str) -> ast.Module | None:
     """The tree of Python's own parser, which is quick and knows where statements start.
 
     None where it can't read the source, as with syntax newer than the running Python.
+    """
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def refuse_deep_nesting(source: str) -> None:
+    """Let Python's parser, which has limits, judge what looks deeply nested.
 
     Raises:
         TooDeep: Python refuses the source for its nesting.
     """
-    with contextlib.suppress(SyntaxError, ValueError):
-        try:
-            return ast.parse(source)
-        except (MemoryError, RecursionError) as error:
-            raise TooDeep("expressions are nested too deeply") from error
-        except SyntaxError as error:
-            if "too many" in (error.msg or "") or "too complex" in (error.msg or ""):
-                raise TooDeep(error.msg) from error
-            raise
-    return None
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(source):
+        if bracket in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    if deepest <= MAX_BRACKETS:
+        return  # brackets in strings and comments only make it look deeper
+    try:
+        ast.parse(source)
+    except (MemoryError, RecursionError) as error:
+        raise TooDeep("expressions are nested too deeply") from error
+    except SyntaxError as error:
+        if "too many" in (error.msg or "") or "too complex" in (error.msg or ""):
+            raise TooDeep(error.msg) from error
+    except ValueError:
+        return  # libcst tells what is wrong
 
 
 def parse(source: str) -> cst.Module:

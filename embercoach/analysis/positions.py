@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
+from embercoach.analysis.parse import skeleton
+
 
 class Span(NamedTuple):
     """A range of the source: lines from 1, columns from 0 in characters, end exclusive."""
@@ -91,23 +93,19 @@ class _RecordingState(CodegenState):
 
 
 def locate(
-    module: cst.Module,
-    source: str,
-    skeleton: ast.Module | None,
-    wanted: Mapping[cst.CSTNode, cst.CSTNode],
+    module: cst.Module, source: str, wanted: Mapping[cst.CSTNode, cst.CSTNode]
 ) -> dict[cst.CSTNode, Span]:
     """The spans of the wanted nodes, equal to those of libcst's ``PositionProvider``.
 
-    Args:
-        skeleton: Python's own tree of the same source, None if it could not be parsed.
-        wanted: maps each node to the statement that it stands in.
+    ``wanted`` maps each node to the statement that it stands in.
     """
-    if skeleton is None:
+    outline = skeleton(source)
+    if outline is None:
         return locate_in_whole(module, wanted)
     state = _RecordingState(module.default_indent, module.default_newline)
     state.wanted = frozenset(map(id, wanted))
     try:
-        starts = _statement_starts(module, source, skeleton, wanted.values())
+        starts = _statement_starts(module, source, outline, wanted.values())
         for statement in {id(s): s for s in wanted.values()}.values():
             state.line, state.column, indent = starts[id(statement)]
             state.indent_tokens = [indent]
@@ -138,7 +136,7 @@ def _header(statement: cst.CSTNode) -> cst.CSTNode:
     changes: dict[str, Any] = {"leading_lines": (), "body": _EMPTY}
     if isinstance(statement, (cst.If, cst.For, cst.While)):
         changes["orelse"] = None
-    elif isinstance(statement, cst.FunctionDef) or isinstance(statement, cst.ClassDef):
+    elif isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
         changes.update(decorators=(), lines_after_decorators=())
     elif not isinstance(statement, cst.With):
         raise _Mismatch(statement)
@@ -146,12 +144,12 @@ def _header(statement: cst.CSTNode) -> cst.CSTNode:
 
 
 def _statement_starts(
-    module: cst.Module, source: str, skeleton: ast.Module, wanted: Iterable[cst.CSTNode]
+    module: cst.Module, source: str, outline: ast.Module, wanted: Iterable[cst.CSTNode]
 ) -> dict[int, tuple[int, int, str]]:
     """Line, column and indentation of the wanted statements, by their ids."""
     ids = frozenset(map(id, wanted))
     found: dict[int, tuple[ast.stmt, str]] = {}
-    for mine, other, indent in _pairs(module, skeleton):
+    for mine, other, indent in _pairs(module, outline):
         if id(mine) in ids:
             found[id(mine)] = (other, indent)
     lines: list[str] | None = None

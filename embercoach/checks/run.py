@@ -41,7 +41,7 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
         wanted[report.node] = report.place.statement
         for node, _ in report.change.edits if report.change else ():
             wanted[node] = report.place.statement
-    spans = locate(module.tree, module.source, module.skeleton, wanted)
+    spans = locate(module.tree, module.source, wanted)
     lines = _Lines(module.source)
     findings = [_finding(report, spans, lines) for report in reports]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
@@ -69,7 +69,7 @@ class _Lines:
 
 
 def _starts_of_lines(source: str) -> list[int]:
-    """Only ``\\n``, ``\\r`` and ``\\r\\n`` end a line of Python."""
+    r"""Only ``\\n``, ``\\r`` and ``\\r\\n`` end a line of Python."""
     starts = [0]
     at = 0
     while at < len(source):

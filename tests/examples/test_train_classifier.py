@@ -31,11 +31,11 @@ PROBLEMS = [
     ("gate = h * mx.array(0.5)", "DTYPE-001 warning forward"),
     ("certainty = mx.array(np.exp(-np.array(losses)))", "HOST-PULL-002 error differentiated"),
     ("if loss < best:", "GRAPH-BREAK-003 warning loop"),
-    ("total += loss.item()", "GRAPH-BREAK-001 warning loop"),
     (
-        'print(f"step {step}: loss {loss}, mean {total / (step + 1):.3f}")',
+        'print(f"step {step}: loss {loss}, sum so far {total:.3f}")',
         "GRAPH-BREAK-008 warning loop",
     ),
+    ("total += loss.item()", "GRAPH-BREAK-001 warning loop"),
     ('print("two best:", best)', "GRAPH-BREAK-008 error compiled"),
     ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning loop"),
     ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning loop"),
