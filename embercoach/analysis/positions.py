@@ -148,8 +148,11 @@ def _statement_starts(
 ) -> dict[int, tuple[int, int, str]]:
     """Line, column and indentation of the wanted statements, by their ids."""
     ids = frozenset(map(id, wanted))
+    elifs: set[int] = set()
     found: dict[int, tuple[ast.stmt, str]] = {}
     for mine, other, indent in _pairs(module, outline):
+        if type(mine) is cst.If and type(mine.orelse) is cst.If:
+            elifs.add(id(mine.orelse))
         if id(mine) in ids:
             found[id(mine)] = (other, indent)
     lines: list[str] | None = None
@@ -159,7 +162,8 @@ def _statement_starts(
         if column and not source.isascii():
             lines = lines or source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
             column = len(lines[other.lineno - 1].encode()[:column].decode())
-        starts[key] = (other.lineno, column, indent)
+        # An ``elif`` by itself is written as an ``if``, two characters less.
+        starts[key] = (other.lineno, column + 2 if key in elifs else column, indent)
     return starts
 
 
