@@ -24,6 +24,7 @@ from embercoach.analysis.values import (
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts import Argument
+    from embercoach.analysis.values import Pulls
 
 CONSTANTS: dict[str, Value] = {
     "numpy.pi": FLOAT,
@@ -93,19 +94,21 @@ _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid",
 
 def scalar_kind(name: str) -> NumberKind | None:
     """The kind of a scalar type such as ``numpy.float32``; None if it is none."""
-    short = name.rpartition(".")[2].rstrip("_0123456789")
-    return {
-        "float": "float",
-        "half": "float",
-        "single": "float",
-        "double": "float",
-        "int": "int",
-        "intc": "int",
-        "intp": "int",
-        "uint": "int",
-        "complex": "complex",
-        "bool": "bool",
-    }.get(short)  # type: ignore[return-value]
+    return _SCALAR_KINDS.get(name.rpartition(".")[2].rstrip("_0123456789"))
+
+
+_SCALAR_KINDS: dict[str, NumberKind] = {
+    "float": "float",
+    "half": "float",
+    "single": "float",
+    "double": "float",
+    "int": "int",
+    "intc": "int",
+    "intp": "int",
+    "uint": "int",
+    "complex": "complex",
+    "bool": "bool",
+}
 
 
 def attribute(name: str) -> Value:
@@ -119,30 +122,52 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     kind = scalar_kind(name)
     if kind is not None and name.count(".") == 1:
-        value = arguments[0].value if arguments else UNKNOWN
-        scalar = as_number(value) is not None or not arguments
-        # float64 is a Python float, and MLX takes it as one.
-        if short in ("float64", "double", "float_") and scalar:
-            return Numpy("float", True, pulls, "float64")
-        return Numpy(kind, scalar or as_array(value) is not None, pulls, short)
-    if short in ("default_rng", "RandomState"):
-        return LibraryObject("numpy.random.Generator")
+        return _scalar(kind, short, arguments, pulls)
+    fixed = _FIXED.get(short)
+    if fixed is not None:
+        return fixed
     if short in ("prod", "ceil", "floor") and _all_host(arguments):
         return Numpy("int" if short == "prod" else "float", True, pulls)
-    if short == "shape":
-        return SHAPE
-    if short in ("ndim", "size"):
-        return INT
     if short in LAZY and arguments and as_array(arguments[0].value) is not None:
         return arguments[0].value if short not in _LISTS else Sequence("list", arguments[0].value)
     if short in NO_DATA or short[:1].isupper():
         return UNKNOWN
     if short in _TUPLES:
         return Sequence("tuple", NUMPY)
-    if arguments and _all_numbers(arguments) and short in _FLAT:
-        return Numpy(_result_kind(short, arguments), False, pulls, None, True)
     if arguments and _all_numbers(arguments):
-        return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
+        return _of_numbers(short, arguments, pulls)
+    return _of_arrays(name, short, arguments, pulls)
+
+
+#: Functions whose result does not depend on what they are given.
+_FIXED: dict[str, Value] = {
+    "default_rng": LibraryObject("numpy.random.Generator"),
+    "RandomState": LibraryObject("numpy.random.Generator"),
+    "shape": SHAPE,
+    "ndim": INT,
+    "size": INT,
+}
+
+
+def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+    """``numpy.float32(x)``: a scalar of a number, an array of an array."""
+    value = arguments[0].value if arguments else UNKNOWN
+    scalar = as_number(value) is not None or not arguments
+    # float64 is a Python float, and MLX takes it as one.
+    if short in ("float64", "double", "float_") and scalar:
+        return Numpy("float", True, pulls, "float64")
+    return Numpy(kind, scalar or as_array(value) is not None, pulls, short)
+
+
+def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+    """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
+    if short in _FLAT:
+        return Numpy(_result_kind(short, arguments), False, pulls, None, True)
+    return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
+
+
+def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+    """A function of anything else: a comparison, an effect, or an array."""
     if short in ("allclose", "array_equal", "isclose"):
         return Numpy("bool", short != "isclose", pulls)
     if short.startswith(("save", "test")) or short in ("assert_allclose", "seed"):
