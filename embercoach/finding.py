@@ -92,8 +92,9 @@ class Finding:
     @classmethod
     def from_tuple(cls, data: FindingTuple) -> Finding:
         """The inverse of :meth:`to_tuple`; accepts lists too, as JSON yields them."""
-        *plain, fix = data
+        *values, fix = data
         if fix is not None:
             title, safe, edits = fix
             fix = Fix(title, safe, tuple(Edit(*e) for e in edits))
-        return cls(*plain, fix)
+        values.append(fix)
+        return cls(*values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def _operands(argument: Argument) -> list[Operand]:
     value, node = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:
         if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):
-            return [(v, e.value) for v, e in zip(value.items, node.elements)]
+            return [(v, e.value) for v, e in zip(value.items, node.elements, strict=True)]
         return []
     return [(value, node)]
 
@@ -86,7 +87,8 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 fact.place,
                 f"a float32 constant meets a {array.dtype} array: the result is float32, with "
                 "twice the memory traffic from here on",
-                "use a Python number, which is weakly typed, or give the constant the array's dtype",
+                "use a Python number, which is weakly typed, or give the constant the array's "
+                "dtype",
                 context_of(fact.place, module.is_test),
                 _with_dtype(module, other_node, value, left, right),
             )
@@ -216,7 +218,7 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     if number is None or largest is None or not isinstance(number.const, (int, float)):
         return
     const = number.const
-    if const != const or const in (float("inf"), float("-inf")) or abs(const) < largest:
+    if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
     yield Report(
         "DTYPE-006",

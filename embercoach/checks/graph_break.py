@@ -51,42 +51,30 @@ def pull(
     help_text: str,
     *,
     subject: cst.CSTNode | None = None,
-    covers: tuple[cst.CSTNode, ...] = (),
-    replaces: tuple[str, ...] = (),
 ) -> Report:
     """A report of a host synchronisation, with the harm that it does where it stands."""
     context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
-    return Report(
-        code,
-        node,
-        fact.place,
-        f"{what}: {HARM[context]}",
-        help_text,
-        context,
-        None,
-        None,
-        covers,
-        replaces,
-    )
+    return Report(code, node, fact.place, f"{what}: {HARM[context]}", help_text, context)
 
 
 @check("GRAPH-BREAK-001", on=CallFact)
 def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.item()``."""
     callee = fact.callee
-    if isinstance(callee, BoundMember) and callee.name == "item":
-        if as_array(callee.owner) is not None and fact.receiver_node is not None:
-            yield pull(
-                "GRAPH-BREAK-001",
-                fact,
-                module,
-                fact.node,
-                callee.owner,
-                "`.item()` waits for the array and copies its value to the host",
-                "keep the value an mx.array as long as arithmetic goes on; read it once, after "
-                "mx.eval, where the host really needs it",
-                subject=fact.receiver_node,
-            )
+    if not isinstance(callee, BoundMember) or callee.name != "item":
+        return
+    if as_array(callee.owner) is not None and fact.receiver_node is not None:
+        yield pull(
+            "GRAPH-BREAK-001",
+            fact,
+            module,
+            fact.node,
+            callee.owner,
+            "`.item()` waits for the array and copies its value to the host",
+            "keep the value an mx.array as long as arithmetic goes on; read it once, after "
+            "mx.eval, where the host really needs it",
+            subject=fact.receiver_node,
+        )
 
 
 @check("GRAPH-BREAK-002", on=CallFact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -38,18 +39,19 @@ KEEP = "keep the computation in mx, or pull once at the end"
 def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
-    if isinstance(callee, BoundMember) and callee.name == "tolist":
-        if as_array(callee.owner) is not None:
-            yield pull(
-                "HOST-PULL-001",
-                fact,
-                module,
-                fact.node,
-                callee.owner,
-                "`.tolist()` waits for the array and copies every element to the host",
-                "keep the computation in mx, or pull once, outside the loop",
-                subject=fact.receiver_node,
-            )
+    if not isinstance(callee, BoundMember) or callee.name != "tolist":
+        return
+    if as_array(callee.owner) is not None:
+        yield pull(
+            "HOST-PULL-001",
+            fact,
+            module,
+            fact.node,
+            callee.owner,
+            "`.tolist()` waits for the array and copies every element to the host",
+            "keep the computation in mx, or pull once, outside the loop",
+            subject=fact.receiver_node,
+        )
 
 
 @check("HOST-PULL-002", "HOST-PULL-003", on=CallFact)
@@ -81,8 +83,8 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             "HOST-PULL-003",
             fact.node,
             fact.place,
-            f"`{short}()` of an mx.array raises a TypeError: NumPy calls the array's own method with "
-            "arguments that MLX does not take",
+            f"`{short}()` of an mx.array raises a TypeError: NumPy calls the array's own method "
+            "with arguments that MLX does not take",
             f"use {_mlx_twin(name)}",
             context_of(fact.place, module.is_test, value=argument.value),
         )
@@ -165,7 +167,7 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     inner = _pull_inside(argument)
     if inner is None and as_array(argument.value) is None:
         return
-    yield pull(
+    report = pull(
         "HOST-PULL-006",
         fact,
         module,
@@ -174,8 +176,8 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         f"`{name}()` of an mx.array's data waits for the array and copies it through the host",
         "convert once, at the border between the two libraries, outside hot loops",
         subject=argument.node,
-        covers=(inner,) if inner is not None else (),
     )
+    yield report if inner is None else replace(report, covers=(inner,))
 
 
 @check("HOST-PULL-007", on=CallFact)
@@ -187,7 +189,7 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     inner = _pull_inside(argument)
     if inner is None:
         return
-    yield pull(
+    report = pull(
         "HOST-PULL-007",
         fact,
         module,
@@ -196,8 +198,8 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         "the array goes to the host and comes back as a new constant",
         "use the array itself (mx.array(x) copies it on the device, .astype converts it); "
         "mx.stop_gradient(x) where detaching is meant",
-        covers=(inner,),
     )
+    yield replace(report, covers=(inner,))
 
 
 def _pull_inside(argument: Argument) -> cst.CSTNode | None:
@@ -229,7 +231,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if not _is_element(subject, fact):
         return
-    yield pull(
+    report = pull(
         "HOST-PULL-008",
         fact,
         module,
@@ -238,8 +240,8 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         "the loop pulls an array element by element, one wait and one copy each",
         "compute on the whole array with mx functions, or call .tolist() once before the loop",
         subject=subject,
-        replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
+    yield replace(report, replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"))
 
 
 def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:

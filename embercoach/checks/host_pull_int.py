@@ -12,7 +12,6 @@ from embercoach.analysis.promotion import FLOATING
 from embercoach.analysis.results import match
 from embercoach.analysis.values import (
     BoundMember,
-    Dict,
     Kernel,
     Sequence,
     Str,
@@ -100,17 +99,16 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
             context_of(fact.place, module.is_test, value=fact.index),
         )
     elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):
-        if not any(isinstance(o, Dict) for o in options(fact.base)):
-            yield pull(
-                "HOST-PULL-009",
-                fact,
-                module,
-                fact.node,
-                fact.index,
-                "a Python sequence needs an int index: the mx.array is evaluated to get one",
-                "index with a Python int, or stack the items into one mx.array and use mx.take",
-                subject=fact.node,
-            )
+        yield pull(
+            "HOST-PULL-009",
+            fact,
+            module,
+            fact.node,
+            fact.index,
+            "a Python sequence needs an int index: the mx.array is evaluated to get one",
+            "index with a Python int, or stack the items into one mx.array and use mx.take",
+            subject=fact.node,
+        )
 
 
 @check("HOST-PULL-010", on=CallFact)

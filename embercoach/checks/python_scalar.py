@@ -179,12 +179,11 @@ def _scalars_of(fact: Fact) -> Iterator[Number]:
         if not fact.callee.name.startswith("mlx.core."):
             return
         entry = mlx_api.lookup(fact.callee.name)
-        if entry is not None and entry.elementwise:
-            if any(as_array(a.value) is not None for a in fact.arguments):
-                for argument in fact.arguments:
-                    number = as_number(argument.value)
-                    if number is not None:
-                        yield number
+        if entry is None or not entry.elementwise:
+            return
+        if any(as_array(a.value) is not None for a in fact.arguments):
+            numbers = (as_number(argument.value) for argument in fact.arguments)
+            yield from (number for number in numbers if number is not None)
 
 
 def _array_and_number(left: Value, right: Value) -> tuple[Array, Number] | None:
