@@ -1,0 +1,3 @@
+"""Inference: what the values of a file are, and the facts that checks read."""
+
+from __future__ import annotations

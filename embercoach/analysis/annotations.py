@@ -126,7 +126,8 @@ _ABSTRACT = {"typing", "typing_extensions", "collections", "builtins", "numbers"
 def _parse_quoted(text: str) -> cst.BaseExpression | None:
     try:
         return cst.parse_expression(text)
-    except Exception:  # libcst raises several kinds of errors on junk
+    # A node that libcst refuses is a SyntaxError, a lone surrogate a UnicodeEncodeError.
+    except (cst.ParserSyntaxError, SyntaxError, UnicodeEncodeError, RecursionError):
         return None
 
 

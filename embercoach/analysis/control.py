@@ -104,7 +104,7 @@ def _array_targets(
     elif kind == Symbol("builtins.enumerate"):
         pairs = [(target.elements[-1].value, arguments[0])]
     elif kind == Symbol("builtins.zip"):
-        pairs = list(zip((e.value for e in target.elements), arguments))
+        pairs = list(zip((e.value for e in target.elements), arguments, strict=False))
     else:
         return NOTHING
     recording, frame.record = frame.record, False

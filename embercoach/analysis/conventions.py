@@ -55,10 +55,11 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
             return _model_arguments(info)
         return None
     known = _OPTIMIZER_METHODS.get(info.name)
-    if known is not None and index <= len(known):
-        if any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
-            return _initial_state(info) if known[index - 1] is STATE else known[index - 1]
-    return None
+    if known is None or index > len(known):
+        return None
+    if not any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
+        return None
+    return _initial_state(info) if known[index - 1] is STATE else known[index - 1]
 
 
 def _initial_state(info: FunctionInfo) -> Value:

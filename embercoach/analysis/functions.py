@@ -132,10 +132,9 @@ def _yielded(annotated: Value, inferred: Value) -> Value:
     """What a generator yields: what the body shows, and the annotation where it shows nothing."""
     if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
         return annotated
-    if inferred.items is not None and annotated.items is not None:
-        if len(inferred.items) == len(annotated.items):
-            items = tuple(map(_yielded_item, annotated.items, inferred.items))
-            return Sequence(annotated.kind, None, items)
+    here, declared = inferred.items, annotated.items
+    if here is not None and declared is not None and len(here) == len(declared):
+        return Sequence(annotated.kind, None, tuple(map(_yielded_item, declared, here)))
     return Sequence(annotated.kind, _yielded_item(annotated.item, inferred.item))
 
 
@@ -195,7 +194,7 @@ def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: 
     if record:
         info.returned_pulls |= frame.pulls
     if frame.yielded is not None:
-        return Sequence("iterator", detached(frame.yielded or UNKNOWN))
+        return Sequence("iterator", detached(frame.yielded))
     if frame.returned is None:
         return NONE if falls else UNKNOWN
     result = detached(frame.returned)
@@ -214,7 +213,7 @@ def left_in(info: FunctionInfo, name: str) -> Value:
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
     """A frame in which the parameters are bound and nothing has been run yet."""
     frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
-    frame.names.update(zip((p.name for p in info.parameters), values))
+    frame.names.update(zip((p.name for p in info.parameters), values, strict=False))
     for parameter in info.parameters:
         if parameter.name in info.shown_arrays and parameter.annotation is None:
             known = frame.names[parameter.name]

@@ -189,13 +189,13 @@ def _dtype_of_items(value: Sequence) -> str | None:
         kinds.add(number.kind if number is not None else None)
     for kind in ("complex", "float", "int", "bool"):
         if kind in kinds:
-            return promotion.dtype_of_number(kind)  # type: ignore[arg-type]
+            return promotion.dtype_of_number(kind)
     return None
 
 
 def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``mx.eval(x, ...)``: what follows in the block waits no more for these."""
-    paths = set()
+    paths: set[str] = set()
     for argument in arguments:
         targets = (
             [e.value for e in argument.node.elements]
@@ -342,9 +342,13 @@ def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:
     if frame.names.get(name) != value:
         return
     info = frame.info
-    if info is not None and frame.record and name not in frame.rebound:
-        if any(p.name == name and p.annotation is None for p in info.parameters):
-            info.shown_arrays.add(name)
+    if (
+        info is not None
+        and frame.record
+        and name not in frame.rebound
+        and any(p.name == name and p.annotation is None for p in info.parameters)
+    ):
+        info.shown_arrays.add(name)
     frame.names[name] = Array(traced=True)
 
 

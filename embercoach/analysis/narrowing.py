@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import TruthFact, TruthForm
-from embercoach.analysis.lattice import as_array, definite_array, join_all
+from embercoach.analysis.lattice import definite_array, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     ARRAY,
@@ -154,10 +154,9 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
         left = [o for o in value.options if isinstance(o, Unknown) or not _fits(o, wanted)]
         if left:
             _set(frame, path, join_all(left))
-    elif wanted and not truth and as_array(value) is not None and ARRAY in wanted:
+    elif ARRAY in wanted and type(value) is Array:
         # The annotation said array, the code says that it may be something else.
-        if type(value) is Array:
-            _set(frame, path, UNKNOWN)
+        _set(frame, path, UNKNOWN)
 
 
 def _options(value: Value) -> list[Value]:

@@ -181,7 +181,7 @@ def _numbers(symbol: str, left: Number, right: Number) -> Value:
     if kind == "bool" and symbol not in "&|^":
         kind = "int"
     if symbol == "/" or (symbol == "**" and kind == "int" and _may_be_negative(right)):
-        kind = max(kind, "float", key=KINDS.index)  # type: ignore[type-var]
+        kind = max(kind, "float", key=KINDS.index)
     pulls = left.pulls | right.pulls
     const = None
     fold = FOLDABLE.get(symbol)
@@ -219,9 +219,8 @@ def _host(
     a, b = as_numpy(left), as_numpy(right)
     if a is not None or b is not None:
         return _numpy(symbol, a or left, b or right)
-    if as_number(left) is not None and as_number(right) is not None:
-        x, y = as_number(left), as_number(right)
-        assert x is not None and y is not None
+    x, y = as_number(left), as_number(right)
+    if x is not None and y is not None:
         return _numbers(symbol, x, y)
     # One operand is a Python number and nothing is known of the other: a number or an array.
     if type(left) is Union or type(right) is Union:
@@ -239,7 +238,7 @@ def _numpy(symbol: str, left: Value, right: Value) -> Value:
     kinds = [v.kind for v in (left, right) if isinstance(v, (Numpy, Number))]
     kind: NumberKind | None = None
     if len(kinds) == 2 and None not in kinds:
-        kind = max(kinds, key=KINDS.index)  # type: ignore[arg-type]
+        kind = max(kinds, key=KINDS.index)
         kind = "float" if symbol == "/" and kind in ("bool", "int") else kind
     scalar = all(
         isinstance(v, Number) or (isinstance(v, Numpy) and v.scalar) for v in (left, right)
@@ -251,7 +250,7 @@ def _percent(frame: Frame, value: Value, node: cst.BaseExpression) -> None:
     if not frame.record:
         return
     if type(node) is cst.Tuple and isinstance(value, Sequence) and value.items is not None:
-        for element, item in zip(node.elements, value.items):
+        for element, item in zip(node.elements, value.items, strict=False):
             if definite_array(item) is not None:
                 frame.add(FormatFact(element.value, frame.place(), item, "percent"))
     elif definite_array(value) is not None:
@@ -261,10 +260,11 @@ def _percent(frame: Frame, value: Value, node: cst.BaseExpression) -> None:
 def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
     if symbol == "*":
         number = as_number(right)
-        if left.items is not None and number is not None and type(number.const) is int:
-            if 0 <= number.const * len(left.items) <= 16:
-                items = left.items * number.const
-                return Sequence(left.kind, None, items)
+        times = None if number is None else number.const
+        if left.items is None or type(times) is not int:
+            return Sequence(left.kind, left.item)
+        if 0 <= times * len(left.items) <= 16:
+            return Sequence(left.kind, None, left.items * times)
         return Sequence(left.kind, left.item)
     if isinstance(right, Sequence):
         if left.items is not None and right.items is not None:
@@ -277,11 +277,13 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
 
 def concatenate(left: Value, right: Value) -> Value:
     """Two strings, one after the other, still folded if both are."""
-    if isinstance(left, Str) and isinstance(right, Str):
-        if left.pieces is not None and right.pieces is not None:
-            if len(left.pieces) + len(right.pieces) <= MAX_PIECES:
-                return Str(left.pieces + right.pieces)
-    return STR
+    if not isinstance(left, Str) or not isinstance(right, Str):
+        return STR
+    if left.pieces is None or right.pieces is None:
+        return STR
+    if len(left.pieces) + len(right.pieces) > MAX_PIECES:
+        return STR
+    return Str(left.pieces + right.pieces)
 
 
 def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:

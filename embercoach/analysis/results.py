@@ -104,8 +104,7 @@ def api_result(
 ) -> Value:
     """What a call of an MLX function or array method returns, with its dtype where known."""
     if entry.returns == "same":
-        first = receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
-        return first
+        return receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
     value = result_value(entry.returns)
     for name, result in entry.given:
         if any(a.keyword == name for a in arguments):

@@ -92,7 +92,7 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
         value = extents.unpacked_shape(value.array, len(elements), star)
     items = value.items if isinstance(value, Sequence) else None
     if items is not None and star is None and len(items) == len(elements):
-        for element, item in zip(elements, items):
+        for element, item in zip(elements, items, strict=True):
             assign(frame, element.value, item)
         return
     element_value = _element_of_any(frame, value)

@@ -1,4 +1,4 @@
-"""Function transforms: ``mx.compile``, ``mx.grad``, ``mx.vmap`` and what they make of a function."""
+"""Function transforms: what ``mx.compile``, ``mx.grad`` and ``mx.vmap`` make of a function."""
 
 from __future__ import annotations
 
