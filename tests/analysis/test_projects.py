@@ -1,0 +1,232 @@
+"""Imports among the files of a project: packages, relative, cyclic, star; dependencies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from embercoach.analysis.project import Project
+from tests.analysis.inference import all_revealed, module_of, revealed
+
+PACKAGE = {
+    "proj/pyproject.toml": "",
+    "proj/pkg/__init__.py": "from .layers import Net\nVERSION = '1'\n",
+    "proj/pkg/layers.py": """
+        import mlx.core as mx
+        import mlx.nn as nn
+        from .ops import scaled
+        SCALE = 0.5
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = mx.ones((2, 2))
+            def __call__(self, x):
+                return scaled(x), x.shape
+    """,
+    "proj/pkg/ops.py": """
+        import mlx.core as mx
+        def scaled(x: mx.array, by=2):
+            return x * by
+        def norm(x):
+            return x / x.sum()
+        EPS = mx.array(1e-6)
+    """,
+    "proj/pkg/sub/__init__.py": "",
+    "proj/pkg/sub/deep.py": "import mlx.core as mx\ndef make():\n    return mx.ones(2, mx.int8)\n",
+}
+CASES = {
+    "a function": (
+        "pkg/main.py",
+        "from pkg.ops import norm\nreveal(norm(mx.ones(2, mx.float16)))",
+        "array[float16]",
+    ),
+    "a module": ("pkg/main.py", "import pkg.ops\nreveal(pkg.ops.EPS)", "array[float32]"),
+    "a module by another name": (
+        "pkg/main.py",
+        "import pkg.ops as o\nreveal(o.EPS)",
+        "array[float32]",
+    ),
+    "a module from its package": (
+        "pkg/main.py",
+        "from pkg import ops\nreveal(ops.EPS)",
+        "array[float32]",
+    ),
+    "next to the file": ("pkg/main.py", "from .ops import EPS as e\nreveal(e)", "array[float32]"),
+    "the package itself": ("pkg/main.py", "from . import ops\nreveal(ops.EPS)", "array[float32]"),
+    "from above": ("pkg/sub/main.py", "from ..ops import EPS\nreveal(EPS)", "array[float32]"),
+    "the package above": ("pkg/sub/main.py", "from .. import Net\nreveal(Net)", "class Net"),
+    "beyond the top": ("pkg/main.py", "from .....ops import EPS\nreveal(EPS)", "?"),
+    "a package below": ("pkg/main.py", "from .sub.deep import make\nreveal(make())", "array[int8]"),
+    "passed on by a package": (
+        "pkg/main.py",
+        "from pkg import Net\nreveal(Net().w)",
+        "array[float32]",
+    ),
+    "a layer's result": (
+        "pkg/main.py",
+        "from pkg import Net\nreveal(Net()(mx.ones(2))[1])",
+        "shape[int]",
+    ),
+    "a number": ("pkg/main.py", "from .layers import SCALE\nreveal(SCALE)", "float 0.5"),
+    "from a test beside the package": (
+        "tests/test_ops.py",
+        "from pkg.ops import EPS\nreveal(EPS)",
+        "array[float32]",
+    ),
+    "from a script beside the package": ("run.py", "import pkg\nreveal(pkg.Net)", "class Net"),
+    "a name that is not there": ("pkg/main.py", "from .ops import nothing\nreveal(nothing)", "?"),
+    "a module that is not there": ("pkg/main.py", "from .nothing import x\nreveal(x)", "?"),
+    "a library": ("pkg/main.py", "from scipy import stats\nreveal(stats.norm())", "?"),
+    "star": ("pkg/main.py", "from .ops import *\nreveal(EPS)", "array[float32]"),
+    "star with a private name": ("pkg/main.py", "from ._ops import *\nreveal(_x)", "?"),
+    "inside a function": (
+        "pkg/main.py",
+        "def f():\n    from .ops import EPS\n    reveal(EPS)",
+        "array[float32]",
+    ),
+    "a base class": (
+        "pkg/main.py",
+        "from .layers import Net\nclass Mine(Net):\n    def f(self):\n        reveal(self.w)",
+        "array[float32]",
+    ),
+    "a layer by its base": (
+        "pkg/main.py",
+        "from .layers import Net\nclass Mine(Net):\n    def __call__(self, x):\n        reveal(x)",
+        "array",
+    ),
+    "an annotation": (
+        "pkg/main.py",
+        "from .layers import Net\ndef f(net: Net):\n    reveal(net.w)",
+        "array[float32]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "source", "expected"), CASES.values(), ids=CASES)
+def test_an_import_brings(tmp_path: Path, place: str, source: str, expected: str) -> None:
+    files = {**PACKAGE, "proj/pkg/_ops.py": "_x = 3\n"}
+    assert run(tmp_path, place, source, files) == [expected]
+
+
+def run(tmp_path: Path, place: str, source: str, files: Mapping[str, str]) -> list[str]:
+    root = tmp_path / "proj"
+    path = root / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    up = "/".join([".."] * len(Path("proj", place).parent.parts))
+    return all_revealed(source, path=path, files={f"{up}/{name}": t for name, t in files.items()})
+
+
+def test_cyclic_imports_end(tmp_path: Path) -> None:
+    files = {
+        "a.py": """
+            import b
+            import mlx.core as mx
+            def f(): return mx.ones(2)
+            def g(): return b.h()
+        """,
+        "b.py": "import a\ndef h(): return a.f()\nclass B: pass\n",
+    }
+    source = "import a\nimport b\nreveal(a.g())\nreveal(b.B)"
+    found = all_revealed(source, path=tmp_path / "main.py", files=files)
+    assert found == ["array[float32]", "class B"]
+
+
+def test_names_of_a_cycle_are_found_either_way(tmp_path: Path) -> None:
+    files = {
+        "a.py": "from b import B\nclass A:\n    def b(self): return B()\n",
+        "b.py": "from a import A\nclass B:\n    def a(self): return A()\n",
+    }
+    source = "from a import A\nreveal(A().b().a().b())"
+    assert revealed(source, path=tmp_path / "main.py", files=files) == "B()"
+
+
+def test_a_file_that_imports_itself(tmp_path: Path) -> None:
+    source = "from main import f\ndef f():\n    return mx.ones(2)\nreveal(f())"
+    assert revealed(source, path=tmp_path / "main.py") == "array[float32]"
+
+
+def test_a_star_import_that_cannot_be_followed_hides_builtins(tmp_path: Path) -> None:
+    source = "from elsewhere import *\nreveal(max(mx.ones(2)))"
+    assert revealed(source, path=tmp_path / "main.py") == "?"
+
+
+def test_a_package_goes_before_a_module_of_the_same_name(tmp_path: Path) -> None:
+    files = {"ops.py": "x = 1\n", "ops/__init__.py": "x = 'a'\n"}
+    source = "from ops import x\nreveal(x)"
+    assert revealed(source, path=tmp_path / "main.py", files=files) == "'a'"
+
+
+@pytest.mark.parametrize("library", ["mlx", "numpy", "torch"])
+def test_a_folder_named_like_a_library_does_not_stand_in_for_it(
+    tmp_path: Path, library: str
+) -> None:
+    files = {f"{library}/__init__.py": "core = ones = 3\n", f"{library}/core.py": "x = 3\n"}
+    source = "reveal(mx.ones(2))\nreveal(np.ones(2))\nreveal(torch.ones(2))"
+    found = all_revealed(source, path=tmp_path / "main.py", files=files)
+    assert found == ["array[float32]", "numpy[float]", "torch"]
+
+
+@pytest.mark.parametrize("broken", ["def f(:\n", "\0", "(" * 300, "x = 'ä'".encode("latin-1")])
+def test_a_broken_file_is_an_unknown_module(tmp_path: Path, broken: str | bytes) -> None:
+    data = broken.encode() if isinstance(broken, str) else broken
+    (tmp_path / "other.py").write_bytes(data)
+    source = "from other import x\nreveal(x)"
+    assert revealed(source, path=tmp_path / "main.py") in ("?", "other.x")
+
+
+def test_a_name_too_long_for_the_file_system(tmp_path: Path) -> None:
+    name = "a" * 300
+    assert revealed(f"import {name}\nreveal({name}.x)", path=tmp_path / "main.py")
+
+
+def test_libraries_elsewhere_are_never_read() -> None:
+    # ``markdown_it`` is installed here, in pure Python: its names must stay unknown.
+    assert revealed("import markdown_it.main\nreveal(markdown_it.main.MarkdownIt())") == "?"
+
+
+def dependencies(tmp_path: Path, source: str, files: Mapping[str, str]) -> set[str]:
+    module = module_of(source, path=tmp_path / "main.py", files=files)
+    return {os.path.relpath(path, tmp_path) for path in module.all_dependencies()}
+
+
+def test_dependencies_name_what_was_read(tmp_path: Path) -> None:
+    found = dependencies(tmp_path, "from other import x", {"other.py": "x = 1\n"})
+    assert "other.py" in found
+
+
+def test_dependencies_of_dependencies_count(tmp_path: Path) -> None:
+    files = {
+        "a.py": "import b\ndef f(): return b.g()\n",
+        "b.py": "from c import g\n",
+        "c.py": "import mlx.core as mx\ndef g(): return mx.ones(2)\n",
+    }
+    found = dependencies(tmp_path, "import a\nreveal(a.f())", files)
+    assert {"a.py", "b.py", "c.py"} <= found
+
+
+def test_a_file_that_is_not_there_yet_is_a_dependency(tmp_path: Path) -> None:
+    # Were it to appear, the findings could change.
+    found = dependencies(tmp_path, "import other", {})
+    assert any(path.startswith("other") for path in found)
+
+
+def test_one_file_does_not_change_what_another_finds(tmp_path: Path) -> None:
+    """Facts of a module are the same whether it was imported before it was checked, or not."""
+    library = tmp_path / "lib.py"
+    text = "import mlx.core as mx\ndef f(x):\n    return float(x.sum())\ny = f(mx.ones(2))\n"
+    library.write_text(text)
+    main = tmp_path / "main.py"
+    alone = Project().open(library, text)
+    alone.analyse()
+    project = Project()
+    project.open(main, "import mlx.core as mx\nfrom lib import f\nf('text')\n").analyse()
+    after = project.open(library, text)
+    after.analyse()
+
+    def kinds(module: object) -> list[str]:
+        return [type(fact).__name__ for fact in module.facts()]  # type: ignore[attr-defined]
+
+    assert kinds(alone) == kinds(after)
