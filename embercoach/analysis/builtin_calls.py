@@ -78,8 +78,10 @@ def _fixed(value: Value) -> Handler:
 
 
 def _text(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    pieces = strings.of_value(arguments[0].value) if len(arguments) == 1 else None
-    return STR if pieces is None else Str(pieces)
+    if len(arguments) != 1:
+        return STR
+    value = arguments[0].value
+    return Str(strings.of_value(value) or strings.hole(value))
 
 
 def _range(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:

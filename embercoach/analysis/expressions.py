@@ -115,17 +115,18 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
                 evaluate(frame, spec.expression)
         if frame.record and definite_array(value) is not None:
             frame.add(FormatFact(part.expression, frame.place(), value, "fstring"))
-        known = None if pieces is None else _field(part, value)
-        pieces = None if pieces is None or known is None else [*pieces, *known]
+        if pieces is not None:
+            pieces = [*pieces, *_field(part, value)]
     return STR if pieces is None else Str(tuple(pieces))
 
 
-def _field(part: cst.FormattedStringExpression, value: Value) -> tuple[Piece, ...] | None:
-    """The text of a replacement field, None if unknown."""
-    spec = part.format_spec or ()
-    if part.conversion or part.equal or any(type(s) is not cst.FormattedStringText for s in spec):
-        return None
-    return strings.formatted(value, "".join(s.value for s in spec))  # type: ignore[union-attr]
+def _field(part: cst.FormattedStringExpression, value: Value) -> tuple[Piece, ...]:
+    """The text of a replacement field."""
+    spec = [s.value for s in part.format_spec or () if isinstance(s, cst.FormattedStringText)]
+    if part.conversion or part.equal or len(spec) < len(part.format_spec or ()):
+        return strings.hole(value)
+    known = strings.formatted(value, "".join(spec))
+    return strings.hole(value) if known is None else known
 
 
 def _display(kind: str) -> Fn[[Frame, Any], Value]:

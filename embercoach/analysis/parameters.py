@@ -48,7 +48,7 @@ def plain(value: Value) -> Value:
             else value
         )
     if isinstance(value, Str):
-        return value if value.pieces is not None and len(value.pieces) <= MAX_PIECES else STR
+        return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
     if isinstance(value, Union):
         return join_all(plain(o) for o in value.options)
     if isinstance(value, Sequence):

@@ -7,6 +7,7 @@ string remembers the literal that it stems from, so that a finding can point int
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from string import Formatter
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.frame import Frame
 
 MAX_FOLDED = 200_000
+#: Stands for unknown text: the prefix is the compiler's own, so it is no undeclared name.
+ANYTHING = "__unknown"
+#: The literals that a text is made of, by their numbers, and the kinds of its holes.
+Literals = list["StringLiteral | str"]
 Arguments = tuple[Argument, ...]
 
 
@@ -79,6 +84,13 @@ def of_value(value: Value) -> tuple[Piece, ...] | None:
     return None
 
 
+def hole(value: Value) -> tuple[Piece, ...]:
+    """What stands for the text of an unknown value: a number, or a name that nothing declares."""
+    if isinstance(value, Number) and value.kind in ("int", "float"):
+        return (Piece("1.0" if value.kind == "float" else "1", hole="number"),)
+    return (Piece(ANYTHING, hole="any"),)
+
+
 def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
     """What ``{value:spec}`` is, None if unknown."""
     if not spec:
@@ -100,32 +112,43 @@ def _is_modest(spec: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A known string: its text, and the literals by the numbers that the text gives them."""
+    """A string: its text, and the literals by the numbers that the text gives them.
+
+    Unknown parts have a number as well, of the kind of hole that they are.
+    """
 
     text: FoldedText
-    literals: tuple[StringLiteral, ...]
+    literals: tuple[StringLiteral | str, ...]
+
+    @property
+    def holes(self) -> frozenset[str]:
+        """The kinds of unknown parts."""
+        return frozenset(literal for literal in self.literals if isinstance(literal, str))
 
 
 def fold(value: Str) -> Folded | None:
-    """The text of a string with the way back to its literals, None if it is unknown."""
+    """The text of a string with the way back to its literals, None if nothing is known of it."""
     if value.pieces is None:
         return None
-    literals: list[StringLiteral] = []
+    literals: Literals = []
     return Folded(_text(value, literals), tuple(literals))
 
 
-def _text(value: Str, literals: list[StringLiteral]) -> FoldedText:
+def _text(value: Str, literals: Literals) -> FoldedText:
     """The text of a known string; its literals are added to those that are numbered already."""
     return texts.concat(_piece_text(piece, literals) for piece in value.pieces or ())
 
 
-def _piece_text(piece: Piece, literals: list[StringLiteral]) -> FoldedText:
-    if piece.literal is None:
+def _piece_text(piece: Piece, literals: Literals) -> FoldedText:
+    origin = piece.hole or piece.literal
+    if origin is None:
         return FoldedText.of_value(piece.text)
-    number = next((i for i, known in enumerate(literals) if known == piece.literal), None)
+    number = next((i for i, known in enumerate(literals) if known == origin), None)
     if number is None:
         number = len(literals)
-        literals.append(piece.literal)
+        literals.append(origin)
+    if piece.literal is None:
+        return FoldedText.of_value(piece.text, number)
     if piece.stretch is None:
         return _read(piece.literal, number)
     moved = tuple(replace(p, origin=number) for p in piece.stretch.pieces)
@@ -139,7 +162,7 @@ def _read(literal: StringLiteral, number: int) -> FoldedText:
     return FoldedText.of_fragment(node.value, number, 0, raw=literal.raw)
 
 
-def _unfold(text: FoldedText, literals: list[StringLiteral]) -> Value:
+def _unfold(text: FoldedText, literals: Literals) -> Value:
     """A folded text as a value: a piece for each run of characters from one literal."""
     if len(text.text) >= MAX_FOLDED:
         return STR
@@ -147,6 +170,9 @@ def _unfold(text: FoldedText, literals: list[StringLiteral]) -> Value:
     for origin, start, end in _runs(text):
         literal = None if origin is None else literals[origin]
         part = text.slice(start, end)
+        if isinstance(literal, str):
+            pieces.append(Piece(part.text, hole="number" if literal == "number" else "any"))
+            continue
         stretch = FoldedText(part.text, tuple(replace(p, origin=0) for p in part.pieces))
         pieces.append(Piece(part.text, literal, None if literal is None else stretch))
     return Str(tuple(pieces))
@@ -168,7 +194,7 @@ def dedent(value: Value) -> Value:
     """``textwrap.dedent``."""
     if not isinstance(value, Str) or value.pieces is None:
         return STR
-    literals: list[StringLiteral] = []
+    literals: Literals = []
     return _unfold(_text(value, literals).dedent(), literals)
 
 
@@ -179,7 +205,7 @@ def method(owner: Str, name: str, arguments: Arguments) -> Value | None:
         return None
     if owner.pieces is None or any(a.star for a in arguments):
         return STR
-    literals: list[StringLiteral] = []
+    literals: Literals = []
     try:
         result = handler(_text(owner, literals), arguments, literals)
     except UnfoldableError:
@@ -189,10 +215,8 @@ def method(owner: Str, name: str, arguments: Arguments) -> Value | None:
 
 def _stripped(
     strip: Fn[[FoldedText, str | None], FoldedText],
-) -> Fn[[FoldedText, Arguments, list[StringLiteral]], FoldedText | None]:
-    def apply(
-        text: FoldedText, arguments: Arguments, literals: list[StringLiteral]
-    ) -> FoldedText | None:
+) -> Fn[[FoldedText, Arguments, Literals], FoldedText | None]:
+    def apply(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
         if not arguments:
             return strip(text, None)
         characters = arguments[0].value
@@ -203,47 +227,48 @@ def _stripped(
     return apply
 
 
-def _replace(
-    text: FoldedText, arguments: Arguments, literals: list[StringLiteral]
-) -> FoldedText | None:
+def _replace(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
     values = [a.value for a in arguments]
     if len(values) != 2:
         return None
     old, new = values
     if not isinstance(old, Str) or not isinstance(new, Str):
         return None
-    if old.text is None or new.pieces is None:
+    if old.text is None or new.pieces is None or any(isinstance(k, str) for k in literals):
         return None
     return text.replace(old.text, _text(new, literals))
 
 
-def _format(
-    text: FoldedText, arguments: Arguments, literals: list[StringLiteral]
-) -> FoldedText | None:
+def _format(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
     places: list[texts.Value] = []
     names: dict[str, texts.Value] = {}
     for argument in arguments:
         known = _format_value(argument.value, literals)
-        if known is None:
-            return None
         if argument.keyword is None:
             places.append(known)
         else:
             names[argument.keyword] = known
+    if any(isinstance(k, str) for k in literals) and _has_specifications(text.text):
+        return None
     return text.format(places, names)
 
 
-def _format_value(value: Value, literals: list[StringLiteral]) -> texts.Value | None:
-    if isinstance(value, Str):
-        return None if value.pieces is None else _text(value, literals)
-    if isinstance(value, Number) and not isinstance(value.const, complex):
+def _format_value(value: Value, literals: Literals) -> texts.Value:
+    if isinstance(value, Number) and isinstance(value.const, (bool, int, float)):
         return value.const
-    return None
+    known = value.pieces if isinstance(value, Str) else None
+    return _text(Str(hole(value) if known is None else known), literals)
 
 
-def _join(
-    text: FoldedText, arguments: Arguments, literals: list[StringLiteral]
-) -> FoldedText | None:
+def _has_specifications(text: str) -> bool:
+    """Whether a format string says how to write its values."""
+    try:
+        return any(spec or conversion for _, _, spec, conversion in Formatter().parse(text))
+    except ValueError:
+        return True
+
+
+def _join(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
     parts = arguments[0].value if len(arguments) == 1 else None
     if not isinstance(parts, Sequence) or parts.items is None or parts.kind == "set":
         return None
@@ -253,7 +278,7 @@ def _join(
     return texts.join(text, [_text(item, literals) for item in known])
 
 
-_METHODS: dict[str, Fn[[FoldedText, Arguments, list[StringLiteral]], FoldedText | None]] = {
+_METHODS: dict[str, Fn[[FoldedText, Arguments, Literals], FoldedText | None]] = {
     "strip": _stripped(FoldedText.strip),
     "lstrip": _stripped(FoldedText.lstrip),
     "rstrip": _stripped(FoldedText.rstrip),

@@ -88,23 +88,27 @@ class Piece(NamedTuple):
     """Part of a known string, from a literal or, without one, from a value.
 
     ``stretch`` tells where its characters stand in the literal, if it isn't the literal as it is.
+    A ``hole`` stands for a part that is not known, but to be a number, or to be anything.
     """
 
     text: str
     literal: StringLiteral | None = None
     stretch: FoldedText | None = None
+    hole: Literal["", "number", "any"] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Str(Value):
-    """A string; ``pieces`` are its parts if it could be folded, else None."""
+    """A string; ``pieces`` are its parts, some of them holes, or None if nothing is known."""
 
     pieces: tuple[Piece, ...] | None = None
 
     @property
     def text(self) -> str | None:
-        """The folded text, None if unknown."""
-        return None if self.pieces is None else "".join(p.text for p in self.pieces)
+        """The whole text, None if some of it is unknown."""
+        if self.pieces is None or any(p.hole for p in self.pieces):
+            return None
+        return "".join(p.text for p in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)

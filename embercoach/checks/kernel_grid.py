@@ -180,7 +180,8 @@ class _Axis:
         passed = self._passed(factor, definition)
         if passed is not None:
             return same(passed, size)
-        written = _written(factor, body, parsed_header(header_of(definition) or ""))
+        header = header_of(definition)
+        written = _written(factor, body, parsed_header(header.text.text if header else ""))
         return written is not None and written == constant(size)
 
     def _passed(self, name: str, definition: CallFact) -> Size | None:

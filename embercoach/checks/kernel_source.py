@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.strings import Folded
     from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Function, Use
+    from embercoach.metal.source import Piece
 
 #: Attributes of parameters, besides those of threads.
 PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
@@ -64,7 +65,7 @@ class _Body:
         self.source = source
         self.module = module
         self.header = header_of(definition.fact)
-        self.text = parsed(source.text.text, self.header or "")
+        self.text = parsed(source.text.text, self.header.text.text if self.header else "")
 
     def reports(self) -> Iterator[Report]:
         """What is wrong with the body; of a whole function only that it is one."""
@@ -101,7 +102,8 @@ class _Body:
         if function.entry is not None:
             what = (
                 f"`source` holds the whole {function.entry} function `{function.name}`: MLX writes "
-                "the signature itself and puts `source` between its braces"
+                "the signature itself and puts `source` between its braces, so it fails to compile "
+                "at its first launch"
             )
             help_text = (
                 "pass only the statements of its body, with the names of input_names and "
@@ -110,7 +112,7 @@ class _Body:
         else:
             what = (
                 f"`source` defines the function `{function.name}`: MLX puts `source` inside a "
-                "function, where Metal allows no definition of another"
+                "function, so it fails to compile at its first launch"
             )
             help_text = "move helper functions into `header`"
         yield from self._report("KERNEL-SIG-001", place.start, place.end, what, help_text)
@@ -168,6 +170,8 @@ class _Body:
         inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")
         if self.header is None or inputs is None or outputs is None:
             return
+        if not (_has_all_names(self.source) and _has_all_names(self.header)):
+            return
         template = self._template()
         kernel = contract.Kernel(
             name="",
@@ -218,6 +222,23 @@ class _Body:
                 return False
             given.append(value.items[index])  # type: ignore[attr-defined]
         return bool(given) and all(isinstance(value, Number) for value in given)
+
+
+def _has_all_names(text: Folded) -> bool:
+    """Whether what is unknown of a text are numbers, and none of them is part of a name."""
+    if text.holes <= {"number"}:
+        holes = (p for p in text.text.pieces if _is_hole(text, p))
+        return not any(_is_glued(text.text.text, p.start, p.end) for p in holes)
+    return False
+
+
+def _is_hole(text: Folded, piece: Piece) -> bool:
+    return piece.origin is not None and isinstance(text.literals[piece.origin], str)
+
+
+def _is_glued(text: str, start: int, end: int) -> bool:
+    before, after = text[start - 1 : start], text[end:].lstrip("uUlLfFhH")[:1]
+    return any(c == "_" or c.isalnum() for c in before + after)
 
 
 _SIZES = frozenset({"size", "length", "len", "numel", "count", "stride", "dim", "dims", "dtype"})

@@ -104,25 +104,27 @@ def _items(value: Value) -> tuple[Value, ...]:
 
 
 def source_of(definition: CallFact) -> Folded | None:
-    """The body, None if it is unknown."""
+    """The body, perhaps with holes, None if nothing is known of it."""
     argument = argument_of(definition, SOURCE)
     if argument is None or not isinstance(argument.value, Str):
         return None
     return strings.fold(argument.value)
 
 
-def header_of(definition: CallFact) -> str | None:
-    """The header, None if it is unknown."""
+def header_of(definition: CallFact) -> Folded | None:
+    """The header, perhaps with holes, None if nothing is known of it."""
     argument = argument_of(definition, "header")
     if argument is None:
-        return None if has_spread(definition) else ""
-    return argument.value.text if isinstance(argument.value, Str) else None
+        return None if has_spread(definition) else strings.fold(Str(()))
+    return strings.fold(argument.value) if isinstance(argument.value, Str) else None
 
 
 def body_of(definition: CallFact) -> MetalText | None:
-    """The facts of the body, None where it or the header is unknown."""
+    """The facts of the body, None where some of it or of the header is unknown."""
     source, header = source_of(definition), header_of(definition)
-    return None if source is None or header is None else parsed(source.text.text, header)
+    if source is None or header is None or source.holes or header.holes:
+        return None
+    return parsed(source.text.text, header.text.text)
 
 
 @lru_cache(maxsize=32)
@@ -177,16 +179,23 @@ def target(
     None where it stands in another file, which is told of it when it is checked itself.
     """
     place = definition.fact.place
-    first, last = source.text.position(start), source.text.end_position(end)
+    first = source.text.position(start)
     if first is not None:
         number, offset = first
         literal = source.literals[number]
-        if literal.module is module:
-            stop = offset + 1
-            if last is not None and last[0] == number:
-                stop = max(stop, last[1])
-            return Target(literal.node, place._replace(statement=literal.statement), (offset, stop))
+        if not isinstance(literal, str) and literal.module is module:
+            place = place._replace(statement=literal.statement)
+            return Target(literal.node, place, (offset, _stop(source, number, start, end)))
     argument = definition.argument(SOURCE)
     if definition.own and argument is not None:
         return Target(argument.node, place, None)
     return None
+
+
+def _stop(source: Folded, number: int, start: int, end: int) -> int:
+    """Where a stretch ends in the literal that it starts in."""
+    for offset in range(end, start, -1):
+        last = source.text.end_position(offset)
+        if last is not None and last[0] == number:
+            return last[1]
+    raise AssertionError("the first character is in the literal")

@@ -268,6 +268,58 @@ def test_what_is_not_known_is_silent(parts: dict[str, str]) -> None:
     assert findings(BUILD.format(**{**known, **parts})) == []
 
 
+HOLES = {
+    "a number": ("n: int", 'f"y[{n}] = cap[0];"'),
+    "a number with a suffix": ("n: int", 'f"uint a = {n}u; y[a] = cap[0];"'),
+    "a float": ("n: float", 'f"float a = {n}f; y[0] = a * cap[0];"'),
+    "a formatted number": ("n: float", 'f"float a = {n:.4f}; y[0] = a * cap[0];"'),
+    "a number by format": ("n: int", '"y[{}] = cap[0];".format(n)'),
+    "a number by str": ("n: int", '"y[" + str(n) + "] = cap[0];"'),
+    "a number by replace": ("n: int", '"y[INDEX] = cap[0];".replace("INDEX", str(n))'),
+    "a number in a dedented text": ("n: int", 'textwrap.dedent(f"""\n  y[{n}] =\n    cap[0];""")'),
+}
+
+
+@pytest.mark.parametrize(("parameter", "source"), HOLES.values(), ids=HOLES)
+def test_numbers_may_be_unknown(parameter: str, source: str) -> None:
+    program = f"""
+def build({parameter}):
+    return mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source={source})
+"""
+    assert pointed(program) == [("KERNEL-SIG-005", "cap")]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "source"),
+    [
+        ("n: int", 'f"y[0] = cap{n}[0];"'),
+        ("n: int", 'f"y[0] = {n}cap[0];"'),
+        ("n: str", 'f"{n} y[0] = cap[0];"'),
+        ("n", 'f"{n}; y[0] = cap[0];"'),
+        ("n", '"{:>3} y[0] = cap[0];".format(n)'),
+        ("n: int", 'f"y[{n}] = 1;".replace("1", "cap[0]")'),
+    ],
+)
+def test_other_parts_may_not(parameter: str, source: str) -> None:
+    program = f"""
+def build({parameter}):
+    return mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source={source})
+"""
+    assert findings(program) == []
+
+
+def test_marks_are_marks_whatever_stands_beside_them() -> None:
+    program = """
+def build(text, n):
+    source = f"{text} uint i [[thread_position_in_grid]]; device float* a [[buffer({n})]];"
+    return mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"], source=source)
+"""
+    assert pointed(program) == [
+        ("KERNEL-SIG-002", "[[thread_position_in_grid]]"),
+        ("KERNEL-SIG-002", "[[buffer("),
+    ]
+
+
 def test_a_header_may_come_with_other_arguments() -> None:
     program = """
     def build(**more):
