@@ -1,0 +1,313 @@
+"""Contexts of findings: compiled, differentiated, loop, forward, evaluated, periodic, and so on."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from embercoach.analysis.project import Project
+from embercoach.checks import check_source
+from embercoach.rulebook import CONTEXTS
+from tests.analysis.inference import PRELUDE
+
+
+def context(source: str, code: str = "GRAPH-BREAK-001", name: str = "program.py") -> str | None:
+    """The context of the first finding of a code, None if there is none."""
+    text = PRELUDE + "from functools import partial\n" + textwrap.dedent(source)
+    report = check_source(text, Path("/nowhere") / name, Project())
+    found = [f.context for f in report.findings if f.code == code]
+    assert set(found) <= set(CONTEXTS)
+    return found[0] if found else None
+
+
+F = "def f(x: mx.array):\n    return x.item()\n"
+COMPILED = {
+    "decorator": "@mx.compile\ndef f(x):\n    return x.item()\nf(mx.ones(1))",
+    "decorator, called": "@mx.compile()\ndef f(x: mx.array):\n    return x.item()",
+    "decorator by partial": (
+        "@partial(mx.compile, inputs=[])\ndef f(x: mx.array):\n    return x.item()"
+    ),
+    "decorator with arguments": (
+        "@partial(mx.compile, shapeless=True)\ndef f(x: mx.array):\n    return x.item()"
+    ),
+    "call": F + "g = mx.compile(f)",
+    "call with state": F + "g = mx.compile(f, inputs=s, outputs=s)",
+    "call by keyword": F + "g = mx.compile(fun=f)",
+    "call before the function runs": (
+        "def main():\n    g = mx.compile(f)\ndef f(x: mx.array):\n    return x.item()"
+    ),
+    "lambda": "g = mx.compile(lambda x: x.item())\ng(mx.ones(1))",
+    "of a gradient": "def f(x: mx.array):\n    return x.item()\ng = mx.compile(mx.grad(f))",
+    "inner function": (
+        "def make():\n    def f(x: mx.array):\n        return x.item()\n    return mx.compile(f)"
+    ),
+    "method": (
+        "class A:\n    def __init__(self):\n        self.g = mx.compile(self.f)\n"
+        "    def f(self, x: mx.array):\n        return x.item()"
+    ),
+    "layer": (
+        "class A(nn.Module):\n    def __call__(self, x):\n        x.item()\nf = mx.compile(A())"
+    ),
+    "called by a compiled function": (F + "@mx.compile\ndef g(x: mx.array):\n    return f(x)"),
+    "imported name": "from mlx.core import compile as c\n@c\n" + F,
+    "vmapped": "def f(x: mx.array):\n    return x.item()\ng = mx.vmap(f)",
+    "vmapped decorator": "@mx.vmap\ndef f(x: mx.array):\n    return x.item()",
+    "derived in the body": "@mx.compile\ndef f(x: mx.array):\n    y = x.sum()\n    return y.item()",
+    "in a loop of it": (
+        "@mx.compile\ndef f(x: mx.array):\n    for i in range(3):\n        x.item()\n    return x"
+    ),
+    "in a test": "@mx.compile\ndef test_f(x: mx.array):\n    return x.item()",
+}
+
+
+@pytest.mark.parametrize("source", COMPILED.values(), ids=COMPILED)
+def test_compiled(source: str) -> None:
+    assert context(source) == "compiled"
+
+
+NOT_COMPILED = {
+    "another function": F + "@mx.compile\ndef g(x):\n    return x",
+    "a constant of the module": (
+        "C = mx.ones(1)\n@mx.compile\ndef f(x: mx.array):\n    return x * C.item()"
+    ),
+    "a constant of the body": "@mx.compile\ndef f(x: mx.array):\n    x * mx.array(2.0).item()",
+    "the compiled function's caller": (
+        "@mx.compile\ndef f(x): return x\ndef g(x: mx.array):\n    return f(x).item()"
+    ),
+    "another library's compile": ("@torch.compile\ndef f(x: mx.array):\n    return x.item()"),
+}
+
+
+@pytest.mark.parametrize("source", NOT_COMPILED.values(), ids=NOT_COMPILED)
+def test_not_compiled(source: str) -> None:
+    assert context(source) not in ("compiled", "differentiated")
+
+
+LOSS = "def loss(w: mx.array, x: mx.array):\n    {}\n"
+DIFFERENTIATED = {
+    "returned": ("return x.sum() * w.sum().item()", "mx.grad(loss)"),
+    "through a name": ("s = w.sum().item()\n    return x.sum() * s", "mx.grad(loss)"),
+    "through arithmetic": (
+        "s = w.item()\n    t = 2 * s + 1\n    return x.sum() * t",
+        "mx.grad(loss)",
+    ),
+    "through a tuple": ("s = (w.item(), 3)\n    return x.sum() * s[0]", "mx.grad(loss)"),
+    "in a tuple": ("return x.sum() * w.item(), x", "mx.value_and_grad(loss)"),
+    "on one branch": (
+        "if x.ndim:\n        s = w.item()\n    else:\n        s = 1\n    return x.sum() * s",
+        "mx.grad(loss)",
+    ),
+    "value_and_grad": ("return x.sum() * w.item()", "mx.value_and_grad(loss)"),
+    "nn.value_and_grad": ("return x.sum() * w.item()", "nn.value_and_grad(model, loss)"),
+    "vjp": ("return x.sum() * w.item()", "mx.vjp(loss, [w, x], [c])"),
+    "jvp": ("return x.sum() * w.item()", "mx.jvp(loss, [w, x], [c])"),
+    "lambda": ("return x.sum() * w.item()", "mx.grad(lambda w, x: loss(w, x))"),
+}
+
+
+@pytest.mark.parametrize(("body", "use"), DIFFERENTIATED.values(), ids=DIFFERENTIATED)
+def test_differentiated(body: str, use: str) -> None:
+    assert (
+        context(LOSS.format(body) + f"def main(model, w, x, c):\n    {use}\n") == "differentiated"
+    )
+
+
+LOGGED = {
+    "printed": "print(w.sum().item())\n    return (x * w).sum()",
+    "logged into a list": "log.append(w.item())\n    return (x * w).sum()",
+    "a shape": "n = int(w.sum().item())\n    return x.reshape(-1).sum()",
+    "a condition": "if w.item() > 3:\n        raise ValueError\n    return (x * w).sum()",
+    "unused": "s = w.item()\n    return (x * w).sum()",
+    "overwritten": "s = w.item()\n    s = 3\n    return x.sum() * s",
+}
+
+
+@pytest.mark.parametrize("body", LOGGED.values(), ids=LOGGED)
+def test_differentiated_without_reaching_the_result(body: str) -> None:
+    source = "log = []\n" + LOSS.format(body) + "g = mx.grad(loss)\n"
+    assert context(source) == "function"
+
+
+def test_a_cast_and_a_truth_test_detach_too() -> None:
+    body = "s = float(w.sum())\n    return x.sum() * s"
+    assert context(LOSS.format(body) + "g = mx.grad(loss)", "GRAPH-BREAK-002") == "differentiated"
+    body = "return x.sum() * np.array(w).sum()"
+    assert context(LOSS.format(body) + "g = mx.grad(loss)", "HOST-PULL-002") == "differentiated"
+    body = "s = mx.array(w.item())\n    return (x * s).sum()"
+    assert context(LOSS.format(body) + "g = mx.grad(loss)", "HOST-PULL-007") == "differentiated"
+
+
+def test_a_gradient_function_s_own_result_is_not_differentiated() -> None:
+    source = LOSS.format("return (x * w).sum()") + (
+        "def step(w: mx.array, x: mx.array):\n    value, grad = mx.value_and_grad(loss)(w, x)\n"
+        "    return value.item()\n"
+    )
+    assert context(source) == "function"
+
+
+PLACES = {
+    "function": ("def f(x: mx.array):\n    return x.item()", "function"),
+    "method": ("class A:\n    def f(self, x: mx.array):\n        return x.item()", "function"),
+    "for": ("def f(xs: list[mx.array]):\n    for x in xs:\n        x.item()", "loop"),
+    "while": ("def f(x: mx.array):\n    while g():\n        x.item()", "loop"),
+    "while's condition": (
+        "def f(x: mx.array):\n    while x.item() > 1:\n        x = x / 2",
+        "loop",
+    ),
+    "for's iterable": (
+        "def f(x: mx.array):\n    for i in range(x.item()):\n        pass",
+        "function",
+    ),
+    "comprehension": ("def f(xs: list[mx.array]):\n    return [x.item() for x in xs]", "loop"),
+    "comprehension's iterable": (
+        "def f(x: mx.array):\n    return [i for i in range(x.item())]",
+        "function",
+    ),
+    "loop in a method": (
+        "class A:\n    def f(self, x: mx.array):\n        for i in range(3):\n            x.item()",
+        "loop",
+    ),
+    "after a loop": (
+        "def f(x: mx.array):\n    for i in range(3):\n        pass\n    return x.item()",
+        "function",
+    ),
+    "function inside a loop": (
+        "for i in range(3):\n    def f(x: mx.array):\n        return x.item()",
+        "function",
+    ),
+    "loop at top level": ("x = mx.ones(1)\nfor i in range(3):\n    x.item()", "loop"),
+    "else of a loop": (
+        "def f(x: mx.array):\n    for i in range(3):\n        pass\n    else:\n        x.item()",
+        "function",
+    ),
+    "forward": (
+        "class A(nn.Module):\n    def __call__(self, x):\n        return x.item()",
+        "forward",
+    ),
+    "loop in forward": (
+        (
+            "class A(nn.Module):\n    def __call__(self, x):\n        for i in range(3):\n"
+            "            x.item()"
+        ),
+        "loop",
+    ),
+    "another method of a layer": (
+        "class A(nn.Module):\n    def f(self, x: mx.array):\n        return x.item()",
+        "function",
+    ),
+    "call of no layer": (
+        "class A:\n    def __call__(self, x: mx.array):\n        x.item()",
+        "function",
+    ),
+    "top level": ("x = mx.ones(1)\nx.item()", "script"),
+    "under if main": ("if __name__ == '__main__':\n    mx.ones(1).item()", "script"),
+    "main": ("def main():\n    mx.ones(1).item()", "script"),
+    "inner main": ("def f():\n    def main():\n        mx.ones(1).item()", "function"),
+    "with": ("def f(x: mx.array):\n    with g():\n        x.item()", "function"),
+    "lambda": ("f = lambda: mx.ones(1).item()", "function"),
+    "class body": ("class A:\n    x = mx.ones(1).item()", "script"),
+    "decorated": ("@something\ndef f(x: mx.array):\n    return x.item()", "function"),
+    "default": ("def f(x=mx.ones(1).item()): pass", "script"),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), PLACES.values(), ids=PLACES)
+def test_place(source: str, expected: str) -> None:
+    assert context(source) == expected
+
+
+EVALUATED = {
+    "just evaluated": "mx.eval(x)\n    x.item()",
+    "with others": "mx.eval(y, x)\n    x.item()",
+    "in a list": "mx.eval([x, y])\n    x.item()",
+    "some statements later": "mx.eval(x)\n    n = 3\n    print(n)\n    x.item()",
+    "on a branch": "mx.eval(x)\n    if y.ndim:\n        x.item()",
+    "an item": "mx.eval(x)\n    x[0].item()",
+}
+
+
+@pytest.mark.parametrize("body", EVALUATED.values(), ids=EVALUATED)
+def test_evaluated(body: str) -> None:
+    assert context(f"def f(x: mx.array, y: mx.array):\n    {body}") == "evaluated"
+
+
+NOT_EVALUATED = {
+    "another": "mx.eval(y)\n    x.item()",
+    "rebound": "mx.eval(x)\n    x = x + 1\n    x.item()",
+    "in place": "mx.eval(x)\n    x += 1\n    x.item()",
+    "on one branch": "if y.ndim:\n        mx.eval(x)\n    x.item()",
+    "afterwards": "x.item()\n    mx.eval(x)",
+    "derived": "mx.eval(x)\n    x.sum().item()",
+}
+
+
+@pytest.mark.parametrize("body", NOT_EVALUATED.values(), ids=NOT_EVALUATED)
+def test_not_evaluated(body: str) -> None:
+    assert context(f"def f(x: mx.array, y: mx.array):\n    {body}") == "function"
+
+
+PERIODIC = ["i % 10 == 0", "not i % 10", "(i + 1) % n == 0", "i % 10 == 0 and verbose", "i % 10"]
+
+
+@pytest.mark.parametrize("test", PERIODIC)
+def test_periodic(test: str) -> None:
+    source = f"""
+        def f(x: mx.array, n: int, verbose: bool):
+            for i in range(100):
+                if {test}:
+                    x.item()
+    """
+    assert context(source) == "periodic"
+
+
+@pytest.mark.parametrize("test", ["i > 10", "verbose", "n % 2 == 0 or verbose"])
+def test_what_runs_every_time_is_not_periodic(test: str) -> None:
+    source = f"""
+        def f(x: mx.array, n: int, verbose: bool):
+            for i in range(100):
+                if i % 10 == 0:
+                    pass
+                elif {test}:
+                    pass
+                x.item()
+    """
+    assert context(source) == "loop"
+
+
+def test_the_other_branch_of_a_periodic_test_is_not_periodic() -> None:
+    source = """
+        def f(x: mx.array):
+            for i in range(100):
+                if i % 10 == 0:
+                    pass
+                else:
+                    x.item()
+    """
+    assert context(source) == "loop"
+
+
+TESTS = {
+    "a file's name": ("x = mx.ones(1)\nx.item()", "test_f.py"),
+    "a file's other name": ("x = mx.ones(1)\nx.item()", "f_test.py"),
+    "a folder": ("def f(x: mx.array):\n    x.item()", "tests/helper.py"),
+    "conftest": ("def f(x: mx.array):\n    x.item()", "conftest.py"),
+    "a function": ("def test_f():\n    mx.ones(1).item()", "f.py"),
+    "a class": ("class TestA:\n    def check(self):\n        mx.ones(1).item()", "f.py"),
+    "a loop in a test": (
+        "def test_f():\n    for i in range(3):\n        mx.ones(1).item()",
+        "f.py",
+    ),
+    "inside a test": ("def test_f():\n    def g():\n        mx.ones(1).item()", "f.py"),
+}
+
+
+@pytest.mark.parametrize(("source", "name"), TESTS.values(), ids=TESTS)
+def test_tests(source: str, name: str) -> None:
+    assert context(source, name=name) == "test"
+
+
+@pytest.mark.parametrize("name", ["attest.py", "latest/f.py", "contest.py", "testing_tools.py"])
+def test_what_only_sounds_like_a_test(name: str) -> None:
+    assert context("def f(x: mx.array):\n    x.item()", name=name) == "function"
