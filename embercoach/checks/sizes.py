@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Key = Hashable
 #: A sum: how often each term is in it; the constant stands under None.
 Sum = dict[Key, int]
-MAX_DEPTH = 12
+MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
