@@ -10,6 +10,7 @@ from embercoach.analysis.classes import is_layer
 from embercoach.analysis.frame import ASYNC
 from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.values import Sequence
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
@@ -74,6 +75,8 @@ def _is_traced(value: Value) -> bool:
     array = as_array(value)
     if array is not None:
         return array.traced
+    if isinstance(value, Sequence):
+        return any(map(_is_traced, value.items if value.items is not None else (value.item,)))
     return any(getattr(o, "traced", False) for o in options(value))
 
 

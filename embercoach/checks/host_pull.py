@@ -12,6 +12,7 @@ from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.lattice import as_array, as_numpy
 from embercoach.analysis.values import (
+    UNKNOWN,
     BoundMember,
     Bytes,
     Number,
@@ -172,10 +173,11 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         fact,
         module,
         fact.node,
-        argument.value,
+        argument.value if inner is None else _pulled(fact, module, inner),
         f"`{name}()` of an mx.array's data waits for the array and copies it through the host",
         "convert once, at the border between the two libraries, outside hot loops",
         subject=argument.node,
+        inner=inner,
     )
     yield report if inner is None else replace(report, covers=(inner,))
 
@@ -194,12 +196,25 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         fact,
         module,
         fact.node,
-        argument.value,
+        _pulled(fact, module, inner),
         "the array goes to the host and comes back as a new constant",
         "use the array itself (mx.array(x) copies it on the device, .astype converts it); "
         "mx.stop_gradient(x) where detaching is meant",
+        inner=inner,
     )
     yield replace(report, covers=(inner,))
+
+
+def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
+    """What the call ``inner``, recorded before the one around it, pulls."""
+    for other in module.facts_of(fact.place.function):
+        if other.node is inner and isinstance(other, CallFact):
+            if isinstance(other.callee, BoundMember):
+                return other.callee.owner
+            argument = _array_argument(other.arguments)
+            if argument is not None:
+                return argument.value
+    return UNKNOWN
 
 
 def _pull_inside(argument: Argument) -> cst.CSTNode | None:
