@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis import calls, extents, fourier, library, members, operators, strings
+from embercoach.analysis import calls, extents, members, operators, strings, subscripts
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
-from embercoach.analysis.facts import FormatFact, IndexFact
+from embercoach.analysis.facts import FormatFact
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import (
-    as_array,
     definite_array,
     join,
     join_all,
     pulls_of,
-    with_pulls,
 )
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
@@ -29,18 +27,12 @@ from embercoach.analysis.values import (
     STR,
     UNKNOWN,
     Array,
-    ArrayAt,
     Dict,
     Function,
     Number,
-    Numpy,
     Piece,
     Sequence,
-    Setting,
     Str,
-    Torch,
-    Tree,
-    Union,
     Value,
 )
 
@@ -48,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable as Fn
 
     from embercoach.analysis.frame import Frame
+    from embercoach.analysis.values import SequenceKind
 
 CONSTANTS: dict[str, Value] = {
     "True": Number("bool", True),
@@ -129,7 +122,7 @@ def _field(part: cst.FormattedStringExpression, value: Value) -> tuple[Piece, ..
     return strings.hole(value) if known is None else known
 
 
-def _display(kind: str) -> Fn[[Frame, Any], Value]:
+def _display(kind: SequenceKind) -> Fn[[Frame, Any], Value]:
     def build(frame: Frame, node: cst.Tuple | cst.List | cst.Set) -> Value:
         items: list[Value] = []
         known = True
@@ -145,8 +138,8 @@ def _display(kind: str) -> Fn[[Frame, Any], Value]:
             else:
                 items.append(value)
         if known and len(items) <= 64:
-            return Sequence(kind, None, tuple(items))  # type: ignore[arg-type]
-        return Sequence(kind, join_all(items))  # type: ignore[arg-type]
+            return Sequence(kind, None, tuple(items))
+        return Sequence(kind, join_all(items))
 
     return build
 
@@ -187,14 +180,18 @@ def _comprehension(frame: Frame, node: Any) -> Value:
             result = Dict(value)
         else:
             kind = _COMPREHENSIONS[type(node)]
-            result = Sequence(kind, evaluate(frame, node.elt))  # type: ignore[arg-type]
+            result = Sequence(kind, evaluate(frame, node.elt))
     finally:
         frame.names = outer_names
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
     return result
 
 
-_COMPREHENSIONS = {cst.ListComp: "list", cst.SetComp: "set", cst.GeneratorExp: "iterator"}
+_COMPREHENSIONS: dict[type, SequenceKind] = {
+    cst.ListComp: "list",
+    cst.SetComp: "set",
+    cst.GeneratorExp: "iterator",
+}
 
 
 def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
@@ -247,112 +244,6 @@ def _yield(frame: Frame, node: cst.Yield) -> Value:
     return UNKNOWN
 
 
-def _subscript(frame: Frame, node: cst.Subscript) -> Value:
-    base = evaluate(frame, node.value)
-    array = as_array(base)
-    index: Value = UNKNOWN
-    is_slice = False
-    for element in node.slice:
-        part = element.slice
-        if type(part) is cst.Index:
-            index = evaluate(frame, part.value)
-            if frame.record and array is None and as_array(index) is not None:
-                _record_index(frame, node, part.value, base, index, "index")
-        else:
-            is_slice = True
-            assert isinstance(part, cst.Slice)
-            for bound in (part.lower, part.upper, part.step):
-                if bound is not None:
-                    value = evaluate(frame, bound)
-                    if frame.record and as_array(value) is not None:
-                        _record_index(frame, node, bound, base, value, "slice")
-    if array is not None:
-        role = None if array.role is None else fourier.sliced(array.role, node)
-        return Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
-    if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
-        library.show_array(frame, node.value, base)
-        return Array(traced=True)
-    return _item(frame, base, index, is_slice, node)
-
-
-def _is_array_index(node: cst.Subscript) -> bool:
-    """``x[:, i]``, ``x[..., 0]``: several axes with a slice among them, as only arrays take."""
-    if len(node.slice) == 1:
-        only = node.slice[0].slice
-        return type(only) is cst.Index and type(only.value) is cst.Ellipsis
-    return any(
-        type(e.slice) is cst.Slice
-        or (type(e.slice) is cst.Index and type(e.slice.value) is cst.Ellipsis)
-        for e in node.slice
-    )
-
-
-def _record_index(
-    frame: Frame, node: cst.Subscript, at: Any, base: Value, index: Value, form: Any
-) -> None:
-    frame.add(IndexFact(at, frame.place(), base, index, form))
-
-
-def _item(frame: Frame, base: Value, index: Value, is_slice: bool, node: cst.Subscript) -> Value:
-    kind = type(base)
-    if kind is Sequence:
-        if is_slice:
-            return _sliced(base, node)
-        if base.items is not None and isinstance(index, Number) and type(index.const) is int:
-            if -len(base.items) <= index.const < len(base.items):
-                return with_pulls(base.items[index.const], base.pulls)
-        if base.array is not None and isinstance(index, Number) and type(index.const) is int:
-            return extents.axis_length(base.array, index.const)
-        return with_pulls(base.item, base.pulls)
-    if kind is Dict:
-        text = index.text if isinstance(index, Str) else None
-        found = base.get(text) if text is not None else None
-        if found is not None:
-            return found
-        return (
-            base.item
-            if not base.known or text is not None
-            else join_all([base.item, *(v for _, v in base.known)])
-        )
-    if kind is Union:
-        results = [_item(frame, o, index, is_slice, node) for o in base.options if o is not NONE]
-        return join_all(results)
-    if kind is Array:
-        return Array(base.dtype, base.literal, False, base.traced, base.pulls)
-    if kind is Tree:
-        return Union(frozenset({Tree(), Array()}))
-    if kind is Numpy:
-        return Numpy(base.kind, False, base.pulls, base.dtype)
-    if kind is Torch or kind is ArrayAt or kind is Setting:
-        return base
-    if kind is Str:
-        return STR
-    return members.subscript_result(frame, base, index)
-
-
-def _sliced(base: Sequence, node: cst.Subscript) -> Value:
-    part = node.slice[0].slice
-    if base.items is None or not isinstance(part, cst.Slice) or len(node.slice) != 1:
-        return Sequence(base.kind, base.item, None, base.pulls)
-    try:
-        bounds = [_constant_bound(b) for b in (part.lower, part.upper, part.step)]
-        items = base.items[slice(*bounds)]
-    except ValueError:  # unknown bounds, or a step of zero
-        return Sequence(base.kind, base.item, None, base.pulls)
-    return Sequence(base.kind, None, items, base.pulls)
-
-
-def _constant_bound(node: cst.BaseExpression | None) -> int | None:
-    if node is None:
-        return None
-    if type(node) is cst.Integer:
-        return int(node.evaluated_value)
-    if type(node) is cst.UnaryOperation and type(node.operator) is cst.Minus:
-        if type(node.expression) is cst.Integer:
-            return -int(node.expression.evaluated_value)
-    raise ValueError(node)
-
-
 EVALUATORS |= {
     cst.Name: evaluate_name,
     cst.Attribute: _attribute,
@@ -376,7 +267,7 @@ EVALUATORS |= {
     cst.NamedExpr: _walrus,
     cst.Await: _await,
     cst.Yield: _yield,
-    cst.Subscript: _subscript,
+    cst.Subscript: subscripts.evaluate_subscript,
     cst.BinaryOperation: operators.evaluate_binary,
     cst.UnaryOperation: operators.evaluate_unary,
     cst.BooleanOperation: operators.evaluate_boolean,

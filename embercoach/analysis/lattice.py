@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.values import (
     FLOAT,
@@ -30,6 +30,8 @@ from embercoach.analysis.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from embercoach.analysis.values import SequenceKind
 
 MAYBE_UNKNOWN_LIMIT = 8
 
@@ -215,18 +217,18 @@ def as_numpy(value: Value) -> Numpy | None:
 
 def pulls_of(value: Value) -> Pulls:
     """The host synchronisations that a value carries the result of."""
-    kind = type(value)
-    if kind is Union:
+    if type(value) is Union:
         found = NO_PULLS
-        for option in value.options:  # type: ignore[attr-defined]
+        for option in value.options:
             found |= pulls_of(option)
         return found
-    if kind is Sequence:
-        found = value.pulls  # type: ignore[attr-defined]
-        for item in value.items or (value.item,):  # type: ignore[attr-defined]
+    if type(value) is Sequence:
+        found = value.pulls
+        for item in value.items or (value.item,):
             found |= pulls_of(item)
         return found
-    return getattr(value, "pulls", NO_PULLS)
+    pulls: Pulls = getattr(value, "pulls", NO_PULLS)
+    return pulls
 
 
 def with_pulls(value: Value, pulls: Pulls) -> Value:
@@ -243,25 +245,22 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
         return True
     if depth == 0:
         return False
-    if kind is Union:
+    if type(value) is Union:
         return as_array(value) is not None or any(
-            holds_arrays(o, depth)
-            for o in value.options
-            if type(o) is not Array  # type: ignore[attr-defined]
+            holds_arrays(o, depth) for o in value.options if type(o) is not Array
         )
-    if kind is Sequence:
-        items = value.items if value.items is not None else (value.item,)  # type: ignore[attr-defined]
+    if type(value) is Sequence:
+        items = value.items if value.items is not None else (value.item,)
         return any(holds_arrays(item, depth - 1) for item in items)
-    if kind is Dict:
-        return holds_arrays(value.item, depth - 1) or any(  # type: ignore[attr-defined]
-            holds_arrays(v, depth - 1)
-            for _, v in value.known  # type: ignore[attr-defined]
+    if type(value) is Dict:
+        return holds_arrays(value.item, depth - 1) or any(
+            holds_arrays(v, depth - 1) for _, v in value.known
         )
     return False
 
 
 @cache
-def sequence_of(kind: Literal["list", "tuple", "set", "iterator", "shape"], item: Value) -> Value:
+def sequence_of(kind: SequenceKind, item: Value) -> Value:
     """A sequence of unknown length."""
     return Sequence(kind, item)
 

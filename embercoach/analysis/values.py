@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
+SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
 #: Nodes of host synchronisations whose result a value carries on.
 Pulls = frozenset["cst.CSTNode"]
 NO_PULLS: Pulls = frozenset()
@@ -125,11 +126,10 @@ HEAVIEST = 1_000
 
 def _weight(value: Value) -> int:
     """How many values a value is made of."""
-    kind = type(value)
-    if kind is Sequence or kind is Dict:
-        return value.weight  # type: ignore[attr-defined, no-any-return]
-    if kind is Union:
-        return sum(map(_weight, value.options))  # type: ignore[attr-defined]
+    if type(value) is Sequence or type(value) is Dict:
+        return value.weight
+    if type(value) is Union:
+        return sum(map(_weight, value.options))
     return 1
 
 
@@ -140,7 +140,7 @@ class Sequence(Value):
     ``array`` is the name of the array that it is the shape of.
     """
 
-    kind: Literal["list", "tuple", "set", "iterator", "shape"]
+    kind: SequenceKind
     common: Value | None
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
