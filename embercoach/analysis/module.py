@@ -46,7 +46,7 @@ class Module:
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.
-        TooDeep: it nests more deeply than Python allows.
+        TooDeepError: it nests more deeply than Python allows.
     """
 
     def __init__(self, path: Path, source: str, project: Project) -> None:
@@ -198,10 +198,11 @@ class Module:
                     analyse(info)
                     break
         for info in self.functions[:]:
-            if any(p.evidence is not None for p in info.parameters):
-                if canonical_values(info) != info.analysed_with:
-                    info.summaries.clear()
-                    analyse(info)
+            if all(p.evidence is None for p in info.parameters):
+                continue
+            if canonical_values(info) != info.analysed_with:
+                info.summaries.clear()
+                analyse(info)
         self._spread_roles()
         return self.facts()
 
@@ -242,9 +243,12 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
             target = targets.pop()
             if isinstance(target, (cst.Tuple, cst.List)):
                 targets.extend(e.value for e in target.elements)
-            elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
-                if target.value.value == self_name:
-                    found.add(target.attr.value)
+            elif (
+                isinstance(target, cst.Attribute)
+                and isinstance(target.value, cst.Name)
+                and target.value.value == self_name
+            ):
+                found.add(target.attr.value)
     return found
 
 

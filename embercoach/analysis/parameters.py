@@ -71,6 +71,7 @@ def is_vague(value: Value) -> bool:
 
 
 def annotated_result(info: FunctionInfo) -> Value | None:
+    """What the return annotation says, None if there is none."""
     node = info.node
     if isinstance(node, cst.Lambda) or node.returns is None:
         return None
@@ -100,14 +101,14 @@ def declared_result(info: FunctionInfo) -> Value:
 
 
 def closure_of(info: FunctionInfo) -> Frame:
+    """The frame that a function's free names, and its annotations, are looked up in."""
     return info.closure if info.closure is not None else info.module.frame
 
 
 def parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | None) -> Value:
     """What a parameter holds within the body: annotation, then caller, then default."""
-    if given is not None and (given is not UNKNOWN):
-        if type(given) is Instance or type(given) is Class:
-            return given
+    if type(given) is Instance or type(given) is Class:
+        return given
     annotated = annotated_value(info, parameter)
     if parameter.star == "*":
         return given if given is not None else Sequence("tuple", annotated)
@@ -123,7 +124,7 @@ def parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | Non
         return _traced(given)
     if parameter.name in SETTING_NAMES and parameter.default is None:
         return SETTING
-    default = UNKNOWN
+    default: Value = UNKNOWN
     if parameter.default is not None:
         default = _quiet_default(info, parameter.default)
     return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
@@ -156,7 +157,7 @@ def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
 
 def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
     """What the parameters hold in the analysis that records facts: all that callers pass."""
-    values = []
+    values: list[Value] = []
     for index, parameter in enumerate(info.parameters):
         if index == 0 and info.is_method and not parameter.star:
             cls = info.cls

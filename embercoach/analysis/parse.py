@@ -9,11 +9,11 @@ import libcst as cst
 from libcst._nodes.base import CSTNode
 
 
-def _skip_validation(node: CSTNode) -> None:
+def _skip_validation(self: CSTNode) -> None:
     """Stands in for the validation of a node that comes straight from the parser."""
 
 
-class TooDeep(Exception):
+class TooDeepError(Exception):
     """Source that nests more deeply than Python itself allows; libcst's parser could crash."""
 
 
@@ -37,7 +37,7 @@ def refuse_deep_nesting(source: str) -> None:
     """Let Python's parser, which has limits, judge what looks deeply nested.
 
     Raises:
-        TooDeep: Python refuses the source for its nesting.
+        TooDeepError: Python refuses the source for its nesting.
     """
     depth = deepest = 0
     for bracket in _BRACKETS.findall(source):
@@ -51,10 +51,10 @@ def refuse_deep_nesting(source: str) -> None:
     try:
         ast.parse(source)
     except (MemoryError, RecursionError) as error:
-        raise TooDeep("expressions are nested too deeply") from error
+        raise TooDeepError("expressions are nested too deeply") from error
     except SyntaxError as error:
         if "too many" in (error.msg or "") or "too complex" in (error.msg or ""):
-            raise TooDeep(error.msg) from error
+            raise TooDeepError(error.msg) from error
     except ValueError:
         return  # libcst tells what is wrong
 

@@ -29,7 +29,7 @@ class Span(NamedTuple):
     end_column: int
 
 
-class _Mismatch(Exception):
+class _MismatchError(Exception):
     """The two trees don't pair up."""
 
 
@@ -111,9 +111,9 @@ def locate(
             state.indent_tokens = [indent]
             if not isinstance(statement, cst.BaseSmallStatement):
                 state.column -= len(indent)  # a compound statement writes its own indentation
-            _header(statement)._codegen(state)
+            _generate(_header(statement), state)
         return {node: state.spans[id(node)] for node in wanted}
-    except (_Mismatch, KeyError, RecursionError):
+    except (_MismatchError, KeyError, RecursionError):
         return locate_in_whole(module, wanted)
 
 
@@ -122,8 +122,13 @@ def locate_in_whole(module: cst.Module, wanted: Iterable[cst.CSTNode]) -> dict[c
     nodes = list(wanted)
     state = _RecordingState(module.default_indent, module.default_newline)
     state.wanted = frozenset(map(id, nodes))
-    module._codegen(state)
+    _generate(module, state)
     return {node: state.spans[id(node)] for node in nodes}
+
+
+def _generate(node: cst.CSTNode, state: CodegenState) -> None:
+    """Write a node's code into a state of our own, for which libcst has no public method."""
+    node._codegen(state)  # noqa: SLF001
 
 
 _EMPTY = cst.SimpleStatementSuite(body=[cst.Pass()])
@@ -139,7 +144,7 @@ def _header(statement: cst.CSTNode) -> cst.CSTNode:
     elif isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
         changes.update(decorators=(), lines_after_decorators=())
     elif not isinstance(statement, cst.With):
-        raise _Mismatch(statement)
+        raise _MismatchError(statement)
     return statement.with_changes(**changes)
 
 
@@ -179,8 +184,8 @@ def _pairs(module: cst.Module, tree: ast.Module) -> Iterator[tuple[cst.CSTNode, 
             else:
                 flat.append(node)
         if len(flat) != len(statements):
-            raise _Mismatch
-        for node, statement in zip(flat, statements):
+            raise _MismatchError
+        for node, statement in zip(flat, statements, strict=True):
             yield node, statement, indent
             blocks = _BLOCKS.get(type(node))
             if blocks is None:
@@ -214,7 +219,7 @@ def _with_else(node: Any, statement: Any) -> _Suites:
 
 def _try(node: Any, statement: Any) -> _Suites:
     suites = _body(node, statement)
-    for handler, other in zip(node.handlers, statement.handlers):
+    for handler, other in zip(node.handlers, statement.handlers, strict=False):
         suites.append((handler.body, other.body))
     if node.orelse is not None:
         suites.append((node.orelse.body, statement.orelse))
@@ -224,7 +229,7 @@ def _try(node: Any, statement: Any) -> _Suites:
 
 
 def _match(node: Any, statement: Any) -> _Suites:
-    return [(c.body, o.body) for c, o in zip(node.cases, statement.cases)]
+    return [(c.body, o.body) for c, o in zip(node.cases, statement.cases, strict=False)]
 
 
 _BLOCKS: dict[type, Any] = {

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
 from embercoach.analysis.module import Module
-from embercoach.analysis.parse import TooDeep
+from embercoach.analysis.parse import TooDeepError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ class Project:
         try:
             source = path.read_text(encoding="utf-8")
             module = Module(path, source, self)
-        except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, TooDeep, RecursionError):
+        except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, TooDeepError, RecursionError):
             module = None
         self._keep(path, module)
         return module

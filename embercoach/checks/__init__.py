@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.parse import TooDeep
+from embercoach.analysis.parse import TooDeepError
 from embercoach.analysis.project import Project
 from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
     complex_numbers,
@@ -38,7 +38,7 @@ __all__ = ["FileReport", "Project", "SyntaxProblem", "check_source", "registered
 RECURSION_LIMIT = 6_000
 
 
-class SyntaxProblem(Exception):
+class SyntaxProblem(Exception):  # noqa: N818 (the interface with the engine names it so)
     """A file that does not parse: the line and column, both from 1, and why."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
@@ -74,7 +74,7 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
         findings = place_reports(module, reports_of(module))
     except cst.ParserSyntaxError as error:
         raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
-    except (RecursionError, TooDeep) as error:
+    except (RecursionError, TooDeepError) as error:
         raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
     finally:
         sys.setrecursionlimit(limit)
