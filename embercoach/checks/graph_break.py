@@ -51,14 +51,9 @@ def pull(
     help_text: str,
     *,
     subject: cst.CSTNode | None = None,
-    inner: cst.CSTNode | None = None,
 ) -> Report:
-    """A report of a host synchronisation, with the harm that it does where it stands.
-
-    ``inner`` is the synchronisation itself, if the report is of an expression around it.
-    """
-    sync = inner or node
-    context = context_of(fact.place, module.is_test, value=value, pull=sync, subject=subject)
+    """A report of a host synchronisation, with the harm that it does where it stands."""
+    context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
     return Report(code, node, fact.place, f"{what}: {HARM[context]}", help_text, context)
 
 

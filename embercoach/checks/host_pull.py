@@ -172,14 +172,13 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         "HOST-PULL-006",
         fact,
         module,
-        fact.node,
+        inner or fact.node,
         argument.value if inner is None else _pulled(fact, module, inner),
         f"`{name}()` of an mx.array's data waits for the array and copies it through the host",
         "convert once, at the border between the two libraries, outside hot loops",
         subject=argument.node,
-        inner=inner,
     )
-    yield report if inner is None else replace(report, covers=(inner,))
+    yield report if inner is None else replace(report, node=fact.node, covers=(inner,))
 
 
 @check("HOST-PULL-007", on=CallFact)
@@ -195,14 +194,13 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         "HOST-PULL-007",
         fact,
         module,
-        fact.node,
+        inner,
         _pulled(fact, module, inner),
         "the array goes to the host and comes back as a new constant",
         "use the array itself (mx.array(x) copies it on the device, .astype converts it); "
         "mx.stop_gradient(x) where detaching is meant",
-        inner=inner,
     )
-    yield replace(report, covers=(inner,))
+    yield replace(report, node=fact.node, covers=(inner,))
 
 
 def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
