@@ -69,7 +69,7 @@ class _Lines:
 
 
 def _starts_of_lines(source: str) -> list[int]:
-    r"""Only ``\\n``, ``\\r`` and ``\\r\\n`` end a line of Python."""
+    r"""Only ``\n``, ``\r`` and ``\r\n`` end a line of Python."""
     starts = [0]
     at = 0
     while at < len(source):
