@@ -8,12 +8,14 @@ import libcst as cst
 
 from embercoach.analysis import (
     classes,
+    evidence,
     fourier,
     functions,
     kernels,
     library,
     members,
     mlx_api,
+    mutation,
     transforms,
 )
 from embercoach.analysis.dispatch import evaluate
@@ -27,7 +29,7 @@ from embercoach.analysis.lattice import (
     with_pulls,
 )
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.results import api_result
+from embercoach.analysis.results import api_result, result_value
 from embercoach.analysis.values import (
     NONE,
     UNKNOWN,
@@ -125,9 +127,9 @@ def apply(
         if path is not None and type(callee.owner) is Array:
             frame.evaluated = frame.evaluated | {path}  # reading it again costs a copy alone
     if type(callee) is Symbol and callee.name.startswith("mlx."):
-        library.learn(frame, callee.name, arguments)
+        evidence.learn(frame, callee.name, arguments)
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
-        library.learn_method(frame, callee, receiver, arguments, receiver_node)
+        evidence.learn_method(frame, callee, receiver, arguments, receiver_node)
     return result
 
 
@@ -177,11 +179,11 @@ def _bound(
         entry = mlx_api.member(owner.cls, name)
         return UNKNOWN if entry is None else api_result(entry, arguments)
     if name == "append" and isinstance(owner, Sequence):
-        library.append(frame, node, owner, arguments)
-    elif name in library.MUTATORS and isinstance(owner, Sequence):
-        library.mutate(frame, node, owner, name, arguments)
+        mutation.append(frame, node, owner, arguments)
+    elif name in mutation.MUTATORS and isinstance(owner, Sequence):
+        mutation.mutate(frame, node, owner, name, arguments)
     elif name == "update" and isinstance(owner, Dict):
-        library.update(frame, node, owner, arguments)
+        mutation.update(frame, node, owner, arguments)
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
     return members.call_bound(frame, callee, arguments)
@@ -239,8 +241,8 @@ def _library_object(
     entry = mlx_api.lookup(callee.cls)
     if entry is None or entry.call_returns is None:
         return UNKNOWN
-    value = library.result_value(entry.call_returns)
-    pulls = frozenset().union(*(library.pulls_of(a.value) for a in arguments))
+    value = result_value(entry.call_returns)
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     if type(value) is Array:
         return Array(None, False, False, any(map(_is_traced, arguments)), pulls)
     return with_pulls(value, pulls)

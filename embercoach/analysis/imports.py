@@ -8,9 +8,10 @@ import libcst as cst
 
 from embercoach.analysis.members import mlx_member
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.values import UNKNOWN, ModuleRef, Symbol, Value
+from embercoach.analysis.values import UNKNOWN, ModuleRef, Str, Symbol, Value
 
 if TYPE_CHECKING:
+    from embercoach.analysis.facts import Argument
     from embercoach.analysis.frame import Frame
 
 #: Libraries that inference knows by name and that no file of the project stands in for.
@@ -87,3 +88,10 @@ def _import_star(frame: Frame, source: str, level: int) -> None:
     for name, value in module.module.frame.names.items():
         if not name.startswith("_") and "." not in name:
             frame.bind(name, value)
+
+
+def imported(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``importlib.import_module("mlx.core")``, ``pytest.importorskip("mlx.core")``."""
+    name = arguments[0].value if arguments else UNKNOWN
+    text = name.text if isinstance(name, Str) else None
+    return UNKNOWN if not text or text.startswith(".") else _module(frame, text, 0)

@@ -18,7 +18,7 @@ from embercoach.analysis import (
 )
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import ASYNC, Frame
-from embercoach.analysis.iteration import element_of
+from embercoach.analysis.imports import imported
 from embercoach.analysis.lattice import (
     as_array,
     as_number,
@@ -29,7 +29,7 @@ from embercoach.analysis.lattice import (
     pulls_of,
 )
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.results import api_result, match, result_value
+from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
     ARRAY,
     FLOAT,
@@ -40,8 +40,6 @@ from embercoach.analysis.values import (
     TREE,
     UNKNOWN,
     Array,
-    BoundMember,
-    Dict,
     DType,
     Function,
     Instance,
@@ -51,11 +49,8 @@ from embercoach.analysis.values import (
     Numpy,
     Sequence,
     Tree,
-    Union,
     Value,
 )
-
-__all__ = ["KIND_OF_DTYPE", "append", "call", "learn", "learn_method", "pulls_of", "result_value"]
 
 KIND_OF_DTYPE: dict[str, NumberKind] = {
     "bool": "bool",
@@ -289,6 +284,8 @@ _SPECIAL: dict[str, Handler] = {
     "functools.lru_cache": lambda frame, node, given: (
         given[0].value if given and isinstance(given[0].value, Function) else UNKNOWN
     ),
+    "importlib.import_module": imported,
+    "pytest.importorskip": imported,
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,
     "tqdm.tqdm": _first_argument,
@@ -299,113 +296,3 @@ _SPECIAL: dict[str, Handler] = {
     "collections.deque": _first_argument,
     "logging.getLogger": lambda frame, node, arguments: LibraryObject("logging.Logger"),
 }
-
-
-def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
-    """A call that only an array survives shows that its argument is one."""
-    if not any(type(a.value) is type(UNKNOWN) or type(a.value) is Union for a in arguments):
-        return
-    entry = mlx_api.lookup(name)
-    if entry is None or not name.startswith(_CORE):
-        return
-    for param, argument in match(entry, arguments):
-        if param.expects_array:
-            show_array(frame, argument.node, argument.value)
-
-
-_CORE = ("mlx.core.", "mlx.nn.losses.")
-
-
-def learn_method(
-    frame: Frame,
-    callee: BoundMember,
-    receiver: Value | None,
-    arguments: tuple[Argument, ...],
-    node: cst.BaseExpression | None,
-) -> None:
-    """``x.astype(mx.float32)``, or any method that only arrays have, shows that ``x`` is one."""
-    if node is None or receiver is None:
-        return
-    converts = callee.name == "astype" and arguments and isinstance(arguments[0].value, DType)
-    if converts or isinstance(callee.owner, Array):
-        show_array(frame, node, receiver)
-
-
-def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:
-    """From here on a name of unknown kind holds an array; for a parameter, from the start."""
-    if not isinstance(node, cst.Name):
-        return
-    known = list(options(value))
-    if any(o is not UNKNOWN and o is not NONE for o in known) or UNKNOWN not in known:
-        return
-    name = node.value
-    if frame.names.get(name) != value:
-        return
-    info = frame.info
-    if (
-        info is not None
-        and frame.record
-        and name not in frame.rebound
-        and any(p.name == name and p.annotation is None for p in info.parameters)
-    ):
-        info.shown_arrays.add(name)
-    frame.names[name] = Array(traced=True)
-
-
-def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:
-    """``xs.append(x)``: the list named so holds one more kind of item."""
-    func = node.func
-    if not arguments or not isinstance(func, cst.Attribute):
-        return
-    path = dotted(func.value)
-    if path is None:
-        return
-    value = arguments[0].value
-    item = value if owner.items == () else join_all((owner.item, value))
-    grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
-    frame.assign_path(path, grown)
-
-
-def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument, ...]) -> None:
-    """``d.update(other, key=value)``: the dict named so holds what both hold."""
-    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is None:
-        return
-    known = dict(owner.known)
-    item = owner.item
-    for argument in arguments:
-        value = argument.value
-        if argument.keyword is not None:
-            known[argument.keyword] = value
-        elif isinstance(value, Dict):
-            known.update(value.known)
-            item = value.item if item is UNKNOWN else join_all((item, value.item))
-        else:
-            known = {key: join_all((held, UNKNOWN)) for key, held in known.items()}
-            item = join_all((item, UNKNOWN))
-    frame.assign_path(path, Dict(item, tuple(known.items())))
-
-
-#: Methods that change which items a list has.
-MUTATORS = frozenset(
-    ["extend", "insert", "remove", "pop", "popleft", "clear", "reverse", "sort", "appendleft"]
-)
-
-
-def mutate(
-    frame: Frame, node: cst.Call, owner: Sequence, name: str, arguments: tuple[Argument, ...]
-) -> None:
-    """``xs.extend(ys)``: how many items the list named so has is no longer known."""
-    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is None:
-        return
-    added: list[Value] = []
-    if name == "extend" and arguments:
-        added = [element_of(frame, arguments[0].value)]
-    elif name in ("insert", "appendleft") and arguments:
-        added = [arguments[-1].value]
-    elif owner.items is None:
-        return
-    item = join_all([*added] if owner.items == () else [owner.item, *added])
-    pulls = owner.pulls.union(*map(pulls_of, added))
-    frame.assign_path(path, Sequence(owner.kind, item, None, pulls))

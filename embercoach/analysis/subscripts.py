@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis import extents, fourier, library, members
+from embercoach.analysis import evidence, extents, fourier, members
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import IndexFact
 from embercoach.analysis.lattice import as_array, join_all, with_pulls
@@ -63,7 +63,7 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         role = None if array.role is None else fourier.sliced(array.role, node)
         return Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
-        library.show_array(frame, node.value, base)
+        evidence.show_array(frame, node.value, base)
         return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))
 
