@@ -180,8 +180,9 @@ def test_starting_loads_nothing_heavy(start: str) -> None:
     code = (
         "import os, sys\n"
         "heavy = {'libcst', 'rich', 'mlx', 'numpy', 'tree_sitter', 'pathspec'}\n"
-        "os._exit = lambda code: print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
-        "from embercoach.cli import main as start\n" + start
+        "leave, found = os._exit, lambda: sorted(heavy & sys.modules.keys())\n"
+        "os._exit = lambda code: (print(found(), file=sys.stderr, flush=True), leave(0))\n"
+        f"from embercoach.cli import main as start\n{start}\nos._exit(0)\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
