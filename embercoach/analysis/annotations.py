@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.lattice import join_all
+from embercoach.analysis.parse import TooDeepError, refuse_deep_nesting
 from embercoach.analysis.values import (
     ARRAY,
     BOOL,
@@ -125,9 +126,10 @@ _ABSTRACT = {"typing", "typing_extensions", "collections", "builtins", "numbers"
 @lru_cache(maxsize=512)
 def _parse_quoted(text: str) -> cst.BaseExpression | None:
     try:
+        refuse_deep_nesting(text)
         return cst.parse_expression(text)
     # A node that libcst refuses is a SyntaxError, a lone surrogate a UnicodeEncodeError.
-    except (cst.ParserSyntaxError, SyntaxError, UnicodeEncodeError, RecursionError):
+    except (cst.ParserSyntaxError, SyntaxError, UnicodeEncodeError, RecursionError, TooDeepError):
         return None
 
 
