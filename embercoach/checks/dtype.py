@@ -76,7 +76,7 @@ Operand = tuple[Value, cst.BaseExpression]
 def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
     for (value, _), (other, other_node) in ((left, right), (right, left)):
         array, constant = as_array(value), as_array(other)
-        if array is None or constant is None or array.literal or not constant.literal:
+        if array is None or constant is None or not constant.literal:
             continue
         if constant.dtype != "float32":
             continue
@@ -92,7 +92,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 context_of(fact.place, module.is_test),
                 _with_dtype(module, other_node, value, left, right),
             )
-        elif array.dtype is None and constant.scalar:
+        elif array.dtype is None and constant.scalar and not array.literal:
             yield Report(
                 "DTYPE-004",
                 other_node,
