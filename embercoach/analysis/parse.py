@@ -20,6 +20,10 @@ class TooDeepError(Exception):
 #: Python itself takes 200 open brackets.
 MAX_BRACKETS = 200
 _BRACKETS = re.compile(r"[()\[\]{}]")
+#: What chains expressions and statements, each link within the one before. libcst's parser overruns
+#: the stack at several thousand links, Python's own refuses them before.
+_LINKS = (*".([+-*/%@&|^~", "<<", ">>", "not", "and", "or", "if", "lambda", "await")
+MAX_LINKS = 2_000
 
 
 def skeleton(source: str) -> ast.Module | None:
@@ -39,17 +43,10 @@ def refuse_deep_nesting(source: str) -> None:
     Raises:
         TooDeepError: Python refuses the source for its nesting.
     """
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(source):
-        if bracket in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    if deepest <= MAX_BRACKETS:
-        return  # brackets in strings and comments only make it look deeper
+    if not _may_be_deep(source):
+        return
     try:
-        ast.parse(source)
+        tree = ast.parse(source)
     except (MemoryError, RecursionError) as error:
         raise TooDeepError("expressions are nested too deeply") from error
     except SyntaxError as error:
@@ -57,6 +54,24 @@ def refuse_deep_nesting(source: str) -> None:
             raise TooDeepError(error.msg) from error
     except ValueError:
         return  # libcst tells what is wrong
+    else:
+        # To Python, ``a and b and c`` is flat.
+        if any(isinstance(n, ast.BoolOp) and len(n.values) > MAX_LINKS for n in ast.walk(tree)):
+            raise TooDeepError("a boolean expression has too many operands")
+
+
+def _may_be_deep(source: str) -> bool:
+    """Whether a count of brackets and operators, in strings and comments too, looks deep."""
+    if any(source.count(link) > MAX_LINKS for link in _LINKS):
+        return True
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(source):
+        if bracket in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest > MAX_BRACKETS
 
 
 def parse(source: str) -> cst.Module:
