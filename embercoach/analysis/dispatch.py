@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import libcst as cst
+
 from embercoach.analysis.values import UNKNOWN, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
-
-    import libcst as cst
 
     from embercoach.analysis.frame import Frame
 
@@ -18,5 +18,10 @@ EVALUATORS: dict[type, Fn[[Frame, Any], Value]] = {}
 
 def evaluate(frame: Frame, node: cst.CSTNode) -> Value:
     """The value of an expression; facts are recorded on the way."""
-    handler = EVALUATORS.get(type(node))
+    kind = type(node)
+    if kind is cst.Name:  # half of all expressions
+        value = frame.names.get(node.value)  # type: ignore[attr-defined]
+        if value is not None:
+            return value
+    handler = EVALUATORS.get(kind)
     return UNKNOWN if handler is None else handler(frame, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -50,17 +51,21 @@ def plain(value: Value) -> Value:
     if isinstance(value, Str):
         return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
     if isinstance(value, Union):
-        return join_all(plain(o) for o in value.options)
+        return _plain_union(value)
     if isinstance(value, Sequence):
-        items = None if value.items is None else tuple(map(plain, value.items))
-        if items is not None and len(items) > 8:
-            items = None
-        return Sequence(value.kind, plain(value.item), items)
+        if value.items is not None and len(value.items) <= 8:
+            return Sequence(value.kind, None, tuple(map(plain, value.items)))
+        return Sequence(value.kind, plain(value.item))
     if isinstance(value, Dict) and value.known:
         return Dict(plain(value.item), tuple((k, plain(v)) for k, v in value.known))
     if getattr(value, "pulls", None):
         return replace(value, pulls=NO_PULLS)  # type: ignore[call-arg]
     return value
+
+
+@lru_cache(maxsize=2048)
+def _plain_union(value: Union) -> Value:
+    return join_all(plain(o) for o in value.options)
 
 
 def is_vague(value: Value) -> bool:
@@ -140,10 +145,15 @@ def _traced(value: Value) -> Value:
     if type(value) is Array:
         return value if value.traced else Array(value.dtype, False, False, True)
     if type(value) is Union:
-        return join_all(_traced(o) for o in value.options)
+        return _traced_union(value)
     if type(value) is Sequence and value.items is None:
         return Sequence(value.kind, _traced(value.item))
     return value
+
+
+@lru_cache(maxsize=2048)
+def _traced_union(value: Union) -> Value:
+    return join_all(_traced(o) for o in value.options)
 
 
 def _is_none(node: cst.BaseExpression) -> bool:

@@ -48,11 +48,16 @@ def execute_body(frame: Frame, body: cst.BaseSuite) -> bool:
 def execute_all(frame: Frame, statements: Iterable[cst.CSTNode]) -> bool:
     """Run statements in order; what follows one that leaves is not reached."""
     for statement in statements:
-        if type(statement) is cst.SimpleStatementLine:
-            if not execute_all(frame, statement.body):
-                return False
+        kind = type(statement)
+        if kind is cst.SimpleStatementLine:
+            for small in statement.body:  # type: ignore[attr-defined]
+                handler = EXECUTORS.get(type(small))
+                if handler is not None:
+                    frame.statement = small
+                    if not handler(frame, small):
+                        return False
             continue
-        handler = EXECUTORS.get(type(statement))
+        handler = EXECUTORS.get(kind)
         if handler is not None:
             frame.statement = statement
             if not handler(frame, statement):

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ LEVEL = 8_500
 LARGE = 240_000
 STACK = 2 << 30
 SMALLEST_STACK = 64 << 20
+LEAST_STACK = 1 << 20  # with less than this, a thread is no better than the main one
 #: Containers that survive a task without the collector until it runs. Modules and their functions
 #: refer to each other, so modules that the project's store has dropped wait for it.
 UNCOLLECTED = 2_000_000
@@ -88,13 +90,24 @@ def _here(
     sizes: Sequence[int],
     order: Sequence[int],
 ) -> Iterator[tuple[int, R]]:
+    """Do the tasks in this process, one after the other, on a stack that is deep enough."""
     work = make()
     collecting = gc.isenabled()
     gc.disable()
+    done: SimpleQueue[tuple[int, R] | None] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            for number in order:
+                done.put((number, work(tasks[number])))
+                _bound_garbage()
+        finally:
+            done.put(None)
+
     try:
-        for number in order:
-            yield number, _on_deep_stack(work, tasks[number], sizes[number])
-            _bound_garbage()
+        _run_deep(run, max(sizes[number] for number in order))
+        while (result := done.get()) is not None:
+            yield result
     finally:
         if collecting:
             gc.enable()
@@ -106,22 +119,35 @@ def _bound_garbage() -> None:
         gc.collect()
 
 
-def _on_deep_stack(work: Callable[[T], R], task: T, characters: int = LARGE) -> R:
+def _on_deep_stack(work: Callable[[T], R], task: T, size: int = LARGE) -> R:
     results: list[R] = []
-    size = min(STACK, max(SMALLEST_STACK, characters * LEVEL))
-    while size >= 1 << 20:
-        before = threading.stack_size(size)
-        thread = threading.Thread(target=lambda: results.append(work(task)), daemon=True)
+    thread = _run_deep(lambda: results.append(work(task)), size)
+    if thread is not None:
+        thread.join()
+    return results[0]
+
+
+def _run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
+    """Start a thread with a stack that sources of up to ``size`` bytes can't overflow.
+
+    None where memory is too limited for any: then the target has been run here.
+    """
+    stack = min(STACK, max(SMALLEST_STACK, size * LEVEL))
+    while True:
+        before = threading.stack_size(stack)
+        thread = threading.Thread(target=target, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            size //= 4  # memory is limited
-            continue
+            stack //= 4
+            if stack < LEAST_STACK:
+                break
+        else:
+            return thread
         finally:
             threading.stack_size(before)
-        thread.join()
-        return results[0]
-    return work(task)
+    target()
+    return None
 
 
 def _chunks(order: Sequence[int], sizes: Sequence[int]) -> deque[list[int]]:
