@@ -21,9 +21,9 @@ class TooDeepError(Exception):
 MAX_BRACKETS = 200
 _BRACKETS = re.compile(r"[()\[\]{}]")
 #: What chains expressions and statements, each link within the one before. libcst's parser overruns
-#: the stack at several thousand links, Python's own refuses them before.
+#: the stack at several thousand of them.
 _LINKS = (*".([+-*/%@&|^~", "<<", ">>", "not", "and", "or", "if", "lambda", "await")
-MAX_LINKS = 2_000
+MAX_DEPTH = 3_000
 
 
 def skeleton(source: str) -> ast.Module | None:
@@ -55,14 +55,25 @@ def refuse_deep_nesting(source: str) -> None:
     except ValueError:
         return  # libcst tells what is wrong
     else:
-        # To Python, ``a and b and c`` is flat.
-        if any(isinstance(n, ast.BoolOp) and len(n.values) > MAX_LINKS for n in ast.walk(tree)):
-            raise TooDeepError("a boolean expression has too many operands")
+        if _is_deep(tree):
+            raise TooDeepError("expressions are nested too deeply")
+
+
+def _is_deep(tree: ast.Module) -> bool:
+    pending: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if isinstance(node, ast.BoolOp):
+            depth += len(node.values)  # flat to Python, a chain to libcst
+        if depth > MAX_DEPTH:
+            return True
+        pending.extend((child, depth + 1) for child in ast.iter_child_nodes(node))
+    return False
 
 
 def _may_be_deep(source: str) -> bool:
     """Whether a count of brackets and operators, in strings and comments too, looks deep."""
-    if any(source.count(link) > MAX_LINKS for link in _LINKS):
+    if any(source.count(link) > MAX_DEPTH // 2 for link in _LINKS):
         return True
     depth = deepest = 0
     for bracket in _BRACKETS.findall(source):
