@@ -369,6 +369,10 @@ def _compare(
         frame.add(CompareFact(node, frame.place(), symbol, left, right, left_node, right_node))
     if membership:
         return Number("bool", None, None, pulls_of(left) | pulls_of(right))
+    numpy = as_numpy(left)
+    if numpy is not None and b is not None:
+        # NumPy's own comparison goes first: it pulls the array, and its result is NumPy's.
+        return Numpy("bool", False, numpy.pulls | b.pulls | {node})
     if isinstance(left, Str) or isinstance(right, Str):
         return BOOL  # MLX compares an array with anything that is no number by identity
     traced = bool((a and a.traced) or (b and b.traced))

@@ -222,6 +222,7 @@ class _Run:
     def _spread(
         self, files: list[tuple[SourceFile, bytes | None, int]], total: int, jobs: int | None
     ) -> None:
+        import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
         from embercoach.engine.workers import Crash, spread
 
         tasks = [(str(file.path), data) for file, data, _ in files]
