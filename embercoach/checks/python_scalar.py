@@ -6,6 +6,7 @@ profile asks for arrays throughout, and the fixes keep the dtype.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -13,12 +14,12 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact
-from embercoach.analysis.lattice import as_array, as_number
-from embercoach.analysis.promotion import FLOATING, INTEGERS
+from embercoach.analysis.lattice import as_array, as_number, options
+from embercoach.analysis.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.analysis.results import match
-from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Value
+from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Unknown, Value
 from embercoach.checks.registry import Change, Report, check, file_check
-from embercoach.checks.source import code_of, mlx_alias
+from embercoach.checks.source import code_of, is_shown, mlx_alias, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,44 +108,69 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         entry = mlx_api.array_member(fact.callee.name)
     if entry is None or not entry.elementwise:
         return
-    arrays = [a for a in fact.arguments if as_array(a.value) is not None]
-    if fact.receiver_node is not None and isinstance(fact.callee, BoundMember):
-        reference: cst.BaseExpression | None = fact.receiver_node
-        known: Value | None = fact.callee.owner
-    elif arrays:
-        reference, known = arrays[-1].node, arrays[-1].value
-    else:
+    if not any(as_array(value) is not None for value in _values(fact)):
         return
+    matched = [*match(entry, fact.arguments)]
     numbers = [
-        a
-        for p, a in match(entry, fact.arguments)
-        if p.takes_scalar_or_array and as_number(a.value) is not None
+        (a.node, number)
+        for p, a in matched
+        if p.takes_scalar_or_array and (number := as_number(a.value)) is not None
     ]
-    if not numbers or reference is None or known is None:
+    if not numbers:
         return
-    array = as_array(known)
-    assert array is not None
+    # A condition has a dtype of its own, which the other operands don't take on.
+    operands = [(a.node, a.value) for p, a in matched if p.name != "condition"]
+    if fact.receiver_node is not None and isinstance(fact.callee, BoundMember):
+        operands.append((fact.receiver_node, fact.callee.owner))
+    certain = all(_is_certain(value) for _, value in operands)
+    arrays = [
+        (node, array if certain else _vague(array))
+        for node, value in operands
+        if (array := as_array(value)) is not None
+    ]
     name = entry.name.rpartition(".")[2]
-    mx = mlx_alias(module)
-    edits = []
-    if mx is not None and _is_simple(reference):
-        edits = [
-            (
-                a.node,
-                f"{mx}.array({code_of(module, a.node)}, dtype={code_of(module, reference)}.dtype)",
-            )
-            for a in numbers
-        ]
-    safe = all(_keeps_value(array, as_number(a.value)) for a in numbers)
     yield Report(
         "PYTHON-SCALAR-003",
         fact.node,
         fact.place,
         f"Python number as operand of mx.{name}",
-        DOCTRINE.format(function=name, array=_shown(module, reference)),
+        DOCTRINE.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
         context_of(fact.place, module.is_test),
-        Change("Make the number an array of the same dtype", safe, tuple(edits)) if edits else None,
+        _argument_change(module, name, arrays, numbers),
     )
+
+
+def _values(fact: CallFact) -> Iterator[Value]:
+    """All that goes into a call."""
+    if isinstance(fact.callee, BoundMember):
+        yield fact.callee.owner
+    for argument in fact.arguments:
+        yield argument.value
+
+
+def _argument_change(
+    module: Module,
+    name: str,
+    arrays: list[tuple[cst.BaseExpression, Array]],
+    numbers: list[tuple[cst.BaseExpression, Number]],
+) -> Change | None:
+    """The numbers as arrays of the dtype that all array operands have."""
+    mx = mlx_alias(module)
+    if mx is None or not arrays or not _is_simple(arrays[-1][0]):
+        return None
+    reference, array = arrays[-1]
+    dtypes = {other.dtype for _, other in arrays}
+    if len(dtypes) > 1:
+        if None not in dtypes:
+            return None  # they promote, and to which dtype the number does is the function's secret
+        array = _vague(array)
+    outcomes = [_keeps_value(array, number, name) for _, number in numbers]
+    if None in outcomes:
+        return None
+    dtype = f"{code_of(module, reference)}.dtype"
+    edits = [(n, f"{mx}.array({code_of(module, n)}, dtype={dtype})") for n, _ in numbers]
+    safe = all(outcomes) and not any(is_shown(module, node) for node, _ in numbers)
+    return Change("Make the number an array of the same dtype", safe, tuple(edits))
 
 
 @file_check("ASSIGN-SCALAR-001")
@@ -190,7 +216,19 @@ def _array_and_number(left: Value, right: Value) -> tuple[Array, Number] | None:
     array, number = as_array(left), as_number(right)
     if array is None:
         array, number = as_array(right), as_number(left)
-    return None if array is None or number is None else (array, number)
+    if array is None or number is None:
+        return None
+    return (array if _is_certain(left) and _is_certain(right) else _vague(array)), number
+
+
+def _is_certain(value: Value) -> bool:
+    """Whether no path leaves open what a value is."""
+    return not any(isinstance(option, Unknown) for option in options(value))
+
+
+def _vague(array: Array) -> Array:
+    """An array of unknown dtype: no fix that needs it is safe."""
+    return replace(array, dtype=None)
 
 
 def _operator_change(fact: BinaryFact, module: Module, array: Array) -> Change | None:
@@ -216,9 +254,12 @@ def _in_place_change(
     mx = mlx_alias(module)
     if mx is None or as_array(fact.left) is None or not _is_simple(fact.left_node):
         return None
+    keeps = _keeps_value(array, number, FUNCTIONS[fact.operator])
+    if keeps is None:
+        return None
     dtype = f"{code_of(module, fact.left_node)}.dtype"
     text = f"{mx}.array({code_of(module, fact.right_node)}, dtype={dtype})"
-    safe = _keeps_value(array, number) and (fact.operator != "/" or array.dtype in FLOATING)
+    safe = keeps and (fact.operator != "/" or array.dtype in FLOATING)
     return Change("Make the number an array of the same dtype", safe, ((fact.right_node, text),))
 
 
@@ -234,7 +275,8 @@ def _rewrite(
     """``mx.function(left, right)`` with the number made an array; None if it can't be written."""
     mx = mlx_alias(module)
     reference = left[0] if as_array(left[1]) is not None else right[0]
-    if mx is None or not _is_simple(reference):
+    same = _keeps_value(*pair, function)
+    if mx is None or same is None or not _is_simple(reference):
         return None
     dtype = f"{code_of(module, reference)}.dtype"
     operands = [
@@ -244,17 +286,29 @@ def _rewrite(
         for n, v in (left, right)
     ]
     text = f"{mx}.{function}({', '.join(operands)})"
-    safe = keeps and _keeps_value(*pair)
+    safe = keeps and same and not _has_comment(module, node) and not is_shown(module, node)
     return Change(f"Use {mx}.{function} with an array of the same dtype", safe, ((node, text),))
 
 
-def _keeps_value(array: Array, number: Number | None) -> bool:
-    """Whether ``mx.array(number, dtype=array.dtype)`` means what the weak number did."""
-    if number is None or array.dtype is None:
+def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
+    """Whether ``mx.array(number, dtype=array.dtype)`` means what the weak number did.
+
+    None if it surely doesn't: a fraction or an imaginary part would be lost, and what raised an
+    error would wrap around.
+    """
+    dtype, kind = array.dtype, number.kind
+    if dtype is None or dtype in COMPLEX:
+        return None if dtype is None and kind == "complex" else False
+    if kind == "complex":
+        return None
+    if dtype in FLOATING:
+        # These take the number's truth value before a half rounds it to zero.
+        return not (function.startswith("logical_") and dtype in HALF and kind == "float")
+    if kind == "bool":
         return False
-    if array.dtype in FLOATING:
-        return number.kind in ("int", "float", "bool")
-    return array.dtype in INTEGERS and number.kind == "int" and _fits(array.dtype, number.const)
+    if kind == "float" or dtype not in INTEGERS:
+        return None
+    return False if number.const is None else _fits(dtype, number.const) or None
 
 
 def _fits(dtype: str, const: object) -> bool:
@@ -263,6 +317,11 @@ def _fits(dtype: str, const: object) -> bool:
     bits = int(dtype.removeprefix("u").removeprefix("int"))
     low, high = (0, 1 << bits) if dtype[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
     return low <= const < high
+
+
+def _has_comment(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a comment stands inside: the rewritten expression has no place for it."""
+    return "#" in code_of(module, node) and any(isinstance(n, cst.Comment) for n in walk(node))
 
 
 def _is_simple(node: cst.CSTNode) -> bool:
