@@ -79,7 +79,7 @@ def checkout(tmp_path: Path) -> Path:
         text = (ROOT / ".ci" / name).read_text(encoding="utf-8")
         (tmp_path / ".ci" / name).write_text(text, encoding="utf-8")
     write_readme(tmp_path, f"echo tests >>calls; echo '{SUMMARY}'")
-    for tool in ("ruff", "mypy", "embercoach"):
+    for tool in ("pytest", "ruff", "mypy", "embercoach"):
         executable(
             tmp_path / "bin" / tool,
             f'#!/bin/sh\necho {tool} "$@" >>calls\ncase "$FAIL" in {tool}) exit 1;; esac\n',
@@ -121,6 +121,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         "ruff format --check",
         "ruff check",
         "mypy",
+        "pytest -q -m corpus tests/accuracy",
         "embercoach check .",
         "embercoach check --profile ember xlstm_kernels",
     ]
@@ -131,6 +132,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
     [
         ("ruff", "ruff format --check", "ruff format --check"),
         ("mypy", "mypy", "mypy"),
+        ("pytest", "pytest -q -m corpus tests/accuracy", "pytest -q -m corpus tests/accuracy"),
         ("embercoach", "embercoach check .", "embercoach check ."),
     ],
 )
@@ -173,4 +175,4 @@ def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
 
 def test_workflow_logs_are_grouped(checkout: Path) -> None:
     result = run_gate(checkout, GITHUB_ACTIONS="true")
-    assert result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 7
+    assert result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 8
