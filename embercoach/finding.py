@@ -11,6 +11,16 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 FindingTuple = tuple[Any, ...]
 
 
+class PlacedError(Exception):
+    """What is wrong with a source, and where: line and column count from 1."""
+
+    def __init__(self, line: int, column: int, message: str) -> None:
+        super().__init__(f"{line}:{column}: {message}")
+        self.line = line
+        self.column = column
+        self.message = message
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """Replace ``source[start:end]`` by ``text``; offsets count characters of the decoded source."""

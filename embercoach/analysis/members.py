@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis import classes, fourier, mlx_api, numpy_api, strings
+from embercoach.analysis import classes, fourier, mlx_api, numpy_api, promotion, strings
 from embercoach.analysis.conventions import SETTING_NAMES
 from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.results import result_value
@@ -85,7 +85,7 @@ def mlx_member(module: str, name: str) -> Value:
     full = f"{module}.{name}"
     if module == "mlx.core":
         short = DTYPE_ALIASES.get(name, name)
-        if short in _DTYPES and name != "bool":
+        if short in promotion.DTYPES and name != "bool":
             return DType(short)
         constant = MLX_CONSTANTS.get(full)
         if constant is not None:
@@ -93,26 +93,6 @@ def mlx_member(module: str, name: str) -> Value:
         if name == "nn":
             return UNKNOWN
     return Symbol(full)
-
-
-_DTYPES = frozenset(
-    [
-        "bool",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-        "complex64",
-    ]
-)
 
 
 def _array(frame: Frame, owner: Array, name: str) -> Value:

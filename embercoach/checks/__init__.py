@@ -26,6 +26,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
 )
 from embercoach.checks.registry import CODES
 from embercoach.checks.run import place_reports, reports_of
+from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,14 +39,8 @@ __all__ = ["FileReport", "Project", "SyntaxProblem", "check_source", "registered
 RECURSION_LIMIT = 6_000
 
 
-class SyntaxProblem(Exception):  # noqa: N818 (the interface with the engine names it so)
+class SyntaxProblem(PlacedError):  # noqa: N818 (what it tells of is no error of ours)
     """A file that does not parse: the line and column, both from 1, and why."""
-
-    def __init__(self, line: int, column: int, message: str) -> None:
-        super().__init__(f"{line}:{column}: {message}")
-        self.line = line
-        self.column = column
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

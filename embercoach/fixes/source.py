@@ -8,18 +8,14 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from embercoach.finding import PlacedError
+
 #: What Python's grammar ends a line at. ``str.splitlines`` splits at form feeds and more.
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-class DecodingError(Exception):
+class DecodingError(PlacedError):
     """Bytes that are no Python source text: line and column (from 1) of the first offender."""
-
-    def __init__(self, line: int, column: int, message: str) -> None:
-        super().__init__(f"{line}:{column}: {message}")
-        self.line = line
-        self.column = column
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
