@@ -1,0 +1,277 @@
+"""GRAPH-BREAK: what takes an array's value on the host, what doesn't, and in which context."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from tests.checks.findings import IMPORTS, codes, findings
+
+FIRST_LINE = IMPORTS.count("\n") + 1
+FAMILY = "GRAPH-BREAK"
+
+
+def function(body: str) -> str:
+    """A function of an array ``x``, arrays ``xs``, a number ``n`` and an unknown ``y``."""
+    start = (
+        "import logging, math, operator\nlogger = logging.getLogger(__name__)\n"
+        "def work(x: mx.array, xs: list[mx.array], n: int, y):\n"
+    )
+    return start + indent(dedent(body).strip(), "    ")
+
+
+BODY_LINE = FIRST_LINE + 3
+
+ONE_FINDING = [
+    ("001", "x.item()"),
+    ("001", "x.sum().item()"),
+    ("001", "mx.mean(x).item()"),
+    ("001", "(x @ x).item()"),
+    ("001", "x[0].item()"),
+    ("001", "xs[0].item()"),
+    ("001", "mx.array(3).item()"),
+    ("002", "float(x)"),
+    ("002", "int(x[0])"),
+    ("002", "bool(x.any())"),
+    ("002", "complex(mx.fft.fft(x)[0])"),
+    ("002", "operator.index(x)"),
+    ("002", "math.sqrt(x.sum())"),
+    ("002", "math.isnan(x)"),
+    ("002", "math.pow(2, x)"),
+    ("003", "1 if x.any() else 2"),
+    ("003", "1 if x.max() > 3 else 2"),
+    ("004", "not x.any()"),
+    ("004", "x or y"),
+    ("004", "x.any() and y"),
+    ("004", "0 < x < n"),
+    ("006", "3 in x"),
+    ("006", "y not in x"),
+    ("006", "x in xs"),
+    ("006", "x in [x, x]"),
+    ("007", "max(x)"),
+    ("007", "min(x[0], x[1])"),
+    ("007", "sorted(x)"),
+    ("007", "any(x)"),
+    ("007", "all(x > 0)"),
+    ("007", "sum(x)"),
+    ("007", "max(xs)"),
+    ("007", "any(v for v in xs)"),
+    ("008", "print(x)"),
+    ("008", "str(x)"),
+    ("008", "repr(x.sum())"),
+    ("008", "format(x)"),
+    ("008", "f'{x}'"),
+    ("008", "f'{n} {x.mean():.2f}'"),
+    ("008", "'%s' % x"),
+    ("008", "'%d %s' % (n, x)"),
+    ("008", "'{}'.format(x)"),
+    ("008", "logging.info('%s', x)"),
+    ("008", "logger.debug('%s', x)"),
+    ("008", "print('loss', x.sum())"),
+    ("008", "print(xs)"),
+    ("009", "x == None"),
+    ("009", "x != None"),
+    ("009", "None == x"),
+]
+
+
+@pytest.mark.parametrize(("number", "expression"), ONE_FINDING)
+def test_expressions(number: str, expression: str) -> None:
+    (finding,) = findings(function(f"return {expression}"), FAMILY)
+    assert finding.code == f"{FAMILY}-{number}"
+    assert (finding.line, finding.context) == (BODY_LINE, "function")
+
+
+@pytest.mark.parametrize(
+    ("number", "body"),
+    [
+        ("003", "if x:\n    return 1"),
+        ("003", "if n:\n    pass\nelif x.sum() > 0:\n    return 1"),
+        ("003", "while x.max() > n:\n    x = x / 2"),
+        ("003", "if x == 3:\n    return 1"),
+        ("004", "if not x:\n    return 1"),
+        ("004", "if n and x.any():\n    return 1"),
+        ("004", "while n or x.any():\n    x = x - 1"),
+        ("005", "assert x"),
+        ("005", "assert mx.allclose(x, x + 1), 'differ'"),
+        ("005", "assert (x > 0).all()"),
+        ("006", "if 3 in x:\n    return 1"),
+        ("009", "if x == None:\n    return 1"),
+    ],
+)
+def test_statements(number: str, body: str) -> None:
+    (finding,) = findings(function(body), FAMILY)
+    assert finding.code == f"{FAMILY}-{number}"
+
+
+@pytest.mark.parametrize("test", ["x[0]", "x > n", "n and not x"])
+def test_a_comprehension_tests_in_a_loop(test: str) -> None:
+    (finding,) = findings(function(f"return [v for v in y if {test}]"), FAMILY)
+    number = "004" if "not" in test else "003"
+    assert (finding.code, finding.context) == (f"{FAMILY}-{number}", "loop")
+
+
+def test_item_of_a_bare_parameter_is_an_array_s_where_only_mlx_is_imported() -> None:
+    assert codes("def f(x):\n    return x.item()", FAMILY) == [f"{FAMILY}-001"]
+
+
+SILENT = [
+    "{'a': 1}.items()",
+    "x.items",
+    "float(n)",
+    "int(x.shape[0])",
+    "float(y)",
+    "int(x.size) + x.ndim + len(x)",
+    "math.sqrt(x.shape[-1])",
+    "math.sqrt(n)",
+    "bool(xs)",
+    "1 if n > 3 else 2",
+    "1 if x.shape[0] > 3 else 2",
+    "1 if x is None else 2",
+    "1 if x is not None and n else 2",
+    "1 if x.dtype == mx.float16 else 2",
+    "1 if isinstance(x, mx.array) else 2",
+    "1 if xs else 2",
+    "1 if len(x) else 2",
+    "[v for v in xs if v.ndim]",
+    "1 if y > 0 else 2",
+    "not xs",
+    "mx.logical_and(x > 0, x < n)",
+    "(x > 0) & (x < n)",
+    "n in x.shape",
+    "n in y",
+    "x in {y: 1}",
+    "n in [1, 2]",
+    "max(x.shape)",
+    "max(n, x.ndim)",
+    "sorted(xs, key=len)",
+    "mx.max(x)",
+    "x.max()",
+    "sum(v.size for v in xs)",
+    "any(v.ndim for v in xs)",
+    "sum(xs)",
+    "print(x.shape, x.dtype, n)",
+    "f'{x.shape} {n}'",
+    "'%s' % n",
+    "str(n)",
+    "print(y)",
+    "logger.info('%s', x.shape)",
+    "x is None",
+    "y == None",
+    "x == 3",
+    "x.shape == None",
+    "mx.array_equal(x, x)",
+    "lambda: x + 1",
+    "mx.where(x > 0, x, 0)",
+]
+
+
+@pytest.mark.parametrize("expression", SILENT)
+def test_what_stays_on_the_device_or_was_never_there(expression: str) -> None:
+    assert codes(function(f"return {expression}"), FAMILY) == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import numpy as np\ndef f(x):\n    return x.item()",
+        "import torch\ndef f(x):\n    return x.sum().item()",
+        "def f(x=None):\n    if x:\n        return 1",
+        "import torch\ndef f(x: torch.Tensor):\n    return float(x.item())",
+        "import numpy as np\nx = np.ones(3)\nprint(x, x.sum().item(), float(x[0]))",
+        "def item(x: mx.array):\n    return x\ndef f(x: mx.array):\n    return item(x)",
+        "def f(x: mx.array):\n    float = str.upper\n    return float('a')",
+    ],
+)
+def test_other_values_and_names(program: str) -> None:
+    assert codes(program, FAMILY) == []
+
+
+def test_each_place_is_told_once() -> None:
+    body = "a = x.item() + float(x)\nif x.any():\n    print(a, x)\nreturn a"
+    found = findings(function(body), FAMILY)
+    assert [(f.code[-3:], f.line - BODY_LINE, f.column) for f in found] == [
+        ("001", 0, 9),
+        ("002", 0, 20),
+        ("003", 1, 8),
+        ("008", 2, 9),
+    ]
+
+
+def test_a_cast_or_test_of_a_number_pulled_before_is_no_second_pull() -> None:
+    body = "a = x.item()\nif a > 3 and not a:\n    return float(a), f'{a:.2f}', int(a)"
+    assert codes(function(body), FAMILY) == [f"{FAMILY}-001"]
+
+
+CONTEXTS = {
+    "compiled": "@mx.compile\ndef f(x: mx.array):\n    return x * float(PULL)",
+    "vmapped is compiled": "def f(x: mx.array):\n    return x * PULL\ng = mx.vmap(f)",
+    "differentiated": "def f(x: mx.array):\n    return (x * PULL).sum()\ng = mx.grad(f)",
+    "loop": "def f(x: mx.array):\n    for i in range(9):\n        s = PULL",
+    "loop of a script": "x = mx.ones(3)\nwhile True:\n    s = PULL",
+    "forward": "class A(nn.Module):\n    def __call__(self, x):\n        return PULL",
+    "function": "def f(x: mx.array):\n    return PULL",
+    "evaluated": "def f(x: mx.array):\n    mx.eval(x)\n    return PULL",
+    "periodic": (
+        "def f(x: mx.array):\n    for i in range(9):\n        if i % 10 == 0:\n            s = PULL"
+    ),
+    "script": "x = mx.ones(3)\ns = PULL",
+    "script in main": "def main():\n    x = mx.ones(3)\n    return PULL",
+    "test": "def test_f():\n    x = mx.ones(3)\n    return PULL",
+    "test of a loop": "def test_f():\n    x = mx.ones(3)\n    for i in range(3):\n        s = PULL",
+}
+WORDS = {
+    "vmapped is compiled": "compiled",
+    "loop of a script": "loop",
+    "script in main": "script",
+    "test of a loop": "test",
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+@pytest.mark.parametrize(
+    ("number", "expression"),
+    [("001", "x.item()"), ("002", "int(x)")],
+)
+def test_contexts(name: str, number: str, expression: str) -> None:
+    program = CONTEXTS[name].replace("PULL", expression)
+    (finding,) = findings(program, f"{FAMILY}-{number}")
+    assert finding.context == WORDS.get(name, name)
+    lines = (IMPORTS + program).split("\n")
+    assert expression in lines[finding.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "statement"),
+    [
+        ("003", "if x.any(): pass"),
+        ("004", "b = not x"),
+        ("005", "assert x.all()"),
+        ("006", "b = 1 in x"),
+        ("007", "b = max(x)"),
+        ("008", "print(x)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("context", "setting"),
+    [
+        ("compiled", "@mx.compile\ndef f(x: mx.array):\n    BODY\n    return x"),
+        ("loop", "def f(x: mx.array):\n    for i in range(9):\n        BODY"),
+        (
+            "forward",
+            "class A(nn.Module):\n    def __call__(self, x):\n        x = x + 1\n        BODY",
+        ),
+        ("script", "x = mx.ones(3)\nBODY"),
+        ("test", "def test_f():\n    x = mx.ones(3)\n    BODY"),
+    ],
+)
+def test_contexts_of_statements(number: str, statement: str, context: str, setting: str) -> None:
+    (finding,) = findings(setting.replace("BODY", statement), FAMILY)
+    assert (finding.code, finding.context) == (f"{FAMILY}-{number}", context)
+
+
+def test_a_sum_of_elements_evaluates_nothing() -> None:
+    program = "@mx.compile\ndef f(x: mx.array):\n    return sum(x)"
+    (finding,) = findings(program, FAMILY)
+    assert (finding.code, finding.context) == (f"{FAMILY}-007", "function")
