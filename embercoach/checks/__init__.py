@@ -67,6 +67,10 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     try:
         module = project.open(path, source)
         findings = place_reports(module, reports_of(module))
+    except UnicodeEncodeError as error:  # decoders such as UTF-7's let lone surrogates through
+        before = source[: error.start].split("\n")
+        message = f"{source[error.start]!a} is half a character"
+        raise SyntaxProblem(len(before), len(before[-1]) + 1, message) from error
     except cst.ParserSyntaxError as error:
         raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
     except (RecursionError, TooDeepError) as error:
