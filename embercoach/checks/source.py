@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import symtable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -53,8 +54,13 @@ def _is_rebound(name: str, source: str) -> bool:
         return False  # no need to parse: nothing but its import can bind it
     try:
         pending = symtable.symtable(source, "<source>", "exec").get_children()
+        tree = ast.parse(source)
     except SyntaxError:
         return True  # newer syntax than the running Python knows: who can tell
+    # Since Python 3.12 a comprehension at top level has no table of its own.
+    loops = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    if any(isinstance(n, ast.Name) and n.id == name for loop in loops for n in ast.walk(loop)):
+        return True
     while pending:
         table = pending.pop()
         pending.extend(table.get_children())

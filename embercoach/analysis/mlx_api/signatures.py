@@ -129,9 +129,13 @@ def class_entries(
     return entries
 
 
+#: Special methods that a wheel's stubs name or not by the Python that they were made with.
+_BY_PYTHON = frozenset({"__buffer__", "__release_buffer__"})
+
+
 def _is_kept(name: str, dunders: frozenset[str] | None) -> bool:
     if name.startswith("__"):
-        return dunders is None or name in dunders
+        return name not in _BY_PYTHON if dunders is None else name in dunders
     return not name.startswith("_")
 
 
