@@ -96,18 +96,12 @@ def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
     if not spec:
         return of_value(value)
     plain = value.text if isinstance(value, Str) else getattr(value, "const", None)
-    if plain is None or not _is_modest(spec):
+    if plain is None or not texts.is_modest(spec):
         return None
     try:
         return (Piece(format(plain, spec)),)
     except (ValueError, OverflowError):
         return None
-
-
-def _is_modest(spec: str) -> bool:
-    """Whether no width or precision asks for more text than is worth folding."""
-    numbers = "".join(c if c.isdigit() else " " for c in spec).split()
-    return all(len(number) < 5 for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +230,10 @@ def _replace(text: FoldedText, arguments: Arguments, literals: Literals) -> Fold
         return None
     if old.text is None or new.pieces is None or any(isinstance(k, str) for k in literals):
         return None
-    return text.replace(old.text, _text(new, literals))
+    replacement = _text(new, literals)
+    if text.text.count(old.text) * len(replacement.text) > MAX_FOLDED:
+        return None
+    return text.replace(old.text, replacement)
 
 
 def _format(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:

@@ -338,7 +338,15 @@ def _looked_up(name: str, arguments: Sequence[Value], keywords: Mapping[str, Val
 def _formatted(value: Value, field: _Field) -> str:
     plain = value.text if isinstance(value, FoldedText) else value
     convert = _CONVERSIONS.get(field.conversion)
+    if not is_modest(field.spec):
+        raise UnfoldableError(f"the format {field.spec!r}")
     try:
         return format(plain if convert is None else convert(plain), field.spec)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UnfoldableError(f"the format {field.spec!r}") from error
+
+
+def is_modest(spec: str) -> bool:
+    """Whether no width or precision of a format asks for more text than is worth folding."""
+    numbers = "".join(c if c.isdigit() else " " for c in spec).split()
+    return all(len(number) < 5 for number in numbers)
