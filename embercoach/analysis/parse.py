@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import accumulate
 
 import libcst as cst
 from libcst._nodes.base import CSTNode
@@ -55,12 +56,33 @@ def refuse_deep_nesting(source: str) -> None:
     except ValueError:
         return  # libcst tells what is wrong
     else:
-        if _is_deep(tree):
+        if _is_deep(tree, source):
             raise TooDeepError("expressions are nested too deeply")
 
 
-def _is_deep(tree: ast.Module) -> bool:
+def _is_deep(tree: ast.Module, source: str) -> bool:
+    """Whether statements nest, or one expression does, beyond the limit.
+
+    A level takes a character at least: only long expressions are looked into.
+    """
+    ends = [0, *accumulate(len(line) + 1 for line in source.split("\n"))]
     pending: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            return True
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                pending.append((child, depth + 1))
+            elif ends[(child.end_lineno or child.lineno)] - ends[
+                child.lineno - 1
+            ] > MAX_DEPTH and _expression_is_deep(child):
+                return True
+    return False
+
+
+def _expression_is_deep(expression: ast.expr) -> bool:
+    pending: list[tuple[ast.AST, int]] = [(expression, 0)]
     while pending:
         node, depth = pending.pop()
         if isinstance(node, ast.BoolOp):
