@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from itertools import accumulate
 
 import libcst as cst
@@ -20,7 +19,6 @@ class TooDeepError(Exception):
 
 #: Python itself takes 200 open brackets.
 MAX_BRACKETS = 200
-_BRACKETS = re.compile(r"[()\[\]{}]")
 #: What chains expressions and statements, each link within the one before. libcst's parser overruns
 #: the stack at several thousand of them.
 _LINKS = (*".([+-*/%@&|^~", "<<", ">>", "not", "and", "or", "if", "lambda", "await")
@@ -97,14 +95,14 @@ def _may_be_deep(source: str) -> bool:
     """Whether a count of brackets and operators, in strings and comments too, looks deep."""
     if any(source.count(link) > MAX_DEPTH // 2 for link in _LINKS):
         return True
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(source):
-        if bracket in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    return deepest > MAX_BRACKETS
+    # Brackets open before a paragraph, and those that it opens itself, bound the depth in it.
+    before = 0
+    for paragraph in source.split("\n\n"):
+        opened = sum(map(paragraph.count, "([{"))
+        if before + opened > MAX_BRACKETS:
+            return True
+        before = max(0, before + opened - sum(map(paragraph.count, ")]}")))
+    return False
 
 
 def parse(source: str) -> cst.Module:

@@ -27,7 +27,7 @@ FEW_TASKS = 20
 FEW_BYTES = 150_000
 #: A child gets up to this many small tasks at a time.
 CHUNK_TASKS = 8
-CHUNK_BYTES = 64_000
+CHUNK_BYTES = 24_000
 #: libcst's parser takes up to 8 KB of stack for a level of nesting, and a level takes a byte of
 #: source at least. With a stack of this size a file of fewer bytes than LARGE can't overflow it;
 #: larger ones never run in the main process. Only what is used of a stack takes memory.
