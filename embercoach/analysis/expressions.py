@@ -109,7 +109,9 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
         if frame.record and definite_array(value) is not None:
             frame.add(FormatFact(part.expression, frame.place(), value, "fstring"))
         if pieces is not None:
-            pieces = [*pieces, *_field(part, value)]
+            field = _field(part, value)
+            fits = len(pieces) + len(field) <= operators.MAX_PIECES
+            pieces = [*pieces, *field] if fits else None
     return STR if pieces is None else Str(tuple(pieces))
 
 
