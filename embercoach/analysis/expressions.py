@@ -110,7 +110,7 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
             frame.add(FormatFact(part.expression, frame.place(), value, "fstring"))
         if pieces is not None:
             field = _field(part, value)
-            fits = len(pieces) + len(field) <= operators.MAX_PIECES
+            fits = len(pieces) + len(field) <= strings.MAX_PIECES
             pieces = [*pieces, *field] if fits else None
     return STR if pieces is None else Str(tuple(pieces))
 

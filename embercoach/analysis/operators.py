@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis import extents, fourier, promotion
+from embercoach.analysis import extents, fourier, promotion, strings
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.lattice import (
@@ -86,8 +86,6 @@ COMPARISONS: dict[type, str] = {
 KINDS: tuple[NumberKind, ...] = ("bool", "int", "float", "complex")
 #: Larger integers are not followed: their text would be long, and so would the arithmetic.
 LARGEST = 1 << 64
-#: A string put together from more pieces is not followed.
-MAX_PIECES = 4_096
 FOLDABLE: dict[str, Fn[[Any, Any], Any]] = {
     "+": op.add,
     "-": op.sub,
@@ -281,7 +279,7 @@ def concatenate(left: Value, right: Value) -> Value:
         return STR
     if left.pieces is None or right.pieces is None:
         return STR
-    if len(left.pieces) + len(right.pieces) > MAX_PIECES:
+    if len(left.pieces) + len(right.pieces) > strings.MAX_PIECES:
         return STR
     return Str(left.pieces + right.pieces)
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.frame import Frame
 
 MAX_FOLDED = 200_000
+#: A string put together from more pieces is not followed.
+MAX_PIECES = 4_096
 #: Stands for unknown text: the prefix is the compiler's own, so it is no undeclared name.
 ANYTHING = "__unknown"
 #: The literals that a text is made of, by their numbers, and the kinds of its holes.
@@ -158,7 +160,7 @@ def _read(literal: StringLiteral, number: int) -> FoldedText:
 
 def _unfold(text: FoldedText, literals: Literals) -> Value:
     """A folded text as a value: a piece for each run of characters from one literal."""
-    if len(text.text) >= MAX_FOLDED:
+    if len(text.text) >= MAX_FOLDED or len(text.pieces) > MAX_PIECES:
         return STR
     pieces: list[Piece] = []
     for origin, start, end in _runs(text):
