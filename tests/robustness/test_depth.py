@@ -1,0 +1,105 @@
+"""Depth and length: what nests, repeats or grows without end is checked or refused, and ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+PRELUDE = "import mlx.core as mx\nx = mx.zeros(3)\n"
+
+
+def nested(opening: str, closing: str, inside: str = "x") -> Callable[[int], str]:
+    return lambda n: f"{PRELUDE}y = {opening * n}{inside}{closing * n}\n"
+
+
+def blocks(header: str) -> Callable[[int], str]:
+    def build(n: int) -> str:
+        lines = "".join(f"{' ' * i}{header.format(i)}\n" for i in range(n))
+        return f"{PRELUDE}{lines}{' ' * n}float(x)\n"
+
+    return build
+
+
+#: By name: the text for a size, and the sizes; Python itself takes the smallest.
+DEEP: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
+    "parentheses": (nested("(", ")"), (100, 1_000, 100_000)),
+    "unclosed parentheses": (nested("(", ""), (100, 1_000, 100_000)),
+    "lists": (nested("[", "]"), (100, 1_000, 10_000)),
+    "dicts": (nested("{1:", "}"), (100, 1_000, 10_000)),
+    "calls": (nested("f(", ")"), (100, 1_000, 10_000)),
+    "indices": (nested("x[", "]"), (100, 1_000, 10_000)),
+    "arguments": (nested("mx.add(x, ", ")"), (100, 1_000)),
+    "comprehensions": (nested("[", " for x in y]"), (60, 1_000)),
+    "minus signs": (nested("-", ""), (1_000, 4_000, 100_000)),
+    "nots": (nested("not ", ""), (1_000, 10_000)),
+    "lambdas": (nested("lambda: ", ""), (100, 1_000, 10_000)),
+    "conditional expressions": (nested("1 if x else ", ""), (100, 1_000, 10_000)),
+    "powers": (nested("x ** ", ""), (100, 1_000, 10_000)),
+    "sums": (nested("x + ", ""), (100, 1_000, 10_000)),
+    "ands": (nested("x and ", ""), (100, 1_000, 10_000)),
+    "comparisons": (nested("x < ", ""), (100, 1_000)),
+    "attributes": (nested("", ".y"), (100, 1_000, 10_000)),
+    "calls in a row": (nested("", "()"), (100, 1_000, 10_000)),
+    "methods in a row": (nested("", ".sum()"), (100, 1_000, 10_000)),
+    "strings": (nested("'a' ", "", "'b'"), (1_000, 3_000, 30_000)),
+    "f-strings": (nested("f'{x}' ", "", "'b'"), (1_000, 3_000)),
+    "elifs": (
+        lambda n: f"{PRELUDE}if a: pass\n" + "elif x.sum() > 1:\n    pass\n" * n,
+        (100, 2_000, 20_000),
+    ),
+    "functions": (blocks("def f{}():"), (90, 500)),
+    "ifs": (blocks("if a{}:"), (90, 500)),
+    "fors": (blocks("for a{} in b:"), (90, 500)),
+    "whiles": (blocks("while a{}:"), (90, 500)),
+    "classes": (blocks("class A{}:"), (90, 500)),
+    "withs": (blocks("with a as b{}:"), (90, 500)),
+    "tries": (
+        lambda n: (
+            "".join(f"{' ' * i}try:\n" for i in range(n))
+            + f"{' ' * n}pass\n"
+            + "".join(f"{' ' * i}except: pass\n" for i in reversed(range(n)))
+        ),
+        (90,),
+    ),
+    "patterns": (lambda n: f"match x:\n  case {'[' * n}1{']' * n}: pass\n", (10,)),
+}
+SOURCES = {f"{name}-{size}": build(size) for name, (build, sizes) in DEEP.items() for size in sizes}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str]:
+    """What each source came to, in a process of its own; another goes on where one crashes."""
+    found: dict[str, str] = {}
+    while left := {name: source for name, source in SOURCES.items() if name not in found}:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.robustness.outcome"],
+            input="".join(json.dumps(item) + "\n" for item in left.items()),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found.update(json.loads(line) for line in done.stdout.splitlines())
+        crashed = next((name for name in left if name not in found), None)
+        if crashed is not None:
+            found[crashed] = f"exit {done.returncode}: {done.stderr[-2000:]}"
+    return found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_depth_ends_in_an_outcome(name: str, outcomes: dict[str, str]) -> None:
+    assert outcomes[name] in ("checked", "refused")
+
+
+@pytest.mark.parametrize("name", [f"{name}-{sizes[0]}" for name, (_, sizes) in DEEP.items()])
+def test_what_python_takes_is_checked(name: str, outcomes: dict[str, str]) -> None:
+    try:
+        ast.parse(SOURCES[name])
+    except SyntaxError:
+        assert outcomes[name] == "refused"
+    else:
+        assert outcomes[name] == "checked"

@@ -1,0 +1,63 @@
+"""Values that grow, step by step or call by call: they are followed no further than is useful."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.outcome import outcome_of
+
+PATH = Path("/nowhere/program.py")
+IMPORTS = "import mlx.core as mx\n"
+GROWING = {
+    "lists": ("x = 1\n", "x = [x, x]\n"),
+    "tuples": ("x = 1\n", "x = (x, x, x)\n"),
+    "dicts": ("x = 1\n", "x = {'a': x, 'b': x}\n"),
+    "strings": ("s = 'a'\n", "s = s + s\n"),
+    "formatted strings": ("s = 'a'\n", "s = f'{s}{s}'\n"),
+    "joined strings": ("s = 'a'\n", "s = s.join([s, s, s])\n"),
+    "replaced strings": ("s = 'aa'\n", "s = s.replace('a', s)\n"),
+    "numbers": ("n = 9\n", "n = n * n\n"),
+    "lambdas": ("f = lambda x: x\n", "f = lambda x, g=f: g(g(x))\n"),
+    "compiled functions": ("f = lambda x: x\n", "f = mx.compile(f)\n"),
+    "partial functions": ("import functools\nf = print\n", "f = functools.partial(f, f)\n"),
+    "unions": ("x = None\n", "if c: x = [x, 1, 'a', None]\n"),
+    "appended lists": ("x = []\n", "x.append([x, x])\n"),
+    "items": ("d = {}\n", "d[len(d)] = [d, d]\n"),
+    "loops": ("x = []\n", "for i in x: x = [x, i]\n"),
+    "classes": ("class A: pass\nclass B: pass\n", "class A(A, B): pass\nclass B(A, B): pass\n"),
+}
+
+
+@pytest.mark.parametrize(("start", "step"), GROWING.values(), ids=GROWING)
+def test_what_grows_ends(start: str, step: str) -> None:
+    name = start.rpartition(" = ")[0].rpartition("\n")[2] or "A"
+    source = (
+        f"{IMPORTS}{start}{step * 60}if c:\n    {name} = None\n"
+        f"def g(y={name}): return y\ng({name})\n"
+    )
+    assert outcome_of(source, PATH) == "checked"
+
+
+def functions_calling(body: str, count: int = 30) -> str:
+    """Functions that each call the next: ``{next}`` in the body, of the parameter ``a``."""
+    functions = (
+        f"def f{i}(a):\n    return {body.format(next=f'f{i + 1}')}\n" for i in range(count)
+    )
+    return "".join(functions) + f"def f{count}(a):\n    return a\nf0(mx.ones(2))\n"
+
+
+CALLING = {
+    "twice": "{next}(a) + {next}([a])",
+    "wrapped": "{next}([a, a])",
+    "in a dict": "{next}({{'a': a, 'b': a}})",
+    "three kinds": "{next}(a) + {next}(str(a)) + {next}(a.x)",
+    "a lambda": "{next}(lambda: {next}(a))",
+    "itself": "{next}(a) if a else f0(a)",
+}
+
+
+@pytest.mark.parametrize("body", CALLING.values(), ids=CALLING)
+def test_chains_of_calls_end(body: str) -> None:
+    assert outcome_of(IMPORTS + functions_calling(body), PATH) == "checked"

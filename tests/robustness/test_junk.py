@@ -1,0 +1,160 @@
+"""Junk: random text, random tokens, real programs with lines lost, doubled and swapped."""
+
+from __future__ import annotations
+
+import keyword
+from pathlib import Path
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from embercoach.checks import Project, check_source
+from tests.analysis.programs import PROGRAMS
+from tests.robustness.outcome import outcome_of
+
+HERE = Path(__file__).resolve().parent
+PATH = Path("/nowhere/program.py")
+IMPORTS = "import mlx.core as mx\nimport mlx.nn as nn\nimport numpy as np\n"
+ROOT = HERE.parents[1]
+#: Real programs, with MLX and without.
+PROGRAM_FILES = [
+    *sorted((ROOT / "xlstm_kernels").rglob("*.py")),
+    *sorted((ROOT / "embercoach" / "analysis").glob("*.py")),
+    *sorted((ROOT / "tests" / "xlstm_kernels").glob("*.py")),
+]
+TOKENS = (
+    *keyword.kwlist,
+    *keyword.softkwlist,
+    *[
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        ".",
+        ";",
+        "@",
+        "=",
+        "->",
+        ":=",
+        "+",
+        "-",
+        "*",
+        "/",
+        "//",
+        "%",
+        "**",
+        "==",
+        "!=",
+        "<",
+        ">",
+        "<=",
+        ">=",
+        "~",
+        "&",
+        "|",
+        "^",
+        "<<",
+        ">>",
+        "+=",
+        "**=",
+        "...",
+    ],
+    *("mx", "nn", "np", "x", "x.item()", "mx.array", "mx.compile", "float", "print", "self"),
+    *("1", "0.5", "1j", "'a'", "f'{x}'", "'''", '"', "\\", "#", "\n", "\n    ", "\n\t", "  ", "é"),
+    *("mx.fast.metal_kernel(", "source='", "grid=", "\x0c", "\r", "\r\n", "$", "?", "`"),
+)
+
+# Examples differ a thousandfold in time, so that a deadline each says little: the outcome has its
+# own limit, far above.
+JUNK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@JUNK
+@given(st.text())
+def test_any_text(text: str) -> None:
+    event(outcome_of(text, PATH))
+
+
+@JUNK
+@given(
+    st.text(alphabet=st.sampled_from("()[]{}:=,.\"'\\#@ \n\t\r\x0cxf1é\ufeff\u2028"), max_size=80)
+)
+def test_any_marks(text: str) -> None:
+    event(outcome_of(text, PATH))
+
+
+@JUNK
+@given(st.lists(st.sampled_from(TOKENS), max_size=60), st.sampled_from(["", " "]))
+def test_any_tokens(tokens: list[str], between: str) -> None:
+    event(outcome_of(IMPORTS + between.join(tokens), PATH))
+
+
+@JUNK
+@given(PROGRAMS)
+def test_any_program(program: str) -> None:
+    event(outcome_of(IMPORTS + program, PATH))
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> str:
+    """A real program with lines deleted, doubled, swapped, cut and indented."""
+    path = draw(st.sampled_from(PROGRAM_FILES))
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    start = draw(st.integers(0, max(len(lines) - 1, 0)))
+    lines = lines[start : start + draw(st.integers(1, 120))]
+    for _ in range(draw(st.integers(0, 6))):
+        if not lines:
+            break
+        at = draw(st.integers(0, len(lines) - 1))
+        other = draw(st.integers(0, len(lines) - 1))
+        harm = draw(
+            st.sampled_from(["delete", "double", "swap", "cut", "indent", "dedent", "join"])
+        )
+        if harm == "delete":
+            del lines[at]
+        elif harm == "double":
+            lines.insert(other, lines[at])
+        elif harm == "swap":
+            lines[at], lines[other] = lines[other], lines[at]
+        elif harm == "cut":
+            lines[at] = lines[at][: draw(st.integers(0, len(lines[at])))] + "\n"
+        elif harm == "indent":
+            lines[at] = "    " + lines[at]
+        elif harm == "dedent":
+            lines[at] = lines[at].lstrip()
+        else:
+            lines[at] = lines[at].rstrip("\n")
+    return "".join(lines)
+
+
+@JUNK
+@given(damaged())
+def test_damaged_programs(program: str) -> None:
+    event(outcome_of(IMPORTS + program, PATH))
+
+
+@JUNK
+@given(st.lists(st.sampled_from(TOKENS), max_size=40))
+def test_any_kernel_body(tokens: list[str]) -> None:
+    body = " ".join(tokens)
+    source = (
+        f"{IMPORTS}k = mx.fast.metal_kernel(name='k', input_names=['x'], output_names=['y'], "
+        f"source={body!r})\n"
+    )
+    assert outcome_of(source, PATH) == "checked"
+
+
+def test_a_second_check_says_the_same() -> None:
+    project = Project()
+    for path in PROGRAM_FILES[:20]:
+        source = path.read_text(encoding="utf-8")
+        first = check_source(source, path, project)
+        assert check_source(source, path, project) == first
+        alone = check_source(source, path, Project())
+        assert alone.findings == first.findings
+        # What other files have led to since can only be more.
+        assert set(alone.dependencies) <= set(first.dependencies)
