@@ -62,7 +62,7 @@ def _checked(source: str, path: Path, project: Project) -> FileReport | SyntaxPr
 
 
 def outcome_of_file(path: Path, project: Project, alias: Path | None = None) -> Outcome:
-    """Check a file, whether it holds anything of MLX or not; ``alias`` is where it is said to be."""
+    """Check a file, with or without MLX in it, as if it stood at ``alias``."""
     try:
         source = decode(path.read_bytes()).text
     except DecodingError:

@@ -21,8 +21,9 @@ from tests.robustness.outcome import outcome_of_file
 STANDARD = Path(sysconfig.get_path("stdlib"))
 INSTALLED = Path(sysconfig.get_path("purelib"))
 FURTHER = [Path(name) for name in os.environ.get("EMBERCOACH_SWEEP", "").split(os.pathsep) if name]
-SAMPLE = 20
-LARGEST = 40_000  # bytes, of a sampled file
+ALONE = Path("/nowhere")
+SAMPLE = 40
+LARGEST = 60_000  # bytes, of a sampled file
 
 
 def python_files(root: Path) -> Iterator[Path]:

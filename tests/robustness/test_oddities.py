@@ -156,7 +156,8 @@ PROGRAMS = {
         mx.fast.metal_kernel(*a)(**b)
     """,
     "kernels of nonsense": """
-        mx.fast.metal_kernel(name=1, input_names=2, output_names=3, source=4, header=5)(inputs=1, output_shapes=2, output_dtypes=3, grid=4, threadgroup=5, template=6)
+        k = mx.fast.metal_kernel(name=1, input_names=2, output_names=3, source=4, header=5)
+        k(inputs=1, output_shapes=2, output_dtypes=3, grid=4, threadgroup=5, template=6)
     """,
 }
 
