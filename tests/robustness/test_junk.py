@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import copy
 import keyword
 from pathlib import Path
+from random import Random
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -135,6 +138,42 @@ def damaged(draw: st.DrawFn) -> str:
 @given(damaged())
 def test_damaged_programs(program: str) -> None:
     event(outcome_of(IMPORTS + program, PATH))
+
+
+def mutated(path: Path, random: Random) -> str:
+    """A real program with statements lost, doubled and moved, and expressions exchanged.
+
+    It always parses.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    bodies = [b for node in nodes if isinstance(b := getattr(node, "body", None), list) and b]
+    for _ in range(random.randrange(12)):
+        body, other = random.choice(bodies), random.choice(bodies)
+        statement = copy.deepcopy(random.choice(body or [ast.Pass()]))
+        other.insert(random.randrange(len(other) + 1), statement)
+        if body and random.random() < 0.7:
+            del body[random.randrange(len(body))]
+    for body in bodies:
+        body[:] = body or [ast.Pass()]
+    values = [n for n in nodes if isinstance(n, ast.Assign | ast.Return | ast.Expr) and n.value]
+    for _ in range(random.randrange(12)):
+        one, two = random.choice(values), random.choice(values)
+        one.value, two.value = two.value, one.value
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+@settings(JUNK, max_examples=40)
+@given(st.sampled_from(PROGRAM_FILES), st.randoms(use_true_random=True))
+def test_mutated_programs(path: Path, random: Random) -> None:
+    program = mutated(path, random)
+    compiles = True
+    try:
+        compile(program, "program", "exec")
+    except SyntaxError:  # a ``return`` outside of a function and the like
+        compiles = False
+    outcome = outcome_of(program, PATH)
+    assert outcome == "checked" or not compiles
 
 
 @JUNK
