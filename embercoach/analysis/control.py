@@ -52,13 +52,13 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
 
 def _is_periodic(node: cst.BaseExpression) -> bool:
     """Whether a test looks like ``step % 10 == 0``, alone or among others."""
-    if isinstance(node, cst.BooleanOperation):
+    if type(node) is cst.BooleanOperation:
         return _is_periodic(node.left) or _is_periodic(node.right)
-    if isinstance(node, cst.UnaryOperation):
+    if type(node) is cst.UnaryOperation:
         return _is_periodic(node.expression)
-    if isinstance(node, cst.Comparison):
+    if type(node) is cst.Comparison:
         return _is_periodic(node.left)
-    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+    return type(node) is cst.BinaryOperation and type(node.operator) is cst.Modulo
 
 
 def enter_loop(

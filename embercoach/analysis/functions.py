@@ -113,19 +113,39 @@ def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated or UNKNOWN
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
-    known = info.summaries.get(given)
-    if known is None:
-        if len(info.summaries) >= MAX_SUMMARIES:
-            first = next(iter(info.summaries.values()))
-            if not holds_kernel(first):
-                return first
-            if len(info.summaries) >= MAX_KERNELS:
-                return annotated or UNKNOWN
-        info.summaries[given] = annotated or UNKNOWN
-        known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
+    known = _summary(frame, info, given, annotated or UNKNOWN)
     if annotated is not None and _may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
     return _yielded(annotated, known) if generates and annotated is not None else known
+
+
+def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value) -> Value:
+    """What the body returns for these values, up to a number of different ones.
+
+    A shared function is run once for all files that ask, but each file's calls count by
+    themselves: what another file asks for must not change what this one is told.
+    """
+    if info.module.is_shared and not frame.module.is_shared:
+        asked = frame.module.asked.setdefault(info, {})
+    else:
+        asked = info.summaries
+    known = asked.get(given)
+    if known is not None:
+        return known
+    if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
+        first = next(iter(asked.values()))
+        if not holds_kernel(first):
+            return first
+    if len(asked) >= MAX_KERNELS:
+        return vague
+    known = info.summaries.get(given)
+    if known is None:
+        info.summaries[given] = vague  # for a body that comes back to this very call
+        known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
+        if len(info.summaries) > MAX_KERNELS:
+            del info.summaries[given]  # it may hold on to the modules of past files
+    asked[given] = known
+    return known
 
 
 def _yielded(annotated: Value, inferred: Value) -> Value:

@@ -8,7 +8,6 @@ import libcst as cst
 
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.parse import parse, refuse_deep_nesting
 from embercoach.analysis.values import UNKNOWN, Class, Function, Value
 
 if TYPE_CHECKING:
@@ -44,17 +43,17 @@ TEST_FOLDERS = frozenset({"test", "tests"})
 class Module:
     """One file: its tree, its top-level names, its functions and classes, and the facts found.
 
-    Raises:
-        libcst.ParserSyntaxError: the source does not parse.
-        TooDeepError: it nests more deeply than Python allows.
+    A shared module is the one that all importers of the file see; none of them may change it.
     """
 
-    def __init__(self, path: Path, source: str, project: Project) -> None:
+    def __init__(
+        self, path: Path, source: str, tree: cst.Module, project: Project, *, is_shared: bool
+    ) -> None:
         self.path = path
         self.source = source
         self.project = project
-        refuse_deep_nesting(source)
-        self.tree = parse(source)
+        self.tree = tree
+        self.is_shared = is_shared
         self.dependencies: set[Path] = set()  # files that its own imports probed
         self.imported: set[Module] = set()
         self.has_star_import = False
@@ -65,6 +64,8 @@ class Module:
         self.functions: list[FunctionInfo] = []
         self.numbers: set[cst.CSTNode] = set()  # assignments of bare numbers
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
+        #: What this file's calls of shared functions gave.
+        self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
@@ -233,22 +234,20 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
     found: set[str] = set()
     for statement in small_statements(node.body):
         targets: list[cst.CSTNode]
-        if isinstance(statement, cst.Assign):
+        # (``isinstance`` is slow for the classes that it denies.)
+        if type(statement) is cst.Assign:
             targets = [t.target for t in statement.targets]
-        elif isinstance(statement, (cst.AnnAssign, cst.AugAssign)):
+        elif type(statement) is cst.AnnAssign or type(statement) is cst.AugAssign:
             targets = [statement.target]
         else:
             continue
         while targets:
             target = targets.pop()
-            if isinstance(target, (cst.Tuple, cst.List)):
+            if type(target) is cst.Attribute:
+                if type(target.value) is cst.Name and target.value.value == self_name:
+                    found.add(target.attr.value)
+            elif type(target) is cst.Tuple or type(target) is cst.List:
                 targets.extend(e.value for e in target.elements)
-            elif (
-                isinstance(target, cst.Attribute)
-                and isinstance(target.value, cst.Name)
-                and target.value.value == self_name
-            ):
-                found.add(target.attr.value)
     return found
 
 

@@ -191,9 +191,10 @@ def _pairs(module: cst.Module, tree: ast.Module) -> Iterator[tuple[cst.CSTNode, 
             if blocks is None:
                 continue
             for suite, other in blocks(node, statement):
-                if isinstance(suite, cst.If):
+                kind = type(suite)
+                if kind is cst.If:
                     pending.append((((suite,), other), indent))
-                elif isinstance(suite, cst.IndentedBlock):
+                elif kind is cst.IndentedBlock:
                     deeper = module.default_indent if suite.indent is None else suite.indent
                     pending.append(((suite.body, other), indent + deeper))
                 else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
 from embercoach.analysis.module import Module
-from embercoach.analysis.parse import TooDeepError
+from embercoach.analysis.parse import TooDeepError, parse, refuse_deep_nesting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,57 +20,69 @@ if TYPE_CHECKING:
 KEPT_CHARACTERS = 6_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A source and its tree, which any number of modules may stand on."""
+
+    source: str
+    tree: cst.Module
+
+
 class Project:
-    """The store of parsed modules, for inference across files. One a process.
+    """The store of parsed files, for inference across them. One a process.
 
     A module can name any other module of its own package or next to itself; libraries elsewhere
     on the machine are never read, so that results don't depend on what is installed.
+
+    A file that is checked and that others import is two modules on one tree: what checking it
+    learns of it must not be seen by its importers, or results would depend on the order of files.
     """
 
     def __init__(self) -> None:
-        self._modules: OrderedDict[Path, Module | None] = OrderedDict()
+        self._parsed: OrderedDict[Path, _Parsed] = OrderedDict()
+        self._imported: dict[Path, Module | None] = {}
         self._characters = 0
         self._probes: dict[Path, bool] = {}
         self._roots: dict[Path, tuple[Path, ...]] = {}
 
     def open(self, path: Path, source: str) -> Module:
-        """The module of a file that is about to be checked, from the source given.
+        """A module of its own for a file that is about to be checked, from the source given.
 
         Raises:
             libcst.ParserSyntaxError: the source does not parse.
+            TooDeepError: it nests more deeply than Python allows.
         """
-        known = self._modules.get(path)
-        if known is not None and known.source == source:
-            return known
-        module = Module(path, source, self)
-        self._keep(path, module)
-        return module
+        return self._module(path, source, is_shared=False)
 
     def load(self, path: Path) -> Module | None:
         """The module of another file; None if it is absent or does not parse."""
-        if path in self._modules:
-            self._modules.move_to_end(path)
-            return self._modules[path]
+        if path in self._imported:
+            if path in self._parsed:
+                self._parsed.move_to_end(path)
+            return self._imported[path]
         module: Module | None = None
         try:
-            source = path.read_text(encoding="utf-8")
-            module = Module(path, source, self)
+            module = self._module(path, path.read_text(encoding="utf-8"), is_shared=True)
         except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, TooDeepError, RecursionError):
             module = None
-        self._keep(path, module)
+        self._imported[path] = module
         return module
 
     def release(self) -> None:
-        """Forget modules beyond the limit, oldest first."""
-        while self._characters > KEPT_CHARACTERS and len(self._modules) > 1:
-            _, module = self._modules.popitem(last=False)
-            self._characters -= len(module.source) if module else 0
+        """Forget files beyond the limit, those that have not been asked for longest first."""
+        while self._characters > KEPT_CHARACTERS and len(self._parsed) > 1:
+            path, parsed = self._parsed.popitem(last=False)
+            self._characters -= len(parsed.source)
+            self._imported.pop(path, None)
 
-    def _keep(self, path: Path, module: Module | None) -> None:
-        old = self._modules.pop(path, None)
-        self._characters -= len(old.source) if old else 0
-        self._modules[path] = module
-        self._characters += len(module.source) if module else 0
+    def _module(self, path: Path, source: str, *, is_shared: bool) -> Module:
+        parsed = self._parsed.get(path)
+        if parsed is None or parsed.source != source:
+            refuse_deep_nesting(source)
+            self._characters += len(source) - (len(parsed.source) if parsed else 0)
+            parsed = self._parsed[path] = _Parsed(source, parse(source))
+        self._parsed.move_to_end(path)
+        return Module(path, source, parsed.tree, self, is_shared=is_shared)
 
     def resolve(self, importer: Module, dotted: str, level: int) -> Path | None:
         """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.

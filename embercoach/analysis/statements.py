@@ -83,7 +83,9 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
     path = dotted(target)
     owner = evaluate(frame, target.value)
-    if isinstance(owner, (Instance, Class)):
+    if isinstance(owner, (Instance, Class)) and (
+        owner.info.module is frame.module or not owner.info.module.is_shared
+    ):
         owner.info.record(target.attr.value, fourier.detached(value))
     if path is not None:
         frame.assign_path(path, value)
@@ -174,9 +176,9 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
 
 
 def _is_bare(node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.UnaryOperation):
+    if type(node) is cst.UnaryOperation:
         node = node.expression
-    return isinstance(node, (cst.Integer, cst.Float, cst.Imaginary))
+    return type(node) in (cst.Integer, cst.Float, cst.Imaginary)
 
 
 def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:

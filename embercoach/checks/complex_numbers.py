@@ -87,7 +87,7 @@ def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
     )
 
 
-@check("COMPLEX-002", on=CallFact)
+@check("COMPLEX-002", on=CallFact, of=(".astype", "mlx.core.astype"))
 def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``z.astype(mx.float32)``."""
     callee = fact.callee
@@ -114,11 +114,10 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("COMPLEX-003", on=CallFact)
+@check("COMPLEX-003", on=CallFact, of=REAL_TRANSFORMS)
 def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fft.rfft(z)``."""
-    if not isinstance(fact.callee, Symbol) or fact.callee.name not in REAL_TRANSFORMS:
-        return
+    assert isinstance(fact.callee, Symbol)
     argument = fact.argument(0, "a")
     if argument is not None and _is_complex(argument.value):
         short = fact.callee.name.rpartition(".")[2]

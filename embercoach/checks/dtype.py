@@ -36,11 +36,10 @@ def strong_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
         yield from _strong(fact, module, (fact.left, fact.left_node), (fact.right, fact.right_node))
 
 
-@check("DTYPE-001", "DTYPE-004", on=CallFact)
+@check("DTYPE-001", "DTYPE-004", on=CallFact, of=("mlx.core.",))
 def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.multiply(x, mx.array(0.5))`` for a half-precision ``x``."""
-    if not isinstance(fact.callee, Symbol) or not fact.callee.name.startswith("mlx.core."):
-        return
+    assert isinstance(fact.callee, Symbol)
     entry = mlx_api.lookup(fact.callee.name)
     if entry is None or entry.dtype_rule not in ("promote", "float"):
         return
@@ -132,7 +131,7 @@ def numpy_truncation(fact: BinaryFact, module: Module) -> Iterator[Report]:
         yield from _truncation(fact, module, array, numpy, fact.right_node)
 
 
-@check("DTYPE-002", on=CallFact)
+@check("DTYPE-002", on=CallFact, of=("mlx.core.",))
 def numpy_truncation_in_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.add(int_array, np.array([0.5]))``."""
     if _elementwise(fact) is None or len(fact.arguments) < 2:
@@ -180,11 +179,9 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("DTYPE-005", on=CallFact)
+@check("DTYPE-005", on=CallFact, of=("mlx.core.array",))
 def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array([np.int64(1)])`` raises."""
-    if not isinstance(fact.callee, Symbol) or fact.callee.name != "mlx.core.array":
-        return
     if not fact.arguments or not isinstance(fact.arguments[0].value, Sequence):
         return
     value = fact.arguments[0].value
@@ -201,14 +198,11 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("DTYPE-006", on=CallFact)
+@check("DTYPE-006", on=CallFact, of=("mlx.core.array", "mlx.core.full"))
 def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array(-3.4e38, dtype=mx.float16)`` is -inf."""
-    if not isinstance(fact.callee, Symbol):
-        return
-    index = {"mlx.core.array": 0, "mlx.core.full": 1}.get(fact.callee.name)
-    if index is None:
-        return
+    assert isinstance(fact.callee, Symbol)
+    index = 1 if fact.callee.name == "mlx.core.full" else 0
     value = fact.positional(index)
     dtype = fact.argument(index + 1, "dtype")
     if value is None or dtype is None or not isinstance(dtype.value, DType):

@@ -28,7 +28,7 @@ WAY_OUT = 'drop the factor, or give the inverse norm="forward", which leaves the
 OPERATORS = {"mlx.core.multiply": "*", "mlx.core.divide": "/"}
 
 
-@check("FFT-NORM-003", on=CallFact)
+@check("FFT-NORM-003", on=CallFact, of=("mlx.core.fft.",))
 def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fft.irfft(mx.fft.rfft(x))``."""
     signal = _inverse(fact)

@@ -57,12 +57,11 @@ def pull(
     return Report(code, node, fact.place, f"{what}: {HARM[context]}", help_text, context)
 
 
-@check("GRAPH-BREAK-001", on=CallFact)
+@check("GRAPH-BREAK-001", on=CallFact, of=(".item",))
 def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.item()``."""
     callee = fact.callee
-    if not isinstance(callee, BoundMember) or callee.name != "item":
-        return
+    assert isinstance(callee, BoundMember)
     if as_array(callee.owner) is not None and fact.receiver_node is not None:
         yield pull(
             "GRAPH-BREAK-001",
@@ -77,11 +76,11 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("GRAPH-BREAK-002", on=CallFact)
+@check("GRAPH-BREAK-002", on=CallFact, of=(*CASTS, "math."))
 def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``float(x)``, ``int(x)``, ``math.sqrt(x)``."""
     name = fact.symbol
-    if name is None or not (name in CASTS or name.startswith("math.")):
+    if name is None:
         return
     for argument in fact.arguments:
         if definite_array(argument.value) is None:
@@ -188,11 +187,11 @@ def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | No
     return Change(f"Use `{instead}`", False, ((fact.node, text),))
 
 
-@check("GRAPH-BREAK-007", on=CallFact)
+@check("GRAPH-BREAK-007", on=CallFact, of=INSTEAD)
 def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a node an element."""
     name = fact.symbol
-    if name not in INSTEAD:
+    if name is None:
         return
     positional = [a for a in fact.arguments if a.keyword is None]
     arrays = [a for a in positional if definite_array(a.value) is not None]

@@ -36,12 +36,11 @@ TORCH_CONVERSIONS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "tor
 KEEP = "keep the computation in mx, or pull once at the end"
 
 
-@check("HOST-PULL-001", on=CallFact)
+@check("HOST-PULL-001", on=CallFact, of=(".tolist",))
 def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
-    if not isinstance(callee, BoundMember) or callee.name != "tolist":
-        return
+    assert isinstance(callee, BoundMember)
     if as_array(callee.owner) is not None:
         yield pull(
             "HOST-PULL-001",
@@ -55,11 +54,11 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-002", "HOST-PULL-003", on=CallFact)
+@check("HOST-PULL-002", "HOST-PULL-003", on=CallFact, of=("numpy.",))
 def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``np.array(x)``, ``np.exp(x)``, ``np.linalg.norm(x)``."""
     name = fact.symbol
-    if name is None or not name.startswith("numpy.") or not numpy_api.takes_data(name):
+    if name is None or not numpy_api.takes_data(name):
         return
     argument = _array_argument(fact.arguments)
     if argument is None:
@@ -138,14 +137,12 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("HOST-PULL-005", on=CallFact)
+@check("HOST-PULL-005", on=CallFact, of=BUFFERS)
 def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
     """``memoryview(x)``, ``bytes(x)``, ``pickle.dumps(x)``."""
     name = fact.symbol
-    if name not in BUFFERS:
-        return
     argument = _array_argument(fact.arguments)
-    if argument is not None:
+    if argument is not None and name is not None:
         yield pull(
             "HOST-PULL-005",
             fact,
@@ -158,11 +155,11 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-006", on=CallFact)
+@check("HOST-PULL-006", on=CallFact, of=TORCH_CONVERSIONS)
 def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     """``torch.from_numpy(np.array(x))``, ``torch.tensor(x.tolist())``."""
     name = fact.symbol
-    if name not in TORCH_CONVERSIONS or not fact.arguments:
+    if not fact.arguments:
         return
     argument = fact.arguments[0]
     inner = _pull_inside(argument)
@@ -181,10 +178,10 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     yield report if inner is None else replace(report, node=fact.node, covers=(inner,))
 
 
-@check("HOST-PULL-007", on=CallFact)
+@check("HOST-PULL-007", on=CallFact, of=("mlx.core.array",))
 def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array(np.array(x))``: out to the host and back again."""
-    if fact.symbol != "mlx.core.array" or not fact.arguments:
+    if not fact.arguments:
         return
     argument = fact.arguments[0]
     inner = _pull_inside(argument)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@check("HOST-PULL-011", on=CallFact)
+@check("HOST-PULL-011", on=CallFact, of=("mlx.core.eval",))
 def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval`` in the inner of two loops, or in a layer."""
-    if fact.symbol != "mlx.core.eval" or fact.place.periodic:
+    if fact.place.periodic:
         return
     context = context_of(fact.place, module.is_test)
     inner = fact.place.loops >= 2 and _is_carried(fact)

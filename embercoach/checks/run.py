@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.positions import Span, locate
-from embercoach.checks.registry import BY_FACT, BY_FILE, Report
+from embercoach.checks.registry import BY_FILE, Report, checks_of
 from embercoach.finding import Edit, Fix, RawFinding
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def reports_of(module: Module) -> list[Report]:
     facts = module.analyse()
     found: list[Report] = []
     for fact in facts:
-        for check in BY_FACT.get(type(fact), ()):
+        for check in checks_of(fact):
             found.extend(check(fact, module))
     for file_check in BY_FILE:
         found.extend(file_check(module, facts))

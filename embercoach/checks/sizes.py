@@ -81,12 +81,15 @@ def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
     pending: list[cst.CSTNode] = [root]
     while pending:
         node = pending.pop()
-        if isinstance(node, (cst.Global, cst.Nonlocal)):
+        if type(node) is cst.Global or type(node) is cst.Nonlocal:
             elsewhere.update(item.name.value for item in node.names)
-        elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-            scope.bind(node.name.value, node if isinstance(node, cst.FunctionDef) else None)
+        elif type(node) is cst.FunctionDef:
+            scope.bind(node.name.value, node)
             continue
-        elif isinstance(node, (cst.Lambda, cst.BaseComp)):
+        elif type(node) is cst.ClassDef:
+            scope.bind(node.name.value, None)
+            continue
+        elif type(node) in _SCOPES:
             continue
         else:
             for name, value in _bound_by(node):
@@ -94,6 +97,10 @@ def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
         pending.extend(reversed(parts(node)))
     for name in elsewhere:
         scope.bindings.pop(name, None)
+
+
+#: Expressions with names of their own.
+_SCOPES = frozenset((cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp))
 
 
 def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
@@ -117,8 +124,18 @@ _FIELDS = (
 )
 
 
+_BINDERS = frozenset(
+    (
+        *(cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor),
+        *(cst.AsName, cst.ImportAlias, cst.MatchAs, cst.MatchStar),
+    )
+)
+
+
 def _bound_by(node: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode | None]]:
     """The names that one node binds, and to which expression, None for anything else."""
+    if type(node) not in _BINDERS:
+        return
     if isinstance(node, cst.Assign):
         for target in node.targets:
             yield from _assigned(target.target, node.value)

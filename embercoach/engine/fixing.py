@@ -144,7 +144,7 @@ def fix_once(
     sizes = [len(stdin[1]) if stdin else _size(path) for path in shown]
     make = partial(Fixer, settings, unsafe=unsafe, debug=debug)
     fixed: list[FixedFile] = []
-    for number, outcome in spread(make, tasks, sizes, jobs):
+    for number, outcome in spread(make, tasks, sizes, [Path(path).parent for path in shown], jobs):
         if isinstance(outcome, Crash):
             fixed.append(_unfixed(shown[number], f"internal error while fixing: {outcome}"))
         else:

@@ -228,7 +228,9 @@ class _Run:
         tasks = [(str(file.path), data) for file, data, _ in files]
         sizes = [size for _, _, size in files]
         done = total - len(files)
-        for number, result in spread(partial(Inspector, debug=self._debug), tasks, sizes, jobs):
+        folders = [file.path.parent for file, _, _ in files]
+        make = partial(Inspector, debug=self._debug)
+        for number, result in spread(make, tasks, sizes, folders, jobs):
             file = files[number][0]
             if isinstance(result, Crash):
                 message = f"internal error while checking: {result}"

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from embercoach.engine.chunks import Chunks
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
@@ -25,9 +27,6 @@ R = TypeVar("R")
 #: Below this many tasks and characters, starting processes costs more than it saves.
 FEW_TASKS = 20
 FEW_BYTES = 150_000
-#: A child gets up to this many small tasks at a time.
-CHUNK_TASKS = 8
-CHUNK_BYTES = 24_000
 #: libcst's parser takes up to 8 KB of stack for a level of nesting, and a level takes a byte of
 #: source at least. With a stack of this size a file of fewer bytes than LARGE can't overflow it;
 #: larger ones never run in the main process. Only what is used of a stack takes memory.
@@ -64,7 +63,11 @@ def available_cores() -> int:
 
 
 def spread(
-    make: Callable[[], Callable[[T], R]], tasks: Sequence[T], sizes: Sequence[int], jobs: int | None
+    make: Callable[[], Callable[[T], R]],
+    tasks: Sequence[T],
+    sizes: Sequence[int],
+    groups: Sequence[Hashable],
+    jobs: int | None,
 ) -> Iterator[tuple[int, R | Crash]]:
     """Do tasks, big ones first, and yield each one's number and result as it is done.
 
@@ -72,6 +75,7 @@ def spread(
         make: makes a process's worker; a module-level callable. The worker must not raise.
         tasks: what the worker is called with, and its results, cross processes: plain data.
         sizes: of each task, in bytes of source.
+        groups: of each task: those of a group go to one process while there is other work.
         jobs: processes at most; None for one a core.
     """
     order = sorted(range(len(tasks)), key=lambda number: -sizes[number])
@@ -79,7 +83,8 @@ def spread(
     alone = jobs == 1 or (jobs is None and (few or available_cores() == 1))
     large = [number for number in order if sizes[number] >= LARGE] if alone else order
     if large:
-        yield from _in_processes(make, tasks, _chunks(large, sizes), jobs or available_cores())
+        chunks = Chunks(large, sizes, groups)
+        yield from _in_processes(make, tasks, chunks, jobs or available_cores())
     if alone and len(large) < len(order):
         yield from _here(make, tasks, sizes, order[len(large) :])
 
@@ -150,25 +155,15 @@ def _run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
     return None
 
 
-def _chunks(order: Sequence[int], sizes: Sequence[int]) -> deque[list[int]]:
-    chunks: deque[list[int]] = deque()
-    room = 0
-    for number in order:
-        if not chunks or sizes[number] > room or len(chunks[-1]) == CHUNK_TASKS:
-            chunks.append([])
-            room = CHUNK_BYTES
-        chunks[-1].append(number)
-        room -= sizes[number]
-    return chunks
-
-
 @dataclass(slots=True)
 class _Child(Generic[T]):
     process: BaseProcess
     pipe: Connection[Any, Any]
+    group: Hashable = None
     assigned: deque[int] = field(default_factory=deque)
 
-    def give(self, chunk: list[int], tasks: Sequence[T]) -> None:
+    def give(self, chunks: Chunks, tasks: Sequence[T]) -> None:
+        self.group, chunk = chunks.take(self.group)
         self.assigned.extend(chunk)
         # If it has died already, waiting for it tells.
         with contextlib.suppress(OSError):
@@ -178,7 +173,7 @@ class _Child(Generic[T]):
 def _in_processes(
     make: Callable[[], Callable[[T], R]],
     tasks: Sequence[T],
-    chunks: deque[list[int]],
+    chunks: Chunks,
     jobs: int,
 ) -> Iterator[tuple[int, R | Crash]]:
     import multiprocessing
@@ -191,7 +186,7 @@ def _in_processes(
         while chunks or children:
             while chunks and len(children) < jobs:
                 children.append(_start(context, make))
-                children[-1].give(chunks.popleft(), tasks)
+                children[-1].give(chunks, tasks)
             ready = wait([child.pipe for child in children])
             for child in [child for child in children if child.pipe in ready]:
                 try:
@@ -199,7 +194,7 @@ def _in_processes(
                 except (EOFError, OSError):
                     children.remove(child)
                     yield child.assigned.popleft(), _crash(child)
-                    chunks.extend([number] for number in child.assigned)
+                    chunks.put_back(child.group, child.assigned)
                     continue
                 child.assigned.popleft()
                 if not child.assigned:
@@ -213,11 +208,9 @@ def _in_processes(
             child.pipe.close()
 
 
-def _next(
-    child: _Child[T], children: list[_Child[T]], chunks: deque[list[int]], tasks: Sequence[T]
-) -> None:
+def _next(child: _Child[T], children: list[_Child[T]], chunks: Chunks, tasks: Sequence[T]) -> None:
     if chunks:
-        child.give(chunks.popleft(), tasks)
+        child.give(chunks, tasks)
         return
     children.remove(child)
     with contextlib.suppress(OSError):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from embercoach.analysis.project import Project
+from embercoach.checks import check_source
 from tests.analysis.inference import all_revealed, module_of, revealed
 
 PACKAGE = {
@@ -230,3 +233,51 @@ def test_one_file_does_not_change_what_another_finds(tmp_path: Path) -> None:
         return [type(fact).__name__ for fact in module.facts()]  # type: ignore[attr-defined]
 
     assert kinds(alone) == kinds(after)
+
+
+ENTANGLED = {
+    "lib.py": """
+        import mlx.core as mx
+        class Box:
+            def __init__(self):
+                self.kept = None
+        def same(x):
+            return x
+        def read(box):
+            return float(box.kept)
+    """,
+    "stores.py": """
+        import mlx.core as mx
+        from lib import Box, read
+        box = Box()
+        box.kept = mx.ones(2)
+        read(box)
+    """,
+    "asks.py": """
+        import mlx.core as mx
+        from lib import same
+        for_all = [same(1), same("a"), same(None), same(2.0), same((1, 2)), same([1]), same({})]
+    """,
+    "uses.py": """
+        import mlx.core as mx
+        from lib import Box, same
+        float(same(mx.ones(2)))
+        float(Box().kept)
+        @mx.compile
+        def step(x):
+            return same(x)
+    """,
+}
+
+
+def test_findings_do_not_depend_on_the_order_of_files(tmp_path: Path) -> None:
+    """What checking one file learns of another is not what a third is told."""
+    texts = {tmp_path / name: textwrap.dedent(text) for name, text in ENTANGLED.items()}
+    for path, text in texts.items():
+        path.write_text(text)
+    alone = {path: check_source(text, path, Project()).findings for path, text in texts.items()}
+    assert [f.code for f in alone[tmp_path / "uses.py"]] == ["GRAPH-BREAK-002"]
+    for order in permutations(texts):
+        project = Project()
+        for path in order:
+            assert check_source(texts[path], path, project).findings == alone[path], order

@@ -48,7 +48,7 @@ def results(
     jobs: int | None = None,
 ) -> dict[int, object]:
     found: dict[int, object] = {}
-    for number, result in spread(make, tasks, [size] * len(tasks), jobs):
+    for number, result in spread(make, tasks, [size] * len(tasks), [0] * len(tasks), jobs):
         assert number not in found
         found[number] = result
     assert sorted(found) == list(range(len(tasks)))
@@ -84,7 +84,8 @@ def test_a_large_task_never_runs_in_this_process() -> None:
 
 @forked
 def test_big_tasks_come_first() -> None:
-    order = [n for n, _ in spread(doubler, range(4), [1, workers.LARGE, 3, workers.LARGE + 1], 1)]
+    sizes = [1, workers.LARGE, 3, workers.LARGE + 1]
+    order = [n for n, _ in spread(doubler, range(4), sizes, [0] * 4, 1)]
     assert order == [3, 1, 2, 0]
 
 
@@ -103,7 +104,7 @@ def test_a_crash_costs_one_task(jobs: int) -> None:
 @forked
 def test_stopping_early_ends_the_processes() -> None:
     pids = set()
-    for count, (_, result) in enumerate(spread(doubler, range(500), [10] * 500, 2)):
+    for count, (_, result) in enumerate(spread(doubler, range(500), [10] * 500, [0] * 500, 2)):
         pids.add(result[1])  # type: ignore[index]
         if count == 20:
             break
@@ -190,7 +191,7 @@ def slow():
 
 if __name__ == "__main__":
     try:
-        list(spread(slow, range(30), [10] * 30, 2))
+        list(spread(slow, range(30), [10] * 30, [0] * 30, 2))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """

@@ -1,0 +1,50 @@
+"""Which checks see a call: those that want its function, its method, or any call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import embercoach.checks  # noqa: F401  (registers the checks)
+from embercoach.analysis import mlx_api
+from embercoach.analysis.facts import CallFact
+from embercoach.analysis.project import Project
+from embercoach.checks.registry import OF_CALLS, checks_of
+
+
+def names_for(source: str) -> set[str]:
+    """The checks that see the last recorded call of a program."""
+    head = "import math\nimport numpy as np\nimport mlx.core as mx\nx = mx.ones(2)\n"
+    module = Project().open(Path("/nowhere/a.py"), head + source)
+    calls = [fact for fact in module.analyse() if isinstance(fact, CallFact)]
+    return {check.__name__ for check in checks_of(calls[-1])}
+
+
+@pytest.mark.parametrize(
+    ("source", "seen", "unseen"),
+    [
+        ("x.item()", "item_call", "tolist_call"),
+        ("x.tolist()", "tolist_call", "item_call"),
+        ("np.exp(x)", "numpy_call", "scalar_cast"),
+        ("math.sqrt(x)", "scalar_cast", "numpy_call"),
+        ("float(x)", "scalar_cast", "builtin_reduction"),
+        ("mx.eval(x)", "eval_in_inner_loop", "round_trip"),
+        ("mx.array(x)", "round_trip", "eval_in_inner_loop"),
+    ],
+)
+def test_a_check_sees_the_calls_that_it_wants(source: str, seen: str, unseen: str) -> None:
+    found = names_for(source)
+    assert seen in found
+    assert unseen not in found
+    anything = {check.__name__ for wanted, check in OF_CALLS if wanted is None}
+    assert anything < found
+
+
+def test_every_wanted_name_of_mlx_exists() -> None:
+    wanted = {name for names, _ in OF_CALLS for name in names or ()}
+    of_mlx = {name for name in wanted if name.startswith("mlx.") and not name.endswith(".")}
+    assert of_mlx
+    assert all(mlx_api.lookup(name) is not None for name in of_mlx)
+    methods = {name[1:] for name in wanted if name.startswith(".")}
+    assert all(mlx_api.array_member(name) is not None for name in methods)
