@@ -1,0 +1,235 @@
+"""What a simulated launch is made of, and what it may find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+Severity = Literal["error", "warning", "note"]
+Part = Literal["body", "header", "generated"]
+Role = Literal["input", "output", "info"]
+
+#: The code of the rule page of each kind of finding. Notes are the benign classes.
+CODE_OF_KIND = {
+    "out-of-bounds": "SIM-BOUNDS-001",
+    "write-to-input": "SIM-WRITE-001",
+    "threadgroup-race": "SIM-RACE-001",
+    "device-race": "SIM-RACE-002",
+    "uninitialized-read": "SIM-UNINIT-001",
+    "unwritten-output": "SIM-UNINIT-002",
+    "divergent-barrier": "SIM-DIVERGE-001",
+    "divergent-simd": "SIM-DIVERGE-002",
+    "wrong-mem-flags": "SIM-FLAGS-001",
+    "order-dependent": "SIM-ORDER-001",
+    "timeout": "SIM-TIMEOUT-001",
+    "crash": "SIM-CRASH-001",
+    "same-value-write": "SIM-BENIGN-001",
+    "lane-synchronous": "SIM-BENIGN-002",
+}
+
+
+class SimulatorError(RuntimeError):
+    """The simulator can't do what it was asked for; the message says why and what helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the generated kernel function, in order.
+
+    Attributes:
+        name: as the body knows it.
+        type: the element type, as MLX wrote it (``float``, ``bfloat16_t``, ``uint3``).
+        space: ``device`` or ``constant`` for a buffer, "" for a thread attribute.
+        declarator: ``*`` or ``&`` for a buffer, "" for a thread attribute.
+        is_const: whether the kernel may only read it.
+        is_atomic: whether it is ``atomic<type>``.
+        index: of ``[[buffer(n)]]``, None for a thread attribute.
+        attribute: of a thread attribute, "" for a buffer.
+    """
+
+    name: str
+    type: str
+    space: str
+    declarator: str
+    is_const: bool
+    is_atomic: bool
+    index: int | None
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMap:
+    """From lines of the generated source (from 1) to those of the user's header and body.
+
+    Attributes:
+        header_lines: lines that the header takes at the top; 0 without a header.
+        body_start: the generated line that holds the body's first line.
+        body_lines: lines of the body.
+    """
+
+    header_lines: int
+    body_start: int
+    body_lines: int
+
+    def place(self, line: int) -> tuple[Part, int]:
+        """The part of the kernel that a generated line comes from, and the line there."""
+        if line <= self.header_lines:
+            return "header", line
+        if self.body_start <= line < self.body_start + self.body_lines:
+            return "body", line - self.body_start + 1
+        return "generated", line
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """A kernel compiled for this machine's CPU.
+
+    Attributes:
+        name: that the user gave.
+        object: the shared object, which defines ``ember_kernel``.
+        parameters: of the generated function, in order.
+        source: the text that MLX generated.
+        lines: its map.
+        checked: whether memory accesses call the runtime.
+    """
+
+    name: str
+    object: Path
+    parameters: tuple[Parameter, ...]
+    source: str
+    lines: SourceMap
+    checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """What stands behind a ``[[buffer(n)]]``.
+
+    Attributes:
+        name: of the parameter.
+        index: n.
+        role: outputs are writable; info buffers are shapes, strides and ranks.
+        data: the bytes as the kernel sees them, one-dimensional uint8; of an output its first
+            content where ``initialized``.
+        itemsize: bytes of an element, for messages.
+        initialized: whether an output has a content before the kernel runs (``init_value``).
+        offset: bytes from the start of ``data`` to element 0 (strided inputs may begin inside).
+    """
+
+    name: str
+    index: int
+    role: Role
+    data: np.ndarray
+    itemsize: int
+    initialized: bool = True
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one launch.
+
+    Attributes:
+        seconds: of wall time for one run of all threads.
+        bytes: of all buffers together.
+    """
+
+    seconds: float = 60.0
+    bytes: int = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where and by whom memory was touched, or an operation reached.
+
+    Attributes:
+        line: of the generated source, None if unknown.
+        thread: its position in the grid.
+        threadgroup: its position in the grid of threadgroups.
+    """
+
+    line: int | None
+    thread: tuple[int, int, int] | None
+    threadgroup: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RawFinding:
+    """What the runtime saw, before it is told in the user's terms.
+
+    Attributes:
+        kind: a key of ``CODE_OF_KIND``.
+        at: the access that is wrong.
+        other: the access that it conflicts with, if any.
+        buffer: the name of the buffer or threadgroup array, "" if none.
+        element: the index of the element there, None if none.
+        detail: what else there is to say, a phrase without a full stop.
+        count: how many accesses from the same lines were wrong in the same way.
+    """
+
+    kind: str
+    at: Access
+    other: Access | None
+    buffer: str
+    element: int | None
+    detail: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a launch gave.
+
+    Attributes:
+        outputs: bytes of each output, in the order of the parameters, one-dimensional uint8.
+        findings: of all runs, merged.
+        seconds: wall time of the first run, in the kernel.
+        accesses: memory accesses checked in it, 0 if unchecked.
+    """
+
+    outputs: tuple[np.ndarray, ...]
+    findings: tuple[RawFinding, ...]
+    seconds: float
+    accesses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding in the user's terms.
+
+    Attributes:
+        kind: a key of ``CODE_OF_KIND``.
+        kernel: the name that the kernel was built with.
+        part: the text that ``line`` counts in.
+        line: from 1, None where there is none.
+        thread: position in the grid, None where no one thread is to blame.
+        message: what happened, with buffers, values and the other thread.
+        excerpt: the source line, stripped.
+        launched_at: file and line of the Python call, None if unknown.
+        count: how many accesses were wrong in the same way.
+    """
+
+    kind: str
+    kernel: str
+    part: Part
+    line: int | None
+    thread: tuple[int, int, int] | None
+    message: str
+    excerpt: str = ""
+    launched_at: tuple[str, int] | None = None
+    count: int = 1
+
+    @property
+    def code(self) -> str:
+        """The code of the kind's rule page."""
+        return CODE_OF_KIND[self.kind]
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is of a benign class."""
+        return self.code.startswith("SIM-BENIGN")

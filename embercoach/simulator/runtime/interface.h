@@ -1,0 +1,73 @@
+// What compiled kernels and the runtime know of each other.
+//
+// A kernel object calls these; the runtime, loaded before it, defines them. In turn the object
+// defines `ember_kernel`, which the rewriter emits. GPU threads are fibers of one process thread: a
+// fiber gives up control in these calls alone, so that everything between them is atomic.
+#pragma once
+
+typedef unsigned int ember_u32;
+typedef unsigned long long ember_u64;
+
+enum { EMBER_LANES = 32, EMBER_SLOT = 64 };
+
+// Flags of barriers, as Metal's mem_flags.
+enum { EMBER_MEM_NONE = 0, EMBER_MEM_DEVICE = 1, EMBER_MEM_THREADGROUP = 2, EMBER_MEM_TEXTURE = 4 };
+
+// Kinds of access.
+enum { EMBER_READ = 1, EMBER_WRITE = 2 };
+
+extern "C" {
+
+// What a GPU thread knows of itself: Metal's thread attributes under their own names, three
+// components where Metal gives three.
+struct ember_thread {
+  ember_u32 thread_position_in_grid[3];
+  ember_u32 thread_position_in_threadgroup[3];
+  ember_u32 threadgroup_position_in_grid[3];
+  ember_u32 threads_per_threadgroup[3];  // of this threadgroup, smaller at the grid's edge
+  ember_u32 dispatch_threads_per_threadgroup[3];
+  ember_u32 threads_per_grid[3];
+  ember_u32 threadgroups_per_grid[3];
+  ember_u32 grid_origin[3];
+  ember_u32 grid_size[3];
+  ember_u32 thread_index_in_threadgroup;
+  ember_u32 thread_index_in_simdgroup;
+  ember_u32 simdgroup_index_in_threadgroup;
+  ember_u32 simdgroups_per_threadgroup;
+  ember_u32 dispatch_simdgroups_per_threadgroup;
+  ember_u32 threads_per_simdgroup;
+  ember_u32 thread_execution_width;
+  ember_u32 thread_index_in_quadgroup;
+  ember_u32 quadgroup_index_in_threadgroup;
+  ember_u32 quadgroups_per_threadgroup;
+  ember_u32 dispatch_quadgroups_per_threadgroup;
+};
+
+// The GPU thread that is running.
+const struct ember_thread* ember_self(void);
+
+// Wait for all threads of the threadgroup (or simdgroup). The return address is the barrier's place.
+void ember_threadgroup_barrier(ember_u32 flags);
+void ember_simdgroup_barrier(ember_u32 flags);
+
+// Hand `size` (at most EMBER_SLOT) bytes to the lanes of the simdgroup (or quadgroup) that take part
+// in the same operation, and get theirs: lane i's bytes are at the result + i * EMBER_SLOT (i from 0
+// to 3 in a quadgroup), valid until this thread's next exchange. `active` gets a bit for each lane
+// that took part. `operation` names it in messages ("simd_sum"); lanes must agree on place and name.
+const unsigned char* ember_simd_exchange(
+    const char* operation, const void* value, ember_u32 size, ember_u32* active);
+const unsigned char* ember_quad_exchange(
+    const char* operation, const void* value, ember_u32 size, ember_u32* active);
+
+// A shuffle or broadcast read a lane that took no part in it: its value is undefined.
+void ember_inactive_lane(const char* operation, ember_u32 lane);
+
+// An operation on the whole simdgroup (simdgroup_matrix) that only some lanes reach is undefined.
+void ember_partial_simdgroup(const char* operation, ember_u32 active);
+
+// An atomic access is about to happen; the caller does it, as no other thread can come between.
+void ember_atomic(const volatile void* address, ember_u32 size, ember_u32 access);
+
+// The object's own: runs one GPU thread to its end. buffers[i] is the address behind [[buffer(i)]].
+void ember_kernel(const struct ember_thread* self, void* const* buffers);
+}
