@@ -226,7 +226,9 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
 
 def test_an_interrupt(tmp_path: Path) -> None:
     slow = (
-        "import sys, time\nfrom embercoach import checks\nfrom embercoach.cli import main\n"
+        "import signal, sys, time\nfrom embercoach import checks\nfrom embercoach.cli import main\n"
+        # A shell starts background jobs with the signal ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def wait(*_):\n    print('started', flush=True)\n    time.sleep(60)\n"
         "checks.check_source = wait\n"
         "sys.argv = ['embercoach', 'check', '.', '--jobs', '1']\nmain()\n"

@@ -178,7 +178,9 @@ def test_garbage_without_the_collector_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 
 INTERRUPTED = """
-import os, sys, time
+import os, signal, sys, time
+# A shell starts background jobs with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, os.getcwd())
 from embercoach.engine.workers import spread
 
