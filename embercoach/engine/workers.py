@@ -222,7 +222,12 @@ def _next(child: _Child[T], children: list[_Child[T]], chunks: Chunks, tasks: Se
 def _start(context: BaseContext, make: Callable[[], Callable[[T], R]]) -> _Child[T]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, make), daemon=True)  # type: ignore[attr-defined]
-    process.start()
+    # A child is born with interrupts blocked, until it has learnt to leave them to the parent.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     theirs.close()
     return _Child(process, ours)
 
@@ -239,6 +244,7 @@ def _serve(pipe: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]])
     from multiprocessing.connection import wait
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     gc.disable()
     gc.freeze()
     parent = parent_process()
