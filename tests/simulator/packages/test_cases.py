@@ -1,0 +1,88 @@
+"""Kernels of mlx-lm and mlx-vlm through their own wrappers, against their pure-MLX fallbacks."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import pytest
+
+mx = pytest.importorskip("mlx.core", reason="the simulator captures what MLX generates")
+
+from embercoach import simulator  # noqa: E402
+
+from . import (  # noqa: E402, F401
+    lm_kernels,
+    lm_losses,
+    lm_models,
+    vlm_attention,
+    vlm_mixing,
+    vlm_products,
+    vlm_recurrent,
+    vlm_rope,
+    vlm_turboquant,
+    vlm_vision,
+)
+from .case import CASES, VERSIONS, Case, Flaw  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.simulator import Recorder
+
+
+def _needs(package: str) -> None:
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"{package} is not installed: pip install {package}=={VERSIONS[package]}")
+    assert version == VERSIONS[package], f"the cases describe {package} {VERSIONS[package]}"
+
+
+def _package_modules() -> dict[str, object]:
+    names = [name for name in sys.modules if name.partition(".")[0] in {"mlx_lm", "mlx_vlm"}]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Iterator[Recorder]:
+    """One activation for all: many modules ask for Metal, and build kernels, when imported."""
+    kept = _package_modules()
+    try:
+        with simulator.activate() as active:
+            yield active
+    finally:
+        _package_modules()
+        sys.modules.update(kept)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_kernel_matches_fallback(recorder: Recorder, case: Case) -> None:
+    _needs(case.package)
+    findings, launches = len(recorder.findings), len(recorder.launches)
+    outcome = case.run()
+    mx.eval(list(outcome.got), list(outcome.want))
+    launched = (launch.kernel for launch in recorder.launches[launches:])
+    assert tuple(dict.fromkeys(launched)) == case.kernels
+    assert len(outcome.got) == len(outcome.want)
+    for got, want in zip(outcome.got, outcome.want, strict=True):
+        _assert_close(got, want, case.tolerance)
+    found = recorder.findings[findings:]
+    assert {Flaw(f.kind, f.line or 0, f.excerpt) for f in found} == case.flaws, "\n".join(
+        f"{f.kernel}:{f.line}: {f.kind}: {f.message}" for f in found
+    )
+
+
+def _assert_close(got: mx.array, want: mx.array, tolerance: float) -> None:
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    a, b = got.astype(mx.float32), want.astype(mx.float32)
+    near = mx.isclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=False)
+    worst = mx.max(mx.where(near, 0.0, mx.abs(a - b)))
+    assert mx.all(near), f"{mx.sum(~near).item()} of {near.size} differ, by up to {worst.item()}"
+
+
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert len(CASES) >= 66
+    assert {case.package for case in CASES} == set(VERSIONS)

@@ -1,0 +1,179 @@
+"""mlx_vlm's recurrences: gated delta rules that keep states, RWKV, Mamba, short convolution."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import mlx.core as mx
+
+from .case import Data, Flaw, Outcome, dtypes, kernel_cases
+from .lm_models import (
+    BITLINEAR,
+    MASK,
+    RESIDUALS,
+    attention_residual_outcome,
+    bitlinear_outcome,
+    gated_inputs,
+    masked_outcome,
+    wkv7_outcome,
+)
+
+GATED = "mlx_vlm.models.gated_delta"
+QWEN = "mlx_vlm.models.qwen3_5.gated_delta"
+
+
+@kernel_cases(
+    GATED,
+    "gated_delta_step{suffix}_states",
+    {
+        "float32": {"dtype": "float32", "suffix": ""},
+        "bfloat16": {"dtype": "bfloat16", "suffix": ""},
+        "vector": {"dtype": "float32", "suffix": "_vec"},
+    },
+)
+def states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
+    inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
+    got = m.gated_delta_kernel(*inputs, state_steps=2)
+    return Outcome(got, m.gated_delta_ops(*inputs, state_steps=2))
+
+
+@kernel_cases(
+    GATED,
+    "gated_delta_step{suffix}_mask_states",
+    {
+        "scalar": {"dtype": "float32", "suffix": ""},
+        "vector": {"dtype": "float32", "suffix": "_vec"},
+    },
+    flaws=[Flaw("same-value-write", 61, "y[dv_idx] = static_cast<InT>(0);")],
+)
+def masked_states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
+    inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
+    mask = mx.array(MASK)
+    got = m.gated_delta_kernel(*inputs, mask, state_steps=3)
+    return masked_outcome(got, m.gated_delta_ops(*inputs, mask, state_steps=3))
+
+
+@kernel_cases(QWEN, "gated_delta_step_packed_btree", dtypes("float16"))
+def packed(m: ModuleType, dtype: str) -> Outcome:
+    inputs = gated_inputs(dtype, 128, 8)
+    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+
+
+@kernel_cases(QWEN, "gated_delta_step", dtypes("float16"))
+def one_token(m: ModuleType, dtype: str) -> Outcome:
+    inputs = gated_inputs(dtype, 128, 8, length=1)
+    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+
+
+def _with_states(m: ModuleType, dtype: str, mask: mx.array | None) -> Outcome:
+    data = Data(dtype, 41)
+    q, k, v, *_, state = gated_inputs(dtype, 64, 8)
+    a, b = data.normal(2, 3, 2), data.normal(2, 3, 2)
+    rest = (a, b, data.normal(2, dtype=mx.float32), data.normal(2, dtype=mx.float32), state, mask)
+    got = m.gated_delta_update_with_states(q, k, v, *rest, state_steps=2)
+    want = m.gated_delta_update_with_states(q, k, v, *rest, use_kernel=False, state_steps=2)
+    return Outcome(got, want)
+
+
+@kernel_cases(QWEN, "qwen3_5_gated_delta_with_states", dtypes("float32", "bfloat16"))
+def with_states(m: ModuleType, dtype: str) -> Outcome:
+    return _with_states(m, dtype, None)
+
+
+@kernel_cases(
+    QWEN,
+    "qwen3_5_gated_delta_with_states_mask",
+    dtypes("float32"),
+    flaws=[Flaw("same-value-write", 53, "y[dv_idx] = static_cast<InT>(0);")],
+)
+def with_states_masked(m: ModuleType, dtype: str) -> Outcome:
+    return _with_states(m, dtype, mx.array(MASK))
+
+
+@kernel_cases("mlx_vlm.models.rwkv7.language", "wkv7_kernel", dtypes("float32"))
+def wkv7(m: ModuleType, dtype: str) -> Outcome:
+    return wkv7_outcome(m, dtype)
+
+
+@kernel_cases("mlx_vlm.models.bitnet.bitlinear", "bitlinear_matmul", BITLINEAR)
+def bitlinear(m: ModuleType, dtype: str, invert: bool) -> Outcome:
+    return bitlinear_outcome(m, dtype, invert=invert)
+
+
+@kernel_cases("mlx_vlm.models.kimi_k3.language", "attnres_mix", {"bfloat16": RESIDUALS["bfloat16"]})
+def attention_residual(m: ModuleType, dtype: str, blocks: int) -> Outcome:
+    return attention_residual_outcome(m, dtype, blocks)
+
+
+@kernel_cases(
+    "mlx_vlm.models.kimi_k3.language", "k3_short_conv_step", dtypes("float32", "bfloat16")
+)
+def short_convolution(m: ModuleType, dtype: str) -> Outcome:
+    data = Data(dtype, 42)
+    layer = m.ShortConv1d(40, 4)
+    layer.conv.weight = data.normal(40, 4, 1)
+    layer.eval()
+    x, state = data.normal(2, 1, 40), data.normal(2, 3, 40)
+    got = layer(x, state, None, None)
+    # A mask that hides nothing keeps the layer off its kernel.
+    return Outcome(got, layer(x, state, mx.ones((2, 1), dtype=mx.bool_), None))
+
+
+def _mamba(dtype: str) -> dict[str, mx.array]:
+    data = Data(dtype, 43)
+    batch, length, heads, head_dim, groups, width = 1, 3, 4, 6, 2, 64
+    return {
+        "hidden_states": data.normal(batch, length, heads, head_dim),
+        "A_log": data.uniform(heads, low=-1.0),
+        "B": data.normal(batch, length, groups, width),
+        "C": data.normal(batch, length, groups, width, scale=0.2),
+        "D": data.normal(heads),
+        "dt": data.normal(batch, length, heads),
+        "dt_bias": data.normal(heads),
+        "state": data.normal(batch, heads, head_dim, width),
+    }
+
+
+def _mamba_steps(x: dict[str, mx.array], limits: tuple[float, float]) -> tuple[mx.array, ...]:
+    """The recurrence in float32, the state rounded to its type after each step."""
+    dt = mx.clip(mx.logaddexp(x["dt"].astype(mx.float32) + x["dt_bias"], mx.array(0.0)), *limits)
+    decay = mx.exp(-mx.exp(x["A_log"].astype(mx.float32)) * dt)
+    b, c = (mx.repeat(x[name].astype(mx.float32), 2, axis=2) for name in "BC")
+    hidden = x["hidden_states"].astype(mx.float32)
+    state, ys = x["state"], []
+    for t in range(hidden.shape[1]):
+        added = (hidden[:, t] * dt[:, t, :, None])[..., None] * b[:, t, :, None, :]
+        fresh = decay[:, t, :, None, None] * state.astype(mx.float32) + added
+        ys.append((fresh * c[:, t, :, None, :]).sum(-1) + hidden[:, t] * x["D"][:, None])
+        state = fresh.astype(x["state"].dtype)
+    return mx.stack(ys, axis=1).astype(x["hidden_states"].dtype), state
+
+
+NEMOTRON = "mlx_vlm.models.nemotron_h.speculative_verifier"
+NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+SIZES = "t3_h4_dh6_ds64_g2"
+
+
+@kernel_cases(
+    NEMOTRON,
+    f"nemotron_h_target_verify_mamba_{SIZES}_{{short}}_{{short}}",
+    {dtype: {"dtype": dtype, "short": short} for dtype, short in NAMES.items()},
+)
+def verify_mamba(m: ModuleType, dtype: str, short: str) -> Outcome:
+    x = _mamba(dtype)
+    limits = (0.001, 100.0)
+    *got, _ = m._mamba_update_exact(*x.values(), limits, None)
+    return Outcome(got, _mamba_steps(x, limits))
+
+
+@kernel_cases(
+    NEMOTRON,
+    f"nemotron_h_target_replay_mamba_{SIZES}_{{short}}_{{short}}",
+    {"float32": {"dtype": "float32", "short": "fp32"}},
+)
+def replay_mamba(m: ModuleType, dtype: str, short: str) -> Outcome:
+    x = _mamba(dtype)
+    limits = (0.001, 100.0)
+    want = _mamba_steps(x, limits)[1]
+    x["dt"] = mx.clip(mx.logaddexp(x["dt"] + x["dt_bias"], mx.array(0.0)), *limits)
+    return Outcome([m.replay_mamba_state(x, 3)], [want])

@@ -1,0 +1,302 @@
+"""mlx_vlm.turboquant: keys and values of a few bits, packed, scored and summed as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import mlx.core as mx
+
+from .case import Data, Outcome, kernel_cases
+
+MODULE = "mlx_vlm.turboquant"
+
+
+@contextmanager
+def without_kernels(m: ModuleType) -> Iterator[None]:
+    """The module as it is on a machine without Metal, whatever its caches hold."""
+    factories = [
+        name for name in vars(m) if name.endswith("_kernel") and not name.startswith("_compiled")
+    ]
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(m, "_metal_available", lambda: False))
+        for name in factories:
+            stack.enter_context(patch.object(m, name, lambda *_, **__: None))
+        yield
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_pack_lowbit",
+    {"3-bit": {"bits": 3}, "4-bit": {"bits": 4}, "5-bit": {"bits": 5}},
+    tolerance=0.0,
+)
+def pack(m: ModuleType, bits: int) -> Outcome:
+    values = Data(seed=90).integers(0, 2**bits, 2, 3, 45)
+    got = m._pack_lowbit(values, bits)
+    with without_kernels(m):
+        return Outcome([got], [m._pack_lowbit(values, bits)])
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_unpack_lowbit",
+    {"3-bit": {"bits": 3}, "4-bit": {"bits": 4}, "5-bit": {"bits": 5}},
+    tolerance=0.0,
+)
+def unpack(m: ModuleType, bits: int) -> Outcome:
+    values = Data(seed=91).integers(0, 2**bits, 2, 3, 45)
+    with without_kernels(m):
+        packed = m._pack_lowbit(values, bits)
+    return Outcome([m._unpack_lowbit(packed, bits, 45)], [values])
+
+
+def _leaves(state: Any) -> list[mx.array]:
+    return [
+        leaf for part in state for leaf in (_leaves(part) if isinstance(part, tuple) else [part])
+    ]
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_norot_quantize_{bits}",
+    {
+        "hadamard": {"bits": 3, "dim": 64},
+        "dense": {"bits": 2, "dim": 48},
+    },
+    tolerance=0.0,
+)
+def quantize(m: ModuleType, bits: int, dim: int) -> Outcome:
+    codec = m._TurboQuantMSECodec(dim, bits, 0)
+    vectors = Data(seed=92).normal(1, 2, 3, dim)
+    got = codec.quantize(vectors)
+    with without_kernels(m):
+        return Outcome(got, codec.quantize(vectors))
+
+
+def _stored(m: ModuleType, codec: Any, tokens: int, *, seed: int = 93) -> Any:
+    """The state of ``tokens`` vectors of two heads, made without kernels."""
+    with without_kernels(m):
+        return codec.quantize(Data(seed=seed).normal(1, 2, tokens, codec.dim))
+
+
+def _queries(repeats: int, dim: int) -> mx.array:
+    return Data(seed=94).normal(1, 2, repeats, 1, dim)
+
+
+def _scored(m: ModuleType, codec: Any, repeats: int) -> Outcome:
+    state, queries = _stored(m, codec, 5), _queries(repeats, codec.dim)
+    got = codec.score(queries, state)
+    with without_kernels(m):
+        return Outcome([got], [codec.score(queries, state)])
+
+
+REPEATS = {
+    "one": {"repeats": 1, "bits": 3},
+    "two": {"repeats": 2, "bits": 4},
+}
+
+
+@kernel_cases(MODULE, "turboquant_mse_score_tiled_{repeats}", REPEATS, tolerance=1e-4)
+def mse_score(m: ModuleType, repeats: int, bits: int) -> Outcome:
+    return _scored(m, m._TurboQuantMSECodec(64, bits, 0), repeats)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_prod_score{suffix}",
+    {
+        "one": {"repeats": 1, "bits": 3, "suffix": ""},
+        "two": {"repeats": 2, "bits": 4, "suffix": "_repeat_2"},
+    },
+    tolerance=1e-4,
+)
+def prod_score(m: ModuleType, repeats: int, bits: int, suffix: str) -> Outcome:
+    return _scored(m, m._TurboQuantProdCodec(64, bits, 0), repeats)
+
+
+@kernel_cases(MODULE, "turboquant_qjl_score", {"one-bit": {}}, tolerance=1e-4)
+def sign_score(m: ModuleType) -> Outcome:
+    return _scored(m, m._TurboQuantProdCodec(48, 1, 0), 2)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_polar_turbo_score_4_2_2_2_repeat_{repeats}",
+    {"one": {"repeats": 1}, "two": {"repeats": 2}},
+    tolerance=1e-4,
+)
+def polar_score(m: ModuleType, repeats: int) -> Outcome:
+    return _scored(m, m._TurboQuantPolarProdCodec(64, 4, 0), repeats)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_polar_prod_score_4_2_2 turboquant_qjl_score",
+    {"8-wide": {}},
+    tolerance=1e-4,
+)
+def polar_score_of_few_levels(m: ModuleType) -> Outcome:
+    return _scored(m, m._TurboQuantPolarProdCodec(8, 4, 0), 1)
+
+
+def _weights(repeats: int, tokens: int) -> mx.array:
+    return Data(seed=95).uniform(1, 2, repeats, 1, tokens)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_mse_weighted_rot{suffix}",
+    {
+        "one": {"repeats": 1, "suffix": ""},
+        "two": {"repeats": 2, "suffix": "_repeat_2"},
+    },
+    tolerance=1e-4,
+)
+def weighted_sum(m: ModuleType, repeats: int, suffix: str) -> Outcome:
+    codec = m._TurboQuantMSECodec(32, 3, 0)
+    state, weights = _stored(m, codec, 37), _weights(repeats, 37)
+    got = codec.weighted_sum(weights, state)
+    with without_kernels(m):
+        return Outcome([got], [codec.weighted_sum(weights, state)])
+
+
+@kernel_cases(MODULE, "turboquant_mse_scores_weighted_rot_repeat_2", {"two": {}}, tolerance=1e-4)
+def weighted_sum_from_scores(m: ModuleType) -> Outcome:
+    codec = m._TurboQuantMSECodec(32, 3, 0)
+    state, scores = _stored(m, codec, 37), _weights(2, 37)
+    got = codec.weighted_sum_from_scores(scores, state)
+    with without_kernels(m):
+        return Outcome([got], [codec.weighted_sum_from_scores(scores, state)])
+
+
+@kernel_cases(
+    MODULE, "turboquant_mse_scores_weighted_rot_sum_repeat_2", {"two": {}}, tolerance=1e-4
+)
+def weighted_sum_stats(m: ModuleType) -> Outcome:
+    codec = m._TurboQuantMSECodec(32, 3, 0)
+    state, scores = _stored(m, codec, 37), _weights(2, 37)
+    got = codec.weighted_sum_stats_from_scores(scores, state)
+    with without_kernels(m):
+        return Outcome(got, codec.weighted_sum_stats_from_scores(scores, state))
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_fused_prod_quantize_{mse_bits}{suffix}",
+    {
+        "hadamard": {"mse_bits": 2, "dim": 64, "suffix": "_rht"},
+        "dense": {"mse_bits": 4, "dim": 48, "suffix": ""},
+    },
+    tolerance=2e-3,
+)
+def prod_quantize(m: ModuleType, mse_bits: int, dim: int, suffix: str) -> Outcome:
+    """One token; compared unpacked, as a sign at zero may fall either way."""
+    codec = m._TurboQuantProdCodec(dim, mse_bits + 1, 0)
+    vectors = Data(seed=96).normal(1, 2, 1, dim)
+    got = codec.quantize(vectors)
+    with without_kernels(m):
+        want = codec.quantize(vectors)
+        return Outcome(
+            [codec.dequantize(got), got.norms, got.residual_norms],
+            [codec.dequantize(want), want.norms, want.residual_norms],
+        )
+
+
+def _cache(m: ModuleType, tokens: int, dim: int, bits: float) -> Any:
+    """A cache of two heads that was filled without kernels."""
+    data = Data(seed=97)
+    cache = m.TurboQuantKVCache(bits=bits)
+    with without_kernels(m):
+        cache.update_and_fetch(data.normal(1, 2, tokens, dim), data.normal(1, 2, tokens, dim))
+    return cache
+
+
+@kernel_cases(MODULE, "turboquant_fused_kv_quantize_k3_v3", {"dense": {}}, tolerance=2e-3)
+def cache_one_token(m: ModuleType) -> Outcome:
+    data = Data(seed=98)
+    keys, values = data.normal(1, 2, 1, 48), data.normal(1, 2, 1, 48)
+    cache = m.TurboQuantKVCache(bits=3.0)
+    cache.update_and_fetch(keys, values)
+    with without_kernels(m):
+        plain = m.TurboQuantKVCache(bits=3.0)
+        plain.update_and_fetch(keys, values)
+        return Outcome(cache.dequantize(), plain.dequantize())
+
+
+def _attended(m: ModuleType, cache: Any, queries: mx.array) -> mx.array:
+    """Attention over what the cache stands for, unpacked."""
+    with without_kernels(m):
+        keys, values = cache.dequantize()
+    return mx.fast.scaled_dot_product_attention(
+        queries, keys.astype(queries.dtype), values.astype(queries.dtype), scale=0.2, mask=None
+    )
+
+
+def _decoded(m: ModuleType, tokens: int, dim: int) -> Outcome:
+    cache = _cache(m, tokens, dim, 3.0)
+    queries = Data(seed=99).normal(1, 4, 1, dim)
+    got = cache.decode_attention(queries, scale=0.2)
+    return Outcome([got], [_attended(m, cache, queries)])
+
+
+@kernel_cases(MODULE, "turboquant_fused_mse_sdpa_k3_v3_d64", {"one-pass": {}}, tolerance=1e-3)
+def decode(m: ModuleType) -> Outcome:
+    return _decoded(m, 40, 64)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_mse_sdpa_2pass1_k3_v3_d32 turboquant_mse_sdpa_2pass2",
+    {"long": {}},
+    tolerance=1e-3,
+)
+def decode_in_two_passes(m: ModuleType) -> Outcome:
+    return _decoded(m, 2050, 32)
+
+
+def _grouped(m: ModuleType, tokens: int) -> tuple[Any, mx.array, mx.array]:
+    """A cache with keys of the product codec, grouped queries and what must come out."""
+    cache = m.TurboQuantKVCache(bits=3.0)
+    data = Data(seed=100)
+    keys, values = data.normal(1, 2, tokens, 64), data.normal(1, 2, tokens, 64)
+    cache.key_codec = m._TurboQuantProdCodec(64, 3, 0)
+    with without_kernels(m):
+        cache.update_and_fetch(keys, values)
+        queries = data.normal(1, 2, 2, 1, 64, scale=0.2)
+        scores = cache.key_codec.score(queries, cache.keys)
+        return cache, queries, cache.value_codec.weighted_sum_from_scores(scores, cache.values)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_prod_score_repeat_2 turboquant_single_tile_value_3_r2",
+    {"product-keys": {}},
+    tolerance=1e-3,
+)
+def separate_decode(m: ModuleType) -> Outcome:
+    cache, queries, want = _grouped(m, 9)
+    return Outcome([cache._separate_score_value_decode(queries, *cache.state)], [want])
+
+
+@kernel_cases(MODULE, "turboquant_fully_fused_3_r2", {"product-keys": {}}, tolerance=1e-3)
+def fused_decode(m: ModuleType) -> Outcome:
+    cache, queries, want = _grouped(m, 9)
+    return Outcome([cache._compiled_integer_decode_attention(queries, *cache.state)], [want])
+
+
+@kernel_cases(MODULE, "turboquant_fused_split_decode_2_3_r2", {"half-bits": {}}, tolerance=1e-3)
+def split_decode(m: ModuleType) -> Outcome:
+    """Keys and values of two widths each, at 2.5 bits."""
+    data = Data(seed=101)
+    cache = m.TurboQuantKVCache(bits=2.5, key_bits=2.5, value_bits=2.5)
+    keys, values = data.normal(1, 2, 9, 64), data.normal(1, 2, 9, 64)
+    queries = data.normal(1, 4, 1, 64)
+    with without_kernels(m):
+        cache.key_codec = m._build_codec(keys, 2.5, mode="prod", seed=0)
+        cache.update_and_fetch(keys, values)
+    got = cache.decode_attention(queries, scale=0.2)
+    return Outcome([got], [_attended(m, cache, queries)])
