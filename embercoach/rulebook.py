@@ -31,6 +31,8 @@ CONTEXTS = (
     "default",
 )
 FRONT_MATTER = "+++"
+#: How the codes begin of what the simulator finds while a kernel runs; checks find all else.
+SIMULATED = "SIM-"
 
 
 class RulePageError(ValueError):
@@ -42,6 +44,7 @@ class Rule:
     """A rule's metadata, read from its page's front matter.
 
     ``severity`` maps a profile to a mapping from context to severity; ``default`` is always there.
+    ``kind`` is what the simulator calls such a finding; None for what a check finds.
     """
 
     code: str
@@ -52,6 +55,7 @@ class Rule:
     fix: Fixability
     severity: dict[str, dict[str, Severity]]
     page: str
+    kind: str | None = None
 
     def severity_in(self, profile: str, context: str) -> Severity:
         """The severity of a finding of this rule, by profile and by where it stands."""
@@ -70,6 +74,19 @@ def pages_directory() -> Path:
 def codes() -> frozenset[str]:
     """All rule codes, from the pages' file names alone (no page is read)."""
     return frozenset(p.stem for p in pages_directory().glob("*.md") if p.stem != "README")
+
+
+@lru_cache(maxsize=1)
+def static_codes() -> frozenset[str]:
+    """The codes that ``check`` may report: all but the simulator's."""
+    return frozenset(code for code in codes() if not code.startswith(SIMULATED))
+
+
+@lru_cache(maxsize=1)
+def kinds() -> dict[str, Rule]:
+    """The rules of the simulator by the kinds of its findings, in the order of their codes."""
+    simulated = (rule(code) for code in sorted(codes() - static_codes()))
+    return {found.kind: found for found in simulated if found.kind is not None}
 
 
 @lru_cache(maxsize=1)
@@ -112,6 +129,7 @@ def parse_page(text: str, path: Path) -> Rule:
         fix=data["fix"],
         severity=data["severity"],
         page=body.strip() + "\n",
+        kind=data.get("kind"),
     )
 
 
@@ -119,11 +137,14 @@ def _require(data: dict[str, Any], path: Path) -> None:
     for key in ("code", "name", "family", "summary", "since", "fix"):
         if not isinstance(data.get(key), str):
             raise RulePageError(f"{path}: front matter lacks the text '{key}'")
-    unknown = data.keys() - {"code", "name", "family", "summary", "since", "fix", "severity"}
+    known = {"code", "name", "family", "summary", "since", "fix", "severity", "kind"}
+    unknown = data.keys() - known
     if unknown:
         raise RulePageError(f"{path}: front matter has unknown keys: {', '.join(sorted(unknown))}")
     if data["code"] != path.stem:
         raise RulePageError(f"{path}: is the page of '{data['code']}'")
+    if data["code"].startswith(SIMULATED) != isinstance(data.get("kind"), str):
+        raise RulePageError(f"{path}: a text 'kind' belongs to {SIMULATED} codes, and to no other")
     if data["fix"] not in get_args(Fixability):
         raise RulePageError(f"{path}: fix must be one of {', '.join(get_args(Fixability))}")
     severity = data.get("severity", {})

@@ -60,5 +60,6 @@ def described(rule: rulebook.Rule, *, page: bool) -> dict[str, object]:
         "since": rule.since,
         "fix": rule.fix,
         "severity": rule.severity,
+        "kind": rule.kind,
     }
     return data | {"page": rule.page} if page else data

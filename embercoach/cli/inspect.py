@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from embercoach.cli.flow import Request
     from embercoach.config import Settings
     from embercoach.config.load import Scope
+    from embercoach.config.settings import SimulatorSettings
 
 
 def show_files(scopes: tuple[Scope, ...], request: Request) -> int:
@@ -46,7 +47,7 @@ def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
     yield f"# from {settings.source or 'no configuration file'}"
     yield f"# project {settings.root}"
     yield f"profile = {_quoted(settings.profile)}"
-    off = sorted(rulebook.codes() - settings.enabled)
+    off = sorted(rulebook.static_codes() - settings.enabled)
     yield f"select = {_list(sorted(settings.enabled))}"
     yield f"ignore = {_list(off)}"
     yield f"exclude = {_list(settings.exclude)}"
@@ -58,6 +59,17 @@ def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
     yield "[per-file-profiles]"
     for pattern, profile in settings.per_file_profiles:
         yield f"{_quoted(pattern)} = {_quoted(profile)}"
+    yield from _simulator(settings.simulator)
+
+
+def _simulator(settings: SimulatorSettings) -> Iterator[str]:
+    yield "[simulator]"
+    if settings.compiler is not None:
+        yield f"compiler = {_quoted(settings.compiler)}"
+    yield f"timeout = {settings.timeout:g}"
+    yield f"memory = {settings.memory / (1 << 30)!r}"
+    yield f"checks = {_boolean(settings.checks)}"
+    yield f"allow = {_list(settings.allow)}"
 
 
 def _boolean(value: bool) -> str:

@@ -37,6 +37,8 @@ class Codes(Commas):
     """Rule codes or beginnings of codes, separated by commas."""
 
     name = "codes"
+    #: Whether it chooses among checks, or names any rule.
+    selects = True
 
     def shell_complete(
         self,
@@ -50,7 +52,7 @@ class Codes(Commas):
         from embercoach import rulebook
 
         before, comma, last = incomplete.rpartition(",")
-        known = rulebook.codes()
+        known = rulebook.static_codes() if self.selects else rulebook.codes()
         families = {code.rpartition("-")[0] for code in known}
         return [
             CompletionItem(f"{before}{comma}{word}")
@@ -63,6 +65,7 @@ class Code(Codes):
     """A single rule code."""
 
     name = "code"
+    selects = False
 
     def convert(
         self,

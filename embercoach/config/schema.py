@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from embercoach.config.errors import ConfigError, suggestion
 from embercoach.config.patterns import check_pattern
 from embercoach.config.selectors import Selection, check_selector
-from embercoach.rulebook import PROFILES
+from embercoach.config.settings import SimulatorSettings
+from embercoach.rulebook import PROFILES, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ class Layer:
     per_file_profiles: tuple[tuple[str, str], ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
+    simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
 
 
 KEYS = (
@@ -43,7 +45,9 @@ KEYS = (
     "per-file-profiles",
     "show-notes",
     "respect-gitignore",
+    "simulator",
 )
+SIMULATOR_KEYS = ("compiler", "timeout", "memory", "checks", "allow")
 
 
 def layer_of(file: ConfigFile) -> Layer:
@@ -71,25 +75,57 @@ def layer_of(file: ConfigFile) -> Layer:
         per_file_profiles=reader.get("per-file-profiles", _pattern_profiles) or (),
         show_notes=reader.get("show-notes", _boolean),
         respect_gitignore=reader.get("respect-gitignore", _boolean),
+        simulator=_simulator(reader),
+    )
+
+
+def _simulator(reader: _Reader) -> SimulatorSettings:
+    table = reader.within("simulator", SIMULATOR_KEYS)
+    default = SimulatorSettings()
+    memory, checks = table.get("memory", _positive), table.get("checks", _boolean)
+    return SimulatorSettings(
+        compiler=table.get("compiler", _text),
+        timeout=table.get("timeout", _positive) or default.timeout,
+        memory=default.memory if memory is None else int(memory * (1 << 30)),
+        checks=default.checks if checks is None else checks,
+        allow=table.get("allow", _kinds) or (),
     )
 
 
 class _Reader:
     """Reads keys and says where a mistake is."""
 
-    def __init__(self, file: ConfigFile) -> None:
+    def __init__(
+        self, file: ConfigFile, table: dict[str, Any] | None = None, prefix: str = ""
+    ) -> None:
         self._file = file
+        self._table = file.table if table is None else table
+        self._prefix = prefix
 
     def get(self, key: str, check: Callable[[Any], T]) -> T | None:
-        if key not in self._file.table:
+        if key not in self._table:
             return None
-        value = self._file.table[key]
+        value = self._table[key]
         try:
             return check(value)
         except ConfigError as error:
             words = [f'"{word}"' for word in _words(value) if f"'{word}'" in error.message]
             line = self._file.line_of(*words, key)
-            raise ConfigError(f"{key}: {error.message}", self._file.path, line) from error
+            shown = f"{self._prefix}{key}: {error.message}"
+            raise ConfigError(shown, self._file.path, line) from error
+
+    def within(self, key: str, known: tuple[str, ...]) -> _Reader:
+        """The reader of a table inside this one, which may hold the known keys only."""
+        table = self._table.get(key, {})
+        if not isinstance(table, dict):
+            message = f"{key}: must be a table, not {_type(table)}"
+            raise ConfigError(message, self._file.path, self._file.line_of(key))
+        for inner in table:
+            if inner not in known:
+                hint = suggestion(inner, known) or f" (known: {', '.join(known)})"
+                message = f"{key}: unknown key '{inner}'{hint}"
+                raise ConfigError(message, self._file.path, self._file.line_of(inner, key))
+        return _Reader(self._file, table, f"{key}.")
 
 
 def _words(value: Any) -> list[str]:
@@ -118,6 +154,38 @@ def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"must be true or false, not {_type(value)}")
     return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"must be a text, not {_type(value) if value != '' else 'an empty one'}")
+    return value
+
+
+def _positive(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"must be a number, not {_type(value)}")
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"must be a number above 0, not {value}")
+    return float(value)
+
+
+def _kinds(value: Any) -> tuple[str, ...]:
+    return tuple(map(check_kind, _texts(value)))
+
+
+def check_kind(value: str) -> str:
+    """A kind of the simulator's findings, from the kind itself or its rule's code.
+
+    Raises:
+        ConfigError: there is no such kind; says which one is near.
+    """
+    by_code = {rule.code: kind for kind, rule in kinds().items()}
+    kind = by_code.get(value, value)
+    if kind not in kinds():
+        hint = suggestion(value, {*kinds(), *by_code}) or f" (known: {', '.join(kinds())})"
+        raise ConfigError(f"unknown kind of finding '{value}'{hint}")
+    return kind
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.config.errors import ConfigError, suggestion
-from embercoach.rulebook import codes
+from embercoach.rulebook import SIMULATED, kinds, static_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,19 +39,33 @@ def check_selector(selector: str) -> str:
     """Return the selector.
 
     Raises:
-        ConfigError: it names no rule; says which one is near.
+        ConfigError: it names no rule that a check reports; says which one is near.
     """
-    known = codes()
+    known = static_codes()
     if selector and any(matches(selector, code) for code in known):
         return selector
+    _refuse_simulated(selector)
     families = {code.rpartition("-")[0] for code in known}
     hint = suggestion(selector, known | families | {ALL})
     raise ConfigError(f"unknown rule '{selector}'{hint or ' (`embercoach rules` lists them)'}")
 
 
+def _refuse_simulated(selector: str) -> None:
+    if not selector.upper().startswith(SIMULATED.rstrip("-")):
+        return
+    named = [kind for kind, rule in kinds().items() if matches(selector.upper(), rule.code)]
+    if named:
+        hint = ", ".join(f"'{kind}'" for kind in named)
+        raise ConfigError(
+            f"'{selector}' is found by `embercoach simulate`, not by a check, and can't be "
+            f"selected; what the simulator may find without complaint stands in the table "
+            f"'simulator', as allow = [{hint}]"
+        )
+
+
 def enabled_codes(layers: Iterable[Selection]) -> frozenset[str]:
     """The codes that are on after all layers, the lowest layer first; at the start all are."""
-    known = codes()
+    known = static_codes()
     current = set(known)
     for layer in layers:
         if layer.select is not None:

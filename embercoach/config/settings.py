@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from embercoach.rulebook import codes
+from embercoach.rulebook import static_codes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,25 @@ DEFAULT_EXCLUDE = (
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatorSettings:
+    """How kernels are compiled, run and judged.
+
+    Attributes:
+        compiler: path of a clang to use instead of the one in the ``ziglang`` package.
+        timeout: seconds that one run of a launch may take.
+        memory: bytes that all buffers of a launch may take together.
+        checks: whether memory accesses are checked.
+        allow: kinds of findings that are no fault in this project.
+    """
+
+    compiler: str | None = None
+    timeout: float = 60.0
+    memory: int = 2 << 30
+    checks: bool = True
+    allow: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What to check and how loudly.
 
@@ -57,14 +76,16 @@ class Settings:
         exclude: patterns of files and folders that discovery passes over.
         respect_gitignore: pass over what git ignores.
         show_notes: list notes, instead of only counting them.
+        simulator: how kernels are run.
     """
 
     root: Path
     source: Path | None = None
     profile: str = "recommended"
-    enabled: frozenset[str] = field(default_factory=codes)
+    enabled: frozenset[str] = field(default_factory=static_codes)
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     per_file_profiles: tuple[tuple[str, str], ...] = ()
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     respect_gitignore: bool = True
     show_notes: bool = False
+    simulator: SimulatorSettings = field(default_factory=SimulatorSettings)

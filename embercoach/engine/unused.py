@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from embercoach.config.errors import nearest
 from embercoach.engine.directives import CODES, Directive, Item
 from embercoach.finding import Edit, Fix, RawFinding
+from embercoach.rulebook import SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def report(
         directive: a suppression of a file that was checked.
         used: its items that suppressed a finding.
         enabled: the codes selected for the file; of others nobody knows whether they would fire.
-        known: all codes.
+        known: all codes that checks report.
     """
     rules = known - set(CODES)
     if directive.kind == "noqa" and directive.blanket:
@@ -59,6 +60,15 @@ def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
 
 
 def _unknown(directive: Directive, item: Item, known: AbstractSet[str]) -> Iterator[RawFinding]:
+    if item.word.upper().startswith(SIMULATED):
+        yield _finding(
+            directive,
+            UNKNOWN,
+            f"`{item.word}` is found by running the kernel, so that a comment suppresses nothing",
+            "allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
+            None,
+        )
+        return
     families = {code.rpartition("-")[0] for code in known}
     near = nearest(item.word, known | families)
     foreign = directive.kind == "noqa" and not (near and "-" in item.word)

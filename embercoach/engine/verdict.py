@@ -125,7 +125,7 @@ class Judge:
     ) -> None:
         from embercoach.engine import unused
 
-        known = rulebook.codes()
+        known = rulebook.static_codes()
         named = [d for d in directives if not (d.kind == "noqa" and d.blanket)]
         for number, directive in enumerate(directives):
             if directive.blanket and number in used:

@@ -13,6 +13,8 @@ from urllib.parse import quote
 from embercoach import __version__, rulebook
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from embercoach.finding import Finding, Fix
     from embercoach.fixes.source import LineIndex
     from embercoach.report.outcome import Outcome, Problem, Sources
@@ -23,7 +25,14 @@ HOME = "https://pypi.org/project/embercoach/"
 FINGERPRINT = "embercoachFinding/v1"
 
 
-def render(outcome: Outcome, sources: Sources, *, profile: str, exit_code: int) -> str:
+def render(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    profile: str,
+    exit_code: int,
+    codes: AbstractSet[str] | None = None,
+) -> str:
     """The report as JSON text. Suppressed findings are left out, as GitHub would show them.
 
     Args:
@@ -31,13 +40,23 @@ def render(outcome: Outcome, sources: Sources, *, profile: str, exit_code: int) 
         sources: the reported files' texts.
         profile: whose severities the rules are described with.
         exit_code: of this run.
+        codes: of the rules that this run could report; those of the checks by default.
     """
-    return json.dumps(document(outcome, sources, profile=profile, exit_code=exit_code), indent=2)
+    data = document(outcome, sources, profile=profile, exit_code=exit_code, codes=codes)
+    return json.dumps(data, indent=2)
 
 
-def document(outcome: Outcome, sources: Sources, *, profile: str, exit_code: int) -> dict[str, Any]:
+def document(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    profile: str,
+    exit_code: int,
+    codes: AbstractSet[str] | None = None,
+) -> dict[str, Any]:
     """The report as plain data."""
-    rules = rulebook.rules()
+    known = rulebook.static_codes() if codes is None else codes
+    rules = {code: rule for code, rule in rulebook.rules().items() if code in known}
     numbers = {code: number for number, code in enumerate(rules)}
     seen: Counter[str] = Counter()
     return {

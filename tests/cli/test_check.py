@@ -371,7 +371,7 @@ def test_settings_are_shown_as_toml(embercoach: Cli, project: Path) -> None:
     shown: dict[str, Any] = tomllib.loads(ran.out)
     chosen = {c for c in rulebook.codes() if c.startswith("DTYPE")} - {"DTYPE-001"}
     assert set(shown["select"]) == chosen | {"GRAPH-BREAK-001"}
-    assert set(shown["select"]) | set(shown["ignore"]) == rulebook.codes()
+    assert set(shown["select"]) | set(shown["ignore"]) == rulebook.static_codes()
     assert shown["per-file-ignores"] == {'a"b': ["DTYPE"]}
     assert shown["per-file-profiles"] == {"k/**": "ember"}
     assert shown["show-notes"] is True

@@ -75,6 +75,7 @@ def test_explain_in_json(embercoach: Cli) -> None:
         "since": rule.since,
         "fix": rule.fix,
         "severity": rule.severity,
+        "kind": None,
         "page": rule.page,
     }
 

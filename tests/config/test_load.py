@@ -10,8 +10,9 @@ from embercoach import rulebook
 from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Overrides, Settings, load, selected
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import Selection, enabled_codes
+from embercoach.config.settings import SimulatorSettings
 
-ALL = rulebook.codes()
+ALL = rulebook.static_codes()
 
 
 def family(prefix: str) -> set[str]:
@@ -76,6 +77,28 @@ respect-gitignore = false
     )
     assert selected(settings, "DTYPE-001")
     assert not selected(settings, "DTYPE-002")
+
+
+def test_the_table_of_the_simulator(tmp_path: Path) -> None:
+    assert settings_for(tmp_path).simulator == SimulatorSettings()
+    pyproject(
+        tmp_path,
+        """
+[tool.embercoach.simulator]
+compiler = "/usr/bin/clang-20"
+timeout = 2
+memory = 0.5
+checks = false
+allow = ["same-value-write", "SIM-RACE-001"]
+""",
+    )
+    assert settings_for(tmp_path).simulator == SimulatorSettings(
+        compiler="/usr/bin/clang-20",
+        timeout=2.0,
+        memory=1 << 29,
+        checks=False,
+        allow=("same-value-write", "threadgroup-race"),
+    )
 
 
 def test_the_nearest_file_wins_and_a_bare_pyproject_does_not_count(tmp_path: Path) -> None:
@@ -188,6 +211,29 @@ def test_the_command_line_overrides(tmp_path: Path) -> None:
         ('[tool.embercoach.per-file-ignores]\n"t/**" = "DTYPE"', 5,
          "per-file-ignores: must be a list of texts, not a text"),
         ('per-file-profiles = {"t/**" = "loud"}', 5, "per-file-profiles: unknown profile 'loud'"),
+        ('ignore = ["SIM-RACE-001"]', 5,
+         "ignore: 'SIM-RACE-001' is found by `embercoach simulate`, not by a check, and can't be "),
+        ('ignore = ["SIM-RACE-001"]', 5,
+         "stands in the table 'simulator', as allow = ['threadgroup-race']"),
+        ('select = ["SIM-UNINIT"]', 5, "allow = ['uninitialized-read', 'unwritten-output']"),
+        ('select = ["SIM-UNINITT"]', 5, "select: unknown rule 'SIM-UNINITT'"),
+        ("simulator = 1", 5, "simulator: must be a table, not a number"),
+        ("[tool.embercoach.simulator]\ntimout = 3", 6,
+         "simulator: unknown key 'timout'; did you mean 'timeout'?"),
+        ("[tool.embercoach.simulator]\nqqq = 3", 6, "(known: compiler, timeout, memory, checks, "),
+        ("[tool.embercoach.simulator]\ntimeout = 0", 6,
+         "simulator.timeout: must be a number above 0, not 0"),
+        ("[tool.embercoach.simulator]\ntimeout = true", 6,
+         "simulator.timeout: must be a number, not a boolean"),
+        ("[tool.embercoach.simulator]\nmemory = inf", 6, "must be a number above 0, not inf"),
+        ("[tool.embercoach.simulator]\ncompiler = ''", 6,
+         "simulator.compiler: must be a text, not an empty one"),
+        ("[tool.embercoach.simulator]\nchecks = 'no'", 6,
+         "simulator.checks: must be true or false, not a text"),
+        ('[tool.embercoach.simulator]\nallow = ["threadgroup-rase"]', 6,
+         "unknown kind of finding 'threadgroup-rase'; did you mean 'threadgroup-race'?"),
+        ('[tool.embercoach.simulator]\nallow = ["DTYPE-001"]', 6,
+         "unknown kind of finding 'DTYPE-001' (known: "),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_line(

@@ -104,6 +104,25 @@ def test_extras() -> None:
     assert everything.extras == set(extras) - {"all"}
 
 
+def test_the_simulator_brings_all_that_it_imports() -> None:
+    extras = PROJECT["optional-dependencies"]
+    names = {Requirement(line).name for line in extras["simulator"]}
+    assert names == {"embercoach", "ziglang", "pyelftools"}
+    assert "embercoach[kernels]" in extras["simulator"]
+    assert "embercoach[simulator]" in extras["test"]
+
+
+def test_the_packages_under_test_are_those_that_the_tests_describe() -> None:
+    from tests.simulator.packages.case import VERSIONS as DESCRIBED
+
+    pinned = [
+        Requirement(line) for line in PROJECT["optional-dependencies"]["test"] if "==" in line
+    ]
+    assert {one.name: str(one.specifier) for one in pinned} == {
+        name: f"=={version}" for name, version in DESCRIBED.items()
+    }
+
+
 def build(source: Path, target: str, folder: Path) -> Path:
     """Build one distribution without touching the network."""
     subprocess.run(
@@ -154,6 +173,25 @@ def test_the_wheel_holds_both_packages_and_the_rules(wheel: Path) -> None:
     }
     assert sources <= names
     assert {"embercoach/py.typed", "xlstm_kernels/py.typed"} <= names
+
+
+def test_the_wheel_holds_what_kernels_are_compiled_with(wheel: Path) -> None:
+    simulator = ROOT / "embercoach" / "simulator"
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for suffix in ("*.h", "*.cpp", "*.S", "*.ld")
+        for path in simulator.rglob(suffix)
+    }
+    assert "embercoach/simulator/runtime/interface.h" in sources
+    assert sources <= set(ZipFile(wheel).namelist())
+
+
+def test_the_wheel_tells_pytest_of_the_plugin(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith("dist-info/entry_points.txt"))
+        text = archive.read(name).decode()
+    assert "[pytest11]\nembercoach = embercoach.simulator.pytest_plugin" in text
+    assert (ROOT / "embercoach" / "simulator" / "pytest_plugin.py").is_file()
 
 
 def test_the_command_starts() -> None:

@@ -19,10 +19,30 @@ from tests.rules.pages import Block, Page, execute, form_errors, page_of, page_p
 PAGES = [read_page(path) for path in page_paths()]
 #: Codes about comments are found by the engine, after the checks.
 SUPPRESSION_FAMILY = "noqa"
+#: What the page's kernel may take, in seconds: the page about endless loops has one.
+PATIENCE = 1.0
+SIMULATOR = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
+
+
+def is_simulated(block: Block) -> bool:
+    return rulebook.rule(block.path.stem).kind is not None
 
 
 def blocks_in(section: str) -> list[pytest.param]:
-    return [pytest.param(b, id=b.label) for page in PAGES for b in page.blocks_of(section)]
+    return [
+        pytest.param(b, id=b.label, marks=SIMULATOR if is_simulated(b) else ())
+        for page in PAGES
+        for b in page.blocks_of(section)
+    ]
+
+
+def simulated(block: Block) -> list[Found]:
+    """What the simulator finds while the block runs; notes too."""
+    from embercoach.simulator import activate
+
+    with activate(timeout=PATIENCE) as recorder:
+        execute(block)
+    return [Found(finding.code, finding.line or 0, None) for finding in recorder.findings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +81,8 @@ def lint(tmp_path: Path) -> Lint:
 
     def lint_block(block: Block) -> list[Found]:
         family = rulebook.rule(block.path.stem).family
+        if is_simulated(block):
+            return simulated(block)
         return by_command(block) if family == SUPPRESSION_FAMILY else by_checks(block)
 
     return lint_block
@@ -85,8 +107,21 @@ def test_checks_and_pages_are_the_same() -> None:
     from embercoach.engine import suppressions
 
     reported = registered_codes() | set(suppressions.CODES)
-    assert sorted(reported - rulebook.codes()) == [], "checks without a page"
-    assert sorted(rulebook.codes() - reported) == [], "pages without a check"
+    assert sorted(reported - rulebook.static_codes()) == [], "checks without a page"
+    assert sorted(rulebook.static_codes() - reported) == [], "pages without a check"
+
+
+def test_kinds_and_pages_are_the_same() -> None:
+    from embercoach.simulator.model import CODE_OF_KIND
+
+    assert {kind: rule.code for kind, rule in rulebook.kinds().items()} == CODE_OF_KIND
+    assert {rule.code for rule in rulebook.kinds().values()} == (
+        rulebook.codes() - rulebook.static_codes()
+    )
+    for kind, rule in rulebook.kinds().items():
+        assert (rule.name, rule.fix) == (kind, "none")
+        severities = {severity for table in rule.severity.values() for severity in table.values()}
+        assert (severities == {"note"}) == rule.code.startswith("SIM-BENIGN"), rule.code
 
 
 @pytest.mark.parametrize("block", blocks_in("Evidence"))
@@ -100,7 +135,7 @@ def test_evidence_holds(block: Block) -> None:
     execute(block)
 
 
-@pytest.mark.parametrize("block", blocks_in("Good"))
+@pytest.mark.parametrize("block", [p for p in blocks_in("Good") if not is_simulated(p.values[0])])
 def test_good_examples_run(block: Block) -> None:
     execute(block)
 
@@ -123,6 +158,8 @@ def test_good_examples_are_silent(block: Block, lint: Lint) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 def test_fixes_are_as_the_page_says(page: Page, lint: Lint) -> None:
+    if page.rule.kind is not None:
+        pytest.skip("the simulator offers no fixes: test_kinds_and_pages_are_the_same")
     code = page.path.stem
     found = [f for block in page.blocks_of("Bad") for f in lint(block) if f.code == code]
     kinds = {f.safe for f in found if f.safe is not None}
