@@ -10,6 +10,8 @@ from mlx import nn
 from .case import Data, Outcome, dtypes, kernel_cases
 
 MODULE = "mlx_lm.kernels"
+#: mlx-vlm carries the same texts; here with types and widths of their own.
+COPY = "mlx_vlm.kernels"
 
 
 def _qk(dtype: str, head_dim: int) -> tuple[mx.array, dict[str, float]]:
@@ -24,6 +26,7 @@ def _qk_reference(qkvg: mx.array, head_dim: int) -> tuple[mx.array, mx.array]:
     return q.astype(qkvg.dtype), k
 
 
+@kernel_cases(COPY, "qk_norm", {"narrow": {"dtype": "float16", "head_dim": 24}})
 @kernel_cases(
     MODULE,
     "qk_norm",
@@ -37,6 +40,7 @@ def qk_norm(m: ModuleType, dtype: str, head_dim: int) -> Outcome:
     return Outcome(m.qk_norm(qkvg, **sizes), _qk_reference(qkvg, head_dim))
 
 
+@kernel_cases(COPY, "qk_norm_rope", {"offset": {"dtype": "float16", "offset": 7}})
 @kernel_cases(
     MODULE,
     "qk_norm_rope",
@@ -61,6 +65,7 @@ def qk_norm_rope(m: ModuleType, dtype: str, offset: int | tuple[int, ...]) -> Ou
     return Outcome(got, [rotate(x) for x in _qk_reference(qkvg, 80)])
 
 
+@kernel_cases(COPY, "expert_routing", {"70-experts": {"experts": 70, "k": 2}})
 @kernel_cases(
     MODULE,
     "expert_routing",
@@ -78,6 +83,7 @@ def expert_routing(m: ModuleType, experts: int, k: int) -> Outcome:
     return Outcome(got, [chosen, weights])
 
 
+@kernel_cases(COPY, "post_expert_norm_combine", {"wider": {"width": 1030}})
 @kernel_cases(
     MODULE,
     "post_expert_norm_combine",
@@ -93,6 +99,7 @@ def post_expert_norm_combine(m: ModuleType, width: int) -> Outcome:
     return Outcome([got], [(normed * weights[..., None]).sum(axis=-2)])
 
 
+@kernel_cases(COPY, "rms_norm_sigmoid_gate", dtypes("float32"))
 @kernel_cases(MODULE, "rms_norm_sigmoid_gate", dtypes("float32", "float16", "bfloat16"))
 def rms_norm_sigmoid_gate(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 4)
@@ -119,6 +126,7 @@ def _norm_inputs(dtype: str, width: int) -> tuple[dict[str, mx.array], mx.array,
     return {"branch": branch, **rest}, data.uniform(width, low=0.5, high=1.5), norm
 
 
+@kernel_cases(COPY, "norm_add_norm", dtypes("float16", width=520))
 @kernel_cases(
     MODULE,
     "norm_add_norm",
@@ -132,6 +140,7 @@ def norm_add_norm(m: ModuleType, dtype: str, width: int) -> Outcome:
     return Outcome(got, [stream, norm(stream).astype(x["branch"].dtype)])
 
 
+@kernel_cases(COPY, "norm_add", dtypes("float16"))
 @kernel_cases(MODULE, "norm_add", dtypes("float32", "bfloat16"))
 def norm_add(m: ModuleType, dtype: str) -> Outcome:
     x, _, _ = _norm_inputs(dtype, 520)
@@ -141,6 +150,7 @@ def norm_add(m: ModuleType, dtype: str) -> Outcome:
     return Outcome([got], [x["alpha"] * x["stream"] + x["beta"] * normed])
 
 
+@kernel_cases(COPY, "norm_add_norm_pre_norm", dtypes("float32"))
 @kernel_cases(MODULE, "norm_add_norm_pre_norm", dtypes("float32", "float16", "bfloat16"))
 def pre_norm(m: ModuleType, dtype: str) -> Outcome:
     x, weight, norm = _norm_inputs(dtype, 520)

@@ -100,6 +100,7 @@ def unpacked(m: ModuleType, dtype: str) -> Outcome:
     return Outcome(m.gated_delta_kernel_unpacked(*inputs), m.gated_delta_kernel(*inputs))
 
 
+@kernel_cases("mlx_vlm.models.ssm", "ssm_kernel", dtypes("float32"))
 @kernel_cases("mlx_lm.models.ssm", "ssm_kernel", dtypes("float32", "float16", "bfloat16"))
 def ssm_step(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,16 @@ from . import (  # noqa: E402, F401
     vlm_vision,
 )
 from .case import CASES, VERSIONS, Case, Flaw  # noqa: E402
+from .sites import Built, sites  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.simulator import Recorder
+
+
+#: How often each package calls `mx.fast.metal_kernel`.
+SITES = {"mlx-lm": 20, "mlx-vlm": 97}
 
 
 def _needs(package: str) -> None:
@@ -45,30 +51,44 @@ def _package_modules() -> dict[str, object]:
     return {name: sys.modules.pop(name) for name in names}
 
 
+@dataclass(slots=True)
+class Session:
+    """One activation for all cases, and what they came by."""
+
+    recorder: Recorder
+    built: Built = field(default_factory=Built)
+    ran: set[str] = field(default_factory=set)
+
+
 @pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    """One activation for all: many modules ask for Metal, and build kernels, when imported."""
+def session() -> Iterator[Session]:
+    """Packages imported anew: many modules ask for Metal, and build kernels, when imported."""
     kept = _package_modules()
     try:
-        with simulator.activate() as active:
-            yield active
+        with simulator.activate() as recorder:
+            active = Session(recorder)
+            with active.built.noting():
+                yield active
     finally:
         _package_modules()
         sys.modules.update(kept)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_kernel_matches_fallback(recorder: Recorder, case: Case) -> None:
+def test_kernel_matches_fallback(session: Session, case: Case) -> None:
     _needs(case.package)
-    findings, launches = len(recorder.findings), len(recorder.launches)
+    session.ran.add(case.name)
+    before = len(session.recorder.launches)
     outcome = case.run()
     mx.eval(list(outcome.got), list(outcome.want))
-    launched = (launch.kernel for launch in recorder.launches[launches:])
-    assert tuple(dict.fromkeys(launched)) == case.kernels
+    launches = session.recorder.launches[before:]
+    assert tuple(dict.fromkeys(launch.kernel for launch in launches)) == case.kernels
     assert len(outcome.got) == len(outcome.want)
     for got, want in zip(outcome.got, outcome.want, strict=True):
         _assert_close(got, want, case.tolerance)
-    found = recorder.findings[findings:]
+    for launch in launches:
+        session.built.launched(launch)
+    found = [f for launch in launches for f in (*launch.findings, *launch.notes)]
     assert {Flaw(f.kind, f.line or 0, f.excerpt) for f in found} == case.flaws, "\n".join(
         f"{f.kernel}:{f.line}: {f.kind}: {f.message}" for f in found
     )
@@ -80,6 +100,16 @@ def _assert_close(got: mx.array, want: mx.array, tolerance: float) -> None:
     near = mx.isclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=False)
     worst = mx.max(mx.where(near, 0.0, mx.abs(a - b)))
     assert mx.all(near), f"{mx.sum(~near).item()} of {near.size} differ, by up to {worst.item()}"
+
+
+@pytest.mark.parametrize("package", sorted(VERSIONS))
+def test_every_kernel_of_the_package_ran(session: Session, package: str) -> None:
+    _needs(package)
+    if session.ran != {case.name for case in CASES}:
+        pytest.skip("only some of the cases were run")
+    known = sites(package.replace("-", "_"))
+    assert len(known) == SITES[package]
+    assert [site for site in known if not session.built.reached(site)] == []
 
 
 def test_the_table_is_as_long_as_promised() -> None:

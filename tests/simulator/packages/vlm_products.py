@@ -219,7 +219,14 @@ def verify(m: ModuleType, dtype: str, bits: int, length: int, kind: str) -> Outc
         "plain": {"dtype": "float16", "length": 2, "kind": "", "masked": ""},
         "masked": {"dtype": "float16", "length": 2, "kind": "", "masked": "masked_"},
         "streamed": {"dtype": "float16", "length": 6, "kind": "_streamed", "masked": ""},
-        "token-tiled": {
+        "masked-streamed": {
+            "dtype": "float16",
+            "length": 6,
+            "kind": "_streamed",
+            "masked": "masked_",
+        },
+        "token-tiled": {"dtype": "float16", "length": 9, "kind": "_token_tiled", "masked": ""},
+        "masked-token-tiled": {
             "dtype": "float16",
             "length": 9,
             "kind": "_token_tiled",
@@ -238,6 +245,22 @@ def verify_argmax(m: ModuleType, dtype: str, length: int, kind: str, masked: str
     allowed = ((mask >> mx.arange(16)) & 1).astype(mx.bool_)
     got = m.optimized_affine_argmax(linear, x, mask)
     return Outcome([got], [_argmax(mx.where(allowed, logits[0], -mx.inf)[None])])
+
+
+@kernel_cases(
+    VERIFIER,
+    "quantized_verify_affine_fused_qmv{kind}_b4_gs64_t{length}_k512_n16_8_fp16",
+    {
+        "two-layers": {"dtype": "float16", "length": 2, "kind": ""},
+        "streamed": {"dtype": "float16", "length": 6, "kind": "_streamed"},
+    },
+)
+def verify_layers(m: ModuleType, dtype: str, length: int, kind: str) -> Outcome:
+    data = Data(dtype, 75)
+    layers = [_quantized(data, 512, outputs, bits=4, group_size=64) for outputs in (16, 8)]
+    x = data.normal(1, length, 512, scale=0.3)
+    want = [_product(x, _dense(layer)) for layer in layers]
+    return Outcome(m.optimized_affine_linears(layers, x), want)
 
 
 @kernel_cases(

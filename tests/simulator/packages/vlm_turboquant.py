@@ -54,12 +54,6 @@ def unpack(m: ModuleType, bits: int) -> Outcome:
     return Outcome([m._unpack_lowbit(packed, bits, 45)], [values])
 
 
-def _leaves(state: Any) -> list[mx.array]:
-    return [
-        leaf for part in state for leaf in (_leaves(part) if isinstance(part, tuple) else [part])
-    ]
-
-
 @kernel_cases(
     MODULE,
     "turboquant_norot_quantize_{bits}",
@@ -73,6 +67,19 @@ def quantize(m: ModuleType, bits: int, dim: int) -> Outcome:
     codec = m._TurboQuantMSECodec(dim, bits, 0)
     vectors = Data(seed=92).normal(1, 2, 3, dim)
     got = codec.quantize(vectors)
+    with without_kernels(m):
+        return Outcome(got, codec.quantize(vectors))
+
+
+@kernel_cases(
+    MODULE, "turboquant_fused_mse_quantize_v2_{bits}", {"dense": {"bits": 3}}, tolerance=1e-3
+)
+def quantize_one_token(m: ModuleType, bits: int) -> Outcome:
+    """Norm and rotation in the kernel, which the wrapper takes where the shorter one is absent."""
+    codec = m._TurboQuantMSECodec(48, bits, 0)
+    vectors = Data(seed=103).normal(1, 2, 1, 48)
+    with patch.object(m, "_fused_norot_quantize_kernel", lambda *_: None):
+        got = codec.quantize(vectors)
     with without_kernels(m):
         return Outcome(got, codec.quantize(vectors))
 
@@ -103,6 +110,13 @@ REPEATS = {
 @kernel_cases(MODULE, "turboquant_mse_score_tiled_{repeats}", REPEATS, tolerance=1e-4)
 def mse_score(m: ModuleType, repeats: int, bits: int) -> Outcome:
     return _scored(m, m._TurboQuantMSECodec(64, bits, 0), repeats)
+
+
+@kernel_cases(MODULE, "turboquant_mse_score", {"untiled": {}}, tolerance=1e-4)
+def untiled_score(m: ModuleType) -> Outcome:
+    """What the wrapper takes where the tiled kernel is absent."""
+    with patch.object(m, "_mse_score_tiled_kernel", lambda *_: None):
+        return _scored(m, m._TurboQuantMSECodec(48, 3, 0), 2)
 
 
 @kernel_cases(
@@ -258,15 +272,17 @@ def decode_in_two_passes(m: ModuleType) -> Outcome:
     return _decoded(m, 2050, 32)
 
 
-def _grouped(m: ModuleType, tokens: int) -> tuple[Any, mx.array, mx.array]:
+def _grouped(
+    m: ModuleType, tokens: int, *, dim: int, heads: int = 2
+) -> tuple[Any, mx.array, mx.array]:
     """A cache with keys of the product codec, grouped queries and what must come out."""
     cache = m.TurboQuantKVCache(bits=3.0)
     data = Data(seed=100)
-    keys, values = data.normal(1, 2, tokens, 64), data.normal(1, 2, tokens, 64)
-    cache.key_codec = m._TurboQuantProdCodec(64, 3, 0)
+    keys, values = data.normal(1, heads, tokens, dim), data.normal(1, heads, tokens, dim)
+    cache.key_codec = m._TurboQuantProdCodec(dim, 3, 0)
     with without_kernels(m):
         cache.update_and_fetch(keys, values)
-        queries = data.normal(1, 2, 2, 1, 64, scale=0.2)
+        queries = data.normal(1, heads, 2, 1, dim, scale=0.2)
         scores = cache.key_codec.score(queries, cache.keys)
         return cache, queries, cache.value_codec.weighted_sum_from_scores(scores, cache.values)
 
@@ -278,14 +294,46 @@ def _grouped(m: ModuleType, tokens: int) -> tuple[Any, mx.array, mx.array]:
     tolerance=1e-3,
 )
 def separate_decode(m: ModuleType) -> Outcome:
-    cache, queries, want = _grouped(m, 9)
+    cache, queries, want = _grouped(m, 9, dim=64)
     return Outcome([cache._separate_score_value_decode(queries, *cache.state)], [want])
 
 
+# The fused decoders rotate densely; a power of two as width would give their codecs Hadamard's
+# rotation, which the package then never hands to them.
 @kernel_cases(MODULE, "turboquant_fully_fused_3_r2", {"product-keys": {}}, tolerance=1e-3)
 def fused_decode(m: ModuleType) -> Outcome:
-    cache, queries, want = _grouped(m, 9)
+    cache, queries, want = _grouped(m, 9, dim=48)
     return Outcome([cache._compiled_integer_decode_attention(queries, *cache.state)], [want])
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_fused_integer_{kind}_3_r2",
+    {
+        "many-tiles": {"kind": "decode", "dim": 48, "heads": 2},
+        "single-tile": {"kind": "single_tile", "dim": 240, "heads": 64},
+    },
+    tolerance=1e-3,
+)
+def tiled_decode(m: ModuleType, kind: str, dim: int, heads: int) -> Outcome:
+    """What the wrapper takes from 32769 tokens on, where its first choice is given up."""
+    cache, queries, want = _grouped(m, 3, dim=dim, heads=heads)
+    with patch.object(m, "_fully_fused_decode_kernel", lambda *_, **__: None):
+        got = cache._compiled_integer_decode_attention(queries, *cache.state)
+    return Outcome([got], [want])
+
+
+@kernel_cases(
+    MODULE,
+    "mq_prod_score_2_r2_l3 turboquant_single_tile_value_3_r6",
+    {"three-queries": {}},
+    tolerance=1e-3,
+)
+def prefill(m: ModuleType) -> Outcome:
+    cache, _, _ = _grouped(m, 9, dim=48)
+    queries = Data(seed=102).normal(1, 4, 3, 48)
+    got = cache.prefill_attention(queries, *cache.state, scale=0.2)
+    return Outcome([got], [_attended(m, cache, queries)])
 
 
 @kernel_cases(MODULE, "turboquant_fused_split_decode_2_3_r2", {"half-bits": {}}, tolerance=1e-3)
