@@ -31,16 +31,15 @@ def sites(package: str) -> list[Site]:
     spec = find_spec(package)
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    found = []
-    for file in sorted(Path(spec.submodule_search_locations[0]).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "metal_kernel"
-            ):
-                found.append(Site(str(file), node.lineno, node.end_lineno or node.lineno))
-    return found
+    files = sorted(Path(spec.submodule_search_locations[0]).rglob("*.py"))
+    return [
+        Site(str(file), node.lineno, node.end_lineno or node.lineno)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "metal_kernel"
+    ]
 
 
 class Built:
@@ -65,10 +64,12 @@ class Built:
             yield
 
     def launched(self, launch: Launch) -> None:
-        """Note that a kernel ran; the packages launch each in the file that builds it."""
+        """Note that a kernel ran: one of its name, of the launching file if that builds one."""
         assert launch.launched_at is not None
         file = launch.launched_at[0]
-        self._launched.add((file, self._lines[file, launch.kernel]))
+        files = {file for file, name in self._lines if name == launch.kernel}
+        for built_in in {file} & files or files:
+            self._launched.add((built_in, self._lines[built_in, launch.kernel]))
 
     def reached(self, site: Site) -> bool:
         """Whether a kernel of the site ran."""
