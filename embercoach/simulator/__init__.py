@@ -1,1 +1,66 @@
-"""Runs Metal kernels on a CPU, from the source that MLX generates, and checks them."""
+"""Runs Metal kernels on a CPU, from the source that MLX generates, and checks them.
+
+    from embercoach import simulator
+
+    with simulator.activate() as recorder:
+        ...  # code that builds and calls mx.fast.metal_kernel kernels
+    for finding in recorder.findings:
+        print(simulator.report(finding))
+
+Nothing of MLX or NumPy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from embercoach.simulator.activation import activate, is_active
+    from embercoach.simulator.model import CODE_OF_KIND, Finding, Limits, SimulatorError
+    from embercoach.simulator.recorder import KernelFault, Launch, Recorder
+    from embercoach.simulator.telling import report
+
+_HOMES = {
+    "activate": "activation",
+    "is_active": "activation",
+    "CODE_OF_KIND": "model",
+    "Finding": "model",
+    "Limits": "model",
+    "SimulatorError": "model",
+    "KernelFault": "recorder",
+    "Launch": "recorder",
+    "Recorder": "recorder",
+    "report": "telling",
+}
+
+__all__ = [
+    "CODE_OF_KIND",
+    "Finding",
+    "KernelFault",
+    "Launch",
+    "Limits",
+    "Recorder",
+    "SimulatorError",
+    "activate",
+    "is_active",
+    "report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in {"mlx", "numpy"}:
+            raise
+        raise ImportError(
+            f"the simulator needs {error.name}, which is not installed; "
+            "install it with: pip install 'embercoach[simulator]'"
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

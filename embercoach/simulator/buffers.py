@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -93,7 +93,7 @@ def _input_buffers(captured: Capture, inputs: Sequence[mx.array]) -> Iterator[Bu
         index += 1
         if array.ndim == 0:
             continue
-        values = (
+        values: tuple[np.ndarray, ...] = (
             np.array(array.shape, np.int32),
             np.array(strides, np.int64),
             np.array(array.ndim, np.int32),
@@ -115,7 +115,7 @@ def _memory(array: mx.array) -> tuple[np.ndarray, tuple[int, ...], int]:
     # NumPy keeps the memory alive; a memoryview tells the strides as MLX has them, also those of
     # extents of 1, which NumPy may set as it likes.
     strided = np.array(viewable, copy=False)
-    strides = memoryview(viewable).strides or ()
+    strides = memoryview(cast("Any", viewable)).strides or ()
     itemsize = array.dtype.size
     in_elements = tuple(stride // itemsize for stride in strides)
     if array.size == 0:

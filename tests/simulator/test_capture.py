@@ -265,7 +265,7 @@ def test_empty_outputs(init_value):
 
 def test_more_memory_than_allowed_is_refused_before_it_is_taken():
     captured = capture_call(kernel(), inputs=[mx.zeros((8,))], output_shapes=[(2**17, 2**17)])
-    with pytest.raises(SimulatorError, match="68,719,476,768 bytes.*the limit is"):
+    with pytest.raises(SimulatorError, match=r"68,719,476,768 bytes.*the limit is"):
         bound(captured)
     negative = capture_call(kernel(), inputs=[mx.zeros((8,))], output_shapes=[(-1,)])
     with pytest.raises(SimulatorError, match="negative extent"):

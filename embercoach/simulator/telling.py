@@ -1,0 +1,215 @@
+"""Says what the runtime saw in the terms of the kernel's author."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.simulator.model import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from embercoach.simulator.model import Access, Buffer, BuiltKernel, Part, RawFinding
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a kind of finding is told.
+
+    Attributes:
+        what: the sentence, with ``{spot}`` for the place in memory, ``{size}`` for what it is a
+            place of, ``{more}`` for how often, each with its own space or comma before it.
+        why: what a GPU makes of it.
+        fix: what the author can do.
+        between: follows the other access, of the kinds that have one.
+    """
+
+    what: str
+    why: str
+    fix: str
+    between: str = ""
+
+
+_KINDS = {
+    "out-of-bounds": _Kind(
+        "{spot} is out of bounds{size}",
+        "Metal checks no bounds: a GPU reads whatever lies there, or overwrites it.",
+        "Return early from threads that have no element, or bound the index before its use.",
+    ),
+    "write-to-input": _Kind(
+        "{spot} is written, but it is an input",
+        "MLX may share an input's memory with other arrays, which would change as well.",
+        "Write to an output; copy the input there first where the kernel updates it.",
+    ),
+    "threadgroup-race": _Kind(
+        "{spot} is accessed by two threads of a threadgroup in no order",
+        "On a GPU either may come first, so that a value is lost, or read too early or too late.",
+        "Put threadgroup_barrier(mem_flags::mem_threadgroup) between the two accesses, where all "
+        "threads of the threadgroup pass it; in a loop, also before the next round's writes.",
+        between="no barrier lies between them",
+    ),
+    "device-race": _Kind(
+        "{spot} is accessed by two threads in no order",
+        "On a GPU either may come first, and no barrier orders threads of two threadgroups.",
+        "Let one thread own each element, use atomics (atomic_outputs=True), or launch the second "
+        "step as a kernel of its own; within a threadgroup, "
+        "threadgroup_barrier(mem_flags::mem_device) orders them.",
+        between="nothing orders the two",
+    ),
+    "uninitialized-read": _Kind(
+        "{spot} is read before anything was written to it",
+        "Memory holds whatever was there before, so that results change from run to run.",
+        "Write it first; an output can begin with a value: init_value=0 in the call.",
+    ),
+    "unwritten-output": _Kind(
+        "no thread writes {spot}{size}{more}",
+        "These elements hold whatever the memory held before.",
+        "Let the grid cover the output (it counts threads, not threadgroups), check the early "
+        "returns, or begin with a value: init_value=0 in the call.",
+    ),
+    "divergent-barrier": _Kind(
+        "not all threads of the threadgroup reach this barrier",
+        "A GPU hangs here, or goes on with memory that is not synchronised.",
+        "Move the barrier out of the branch or loop, and replace an early return before it by a "
+        "condition around the work.",
+        between="the other threads do not come here",
+    ),
+    "divergent-simd": _Kind(
+        "lanes of a simdgroup part ways around this operation",
+        "A lane that takes no part has no value to give: what comes out is undefined.",
+        "Let all lanes reach it, and choose what they give with a condition: simd_sum(in ? x : 0).",
+        between="the other lanes do not come here",
+    ),
+    "wrong-mem-flags": _Kind(
+        "the barrier before this access to {spot} does not order this kind of memory",
+        "The barrier orders only the memory that its mem_flags name; the value may be stale.",
+        "Name the memory: mem_flags::mem_threadgroup for threadgroup arrays, "
+        "mem_flags::mem_device for buffers.",
+        between="the barrier between them names other memory",
+    ),
+    "order-dependent": _Kind(
+        "{spot} depends on the order in which the threads run",
+        "A GPU promises no order, so that results change from run to run.",
+        "Look for elements that several threads write or read, or for atomic sums of floats.",
+    ),
+    "timeout": _Kind(
+        "the kernel did not end in time",
+        "A GPU is stopped by the system after some seconds, and the command buffer fails.",
+        "Look for a loop whose end depends on another thread or on data; if it is only slow here, "
+        "launch it on smaller arrays or raise the limit: activate(timeout=...).",
+    ),
+    "crash": _Kind(
+        "the kernel crashed",
+        "A GPU would fault or corrupt memory.",
+        "Look for wild pointers, recursion and arrays too big for a thread.",
+    ),
+    "same-value-write": _Kind(
+        "{spot} gets the same value from two threads",
+        "It does no harm while the values are the same, but it is a race all the same.",
+        "Let one thread write it.",
+        between="nothing orders the two",
+    ),
+    "lane-synchronous": _Kind(
+        "{spot} passes between lanes of a simdgroup without a barrier",
+        "It works while the lanes of a simdgroup run in step, which Metal does not promise.",
+        "Put simdgroup_barrier(mem_flags::mem_threadgroup) between the two accesses.",
+        between="no barrier lies between them",
+    ),
+}
+
+
+def tell(
+    raw: RawFinding,
+    kernel: BuiltKernel,
+    buffers: Sequence[Buffer],
+    launched_at: tuple[str, int] | None,
+) -> Finding:
+    """The finding as the kernel's author is told of it."""
+    part: Part = "generated"
+    line = None
+    if raw.at.line:
+        part, line = kernel.lines.place(raw.at.line)
+    return Finding(
+        kind=raw.kind,
+        kernel=kernel.name,
+        part=part,
+        line=line,
+        thread=raw.at.thread,
+        message=_message(raw, kernel, buffers),
+        excerpt=_excerpt(kernel, raw.at.line),
+        launched_at=launched_at,
+        count=raw.count,
+    )
+
+
+def report(finding: Finding) -> str:
+    """The finding on a few lines, for terminals and exceptions."""
+    where = f"{finding.part} line {finding.line}" if finding.line else "the launch as a whole"
+    lines = [f"{finding.kind} ({finding.code}) in kernel {finding.kernel!r}, {where}:"]
+    if finding.excerpt:
+        lines.append(f"    {finding.excerpt}")
+    lines.append(f"  {finding.message}")
+    facts = []
+    if finding.thread is not None:
+        facts.append(f"thread {finding.thread}")
+    if finding.count > 1:
+        facts.append(f"{finding.count} times")
+    if finding.launched_at:
+        facts.append("launched at {}:{}".format(*finding.launched_at))
+    if facts:
+        lines.append(f"  ({', '.join(facts)})")
+    return "\n".join(lines)
+
+
+def _message(raw: RawFinding, kernel: BuiltKernel, buffers: Sequence[Buffer]) -> str:
+    kind = _KINDS[raw.kind]
+    what = kind.what.format(
+        spot=_spot(raw), size=_size(raw, buffers), more=_more(raw) if raw.count > 1 else ""
+    )
+    if raw.detail:
+        what += f": {raw.detail}"
+    if raw.other is not None:
+        what += f"; {_other(raw.other, kernel)}"
+        what += f", and {kind.between}" if kind.between else ""
+    if not kind.what.startswith("{spot}") or not raw.buffer:  # names keep their spelling
+        what = what[0].upper() + what[1:]
+    return f"{what}. {kind.why} {kind.fix}"
+
+
+def _spot(raw: RawFinding) -> str:
+    if not raw.buffer:
+        return "memory outside of every buffer"
+    return raw.buffer if raw.element is None else f"{raw.buffer}[{raw.element}]"
+
+
+def _size(raw: RawFinding, buffers: Sequence[Buffer]) -> str:
+    for buffer in buffers:
+        if buffer.name == raw.buffer:
+            first = -(buffer.offset // buffer.itemsize)
+            count = buffer.data.size // buffer.itemsize
+            if count == 0:
+                return f" of {buffer.name}, which is empty"
+            extent = f"{count} elements" if count > 1 else "1 element"
+            return f" of {extent} ({first} to {first + count - 1})" if first else f" of {extent}"
+    return ""
+
+
+def _more(raw: RawFinding) -> str:
+    others = raw.count - 1
+    return f", nor {others} more element{'s' if others > 1 else ''}"
+
+
+def _other(access: Access, kernel: BuiltKernel) -> str:
+    who = "another access" if access.thread is None else f"thread {access.thread}"
+    if access.threadgroup is not None:
+        who += f" of threadgroup {access.threadgroup}"
+    if access.line is None:
+        return f"the other is by {who}" if access.thread is not None else who
+    part, line = kernel.lines.place(access.line)
+    return f"the other is by {who} at {part} line {line}: {_excerpt(kernel, access.line)}"
+
+
+def _excerpt(kernel: BuiltKernel, line: int | None) -> str:
+    lines = kernel.source.split("\n")
+    return lines[line - 1].strip() if line and line <= len(lines) else ""
