@@ -106,7 +106,7 @@ def mlx_results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert report.exists(), done.stdout + done.stderr
     results = {}
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314  # written by pytest just now
+    for case in ET.parse(report).iter("testcase"):
         trouble = [part for part in case if part.tag in {"failure", "error", "skipped"}]
         text = "\n".join(f"{part.tag}: {part.get('message')}\n{part.text}" for part in trouble)
         results[case.get("name", "")] = text or "passed"
