@@ -135,7 +135,9 @@ def is_active() -> bool:
     return _active.settings() is not None
 
 
+@functools.cache
 def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
+    """What stands in for `mx.fast.metal_kernel`: one function for good, so that it can be a key."""
     signature = inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)

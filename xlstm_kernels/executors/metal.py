@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     from xlstm_kernels.kernel import Kernel, Launch
 
 
-@functools.cache
 def metal_kernel(kernel: Kernel) -> Callable[..., list[mx.array]]:
-    """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew."""
+    """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew.
+
+    A simulator may stand in for MLX for a while. What each of the two has built stays its own.
+    """
+    return _built(kernel, mx.fast.metal_kernel)
+
+
+@functools.cache
+def _built(kernel: Kernel, build: Callable[..., object]) -> Callable[..., list[mx.array]]:
     # MLX's stubs call the result an object, though it is only good for calling.
-    built: Any = mx.fast.metal_kernel(
+    built: Any = build(
         name=kernel.name,
         input_names=kernel.inputs,
         output_names=kernel.outputs,
