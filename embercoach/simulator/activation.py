@@ -210,9 +210,10 @@ class Activation:
         _active.leave(self._entered.pop())
         if is_missing_metal(error):
             raise SimulatorError(
-                "a kernel was built before the simulator was activated, so it can't be seen there: "
-                "MLX tried to run it on Metal. Build it inside activate(), or import the module "
-                "that builds it there; for a kernel that is cached, clear the cache before"
+                "a kernel was built before the simulator was activated, which can't see it: MLX "
+                "tried to run it on Metal. Build it inside activate(), or import the module that "
+                "builds it there; clear the cache that holds it; and call mx.fast.metal_kernel by "
+                "this name, which activate() replaces"
             ) from error
 
     def __call__(self, function: _Function) -> _Function:

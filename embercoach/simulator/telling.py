@@ -18,8 +18,8 @@ class _Kind:
     """How a kind of finding is told.
 
     Attributes:
-        what: the sentence, with ``{spot}`` for the place in memory, ``{size}`` for what it is a
-            place of, ``{more}`` for how often, each with its own space or comma before it.
+        what: the sentence, with ``{spot}`` for the place in memory; ``{extent}`` for what the
+            buffer has, ``{more}`` for how many places more, each with what sets it off.
         why: what a GPU makes of it.
         fix: what the author can do.
         between: follows the other access, of the kinds that have one.
@@ -33,7 +33,7 @@ class _Kind:
 
 _KINDS = {
     "out-of-bounds": _Kind(
-        "{spot} is out of bounds{size}",
+        "{spot} is out of bounds{extent}",
         "Metal checks no bounds: a GPU reads whatever lies there, or overwrites it.",
         "Return early from threads that have no element, or bound the index before its use.",
     ),
@@ -63,7 +63,7 @@ _KINDS = {
         "Write it first; an output can begin with a value: init_value=0 in the call.",
     ),
     "unwritten-output": _Kind(
-        "no thread writes {spot}{size}{more}",
+        "no thread writes {spot}{more}{extent}",
         "These elements hold whatever the memory held before.",
         "Let the grid cover the output (it counts threads, not threadgroups), check the early "
         "returns, or begin with a value: init_value=0 in the call.",
@@ -165,10 +165,10 @@ def report(finding: Finding) -> str:
 def _message(raw: RawFinding, kernel: BuiltKernel, buffers: Sequence[Buffer]) -> str:
     kind = _KINDS[raw.kind]
     what = kind.what.format(
-        spot=_spot(raw), size=_size(raw, buffers), more=_more(raw) if raw.count > 1 else ""
+        spot=_spot(raw), extent=_extent(raw, buffers), more=_more(raw) if raw.count > 1 else ""
     )
     if raw.detail:
-        what += f": {raw.detail}"
+        what += f"{',' if ': ' in what else ':'} {raw.detail}"
     if raw.other is not None:
         what += f"; {_other(raw.other, kernel)}"
         what += f", and {kind.between}" if kind.between else ""
@@ -183,21 +183,22 @@ def _spot(raw: RawFinding) -> str:
     return raw.buffer if raw.element is None else f"{raw.buffer}[{raw.element}]"
 
 
-def _size(raw: RawFinding, buffers: Sequence[Buffer]) -> str:
+def _extent(raw: RawFinding, buffers: Sequence[Buffer]) -> str:
     for buffer in buffers:
         if buffer.name == raw.buffer:
             first = -(buffer.offset // buffer.itemsize)
             count = buffer.data.size // buffer.itemsize
             if count == 0:
-                return f" of {buffer.name}, which is empty"
+                return f": {buffer.name} is empty"
             extent = f"{count} elements" if count > 1 else "1 element"
-            return f" of {extent} ({first} to {first + count - 1})" if first else f" of {extent}"
+            reach = f", {first} to {first + count - 1}" if first else ""
+            return f": {buffer.name} has {extent}{reach}"
     return ""
 
 
 def _more(raw: RawFinding) -> str:
     others = raw.count - 1
-    return f", nor {others} more element{'s' if others > 1 else ''}"
+    return f" and {others} more element{'s' if others > 1 else ''}"
 
 
 def _other(access: Access, kernel: BuiltKernel) -> str:

@@ -54,10 +54,10 @@ def test_lines_are_those_of_the_users_texts(line, place):
 @pytest.mark.parametrize(
     ("buffer", "element", "start"),
     [
-        ("x", 16, "x[16] is out of bounds of 16 elements: read of 4 bytes. "),
-        ("back", -5, "back[-5] is out of bounds of 10 elements (-4 to 5): read of 4 bytes. "),
-        ("one", 1, "one[1] is out of bounds of 1 element: read of 4 bytes. "),
-        ("none", 0, "none[0] is out of bounds of none, which is empty: read of 4 bytes. "),
+        ("x", 16, "x[16] is out of bounds: x has 16 elements, read of 4 bytes. "),
+        ("back", -5, "back[-5] is out of bounds: back has 10 elements, -4 to 5, read of 4 bytes. "),
+        ("one", 1, "one[1] is out of bounds: one has 1 element, read of 4 bytes. "),
+        ("none", 0, "none[0] is out of bounds: none is empty, read of 4 bytes. "),
         ("tile", 40, "tile[40] is out of bounds: read of 4 bytes. "),
         ("", None, "Memory outside of every buffer is out of bounds: read of 4 bytes. "),
     ],
@@ -81,9 +81,9 @@ def test_the_other_access_is_told_with_its_thread_and_line():
 @pytest.mark.parametrize(
     ("count", "start"),
     [
-        (1, "No thread writes x[16] of 16 elements. "),
-        (2, "No thread writes x[16] of 16 elements, nor 1 more element. "),
-        (9, "No thread writes x[16] of 16 elements, nor 8 more elements. "),
+        (1, "No thread writes x[16]: x has 16 elements. "),
+        (2, "No thread writes x[16] and 1 more element: x has 16 elements. "),
+        (9, "No thread writes x[16] and 8 more elements: x has 16 elements. "),
     ],
 )
 def test_how_much_is_unwritten(count, start):
