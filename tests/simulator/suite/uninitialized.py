@@ -1,0 +1,407 @@
+"""Bugs: reads of memory that nothing has written, and outputs left unwritten."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.simulator.suite.case import LINELESS, Array, Case, Out, floats, integers
+
+#: A private variable's read is seen by its effect on the outputs; the line may be unknown.
+_PRIVATE = LINELESS | {"uninitialized-read"}
+
+_MOMENTS = """
+struct Moments {
+  float mean;
+  float m2;
+  int count;
+};
+
+inline Moments start(float v) {
+  Moments m;
+  m.mean = v;
+  m.count = 1;
+  return m;
+}
+
+inline Moments push(Moments m, float v) {
+  m.count += 1;
+  float d = v - m.mean;
+  m.mean += d / m.count;
+  m.m2 += d * (v - m.mean);  // <- uninitialized-read
+  return m;
+}
+"""
+
+_READS = (
+    Case(
+        "tail_of_a_tile_never_loaded",
+        """
+        threadgroup float tile[64];
+        uint lid = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        if (i < uint(n)) tile[lid] = x[i];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (lid == 0) {
+          float s = 0;
+          for (uint k = 0; k < 64; ++k) s += tile[k];  // <- uninitialized-read
+          y[threadgroup_position_in_grid.x] = s;
+        }
+        """,
+        {"x": Array(floats(100)), "n": Array(np.int32(100))},
+        {"y": Out((2,))},
+        (128, 1, 1),
+        (64, 1, 1),
+    ),
+    Case(
+        "short_group_reads_lanes_that_do_not_exist",
+        """
+        threadgroup float tile[48];
+        uint lid = thread_position_in_threadgroup.x;
+        tile[lid] = x[thread_position_in_grid.x];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        float m = tile[0];
+        for (uint k = 1; k < 48; ++k) {
+          m = max(m, tile[k]);  // <- uninitialized-read
+        }
+        y[thread_position_in_grid.x] = x[thread_position_in_grid.x] - m;
+        """,
+        {"x": Array(floats(130))},
+        {"y": Out((130,))},
+        (130, 1, 1),
+        (48, 1, 1),
+    ),
+    Case(
+        "accumulates_on_a_fresh_output",
+        """
+        uint i = thread_position_in_grid.x;
+        for (uint k = 0; k < 3; ++k) {
+          y[i] += x[3 * i + k];  // <- uninitialized-read
+        }
+        """,
+        {"x": Array(floats(15, 3))},
+        {"y": Out((15,))},
+        (15, 1, 1),
+        (15, 1, 1),
+    ),
+    Case(
+        "atomics_on_a_fresh_output",
+        """
+        uint i = thread_position_in_grid.x;
+        uint k = keys[i];
+        atomic_fetch_add_explicit(&counts[k], 1u, memory_order_relaxed);  // <- uninitialized-read
+        """,
+        {"keys": Array(integers(0, 4, 64, dtype="uint32"))},
+        {"counts": Out((4,), "uint32")},
+        (64, 1, 1),
+        (32, 1, 1),
+        atomic_outputs=True,
+    ),
+    Case(
+        "threadgroup_counter_never_cleared",
+        """
+        threadgroup atomic_int hits;
+        uint lid = thread_position_in_threadgroup.x;
+        if (x[lid] > 0.5f) {
+          atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed);  // <- uninitialized-read
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (lid == 0) y[0] = atomic_load_explicit(&hits, memory_order_relaxed);
+        """,
+        {"x": Array(floats(50))},
+        {"y": Out((1,), "int32")},
+        (50, 1, 1),
+        (50, 1, 1),
+    ),
+    Case(
+        "private_scalar_set_in_one_branch",
+        """
+        uint i = thread_position_in_grid.x;
+        float scale;
+        if (x[i] > 0) {
+          scale = 2.0f;
+        }
+        y[i] = x[i] * scale;  // <- uninitialized-read
+        """,
+        {"x": Array(floats(40))},
+        {"y": Out((40,))},
+        (40, 1, 1),
+        (40, 1, 1),
+        lineless=_PRIVATE,
+    ),
+    Case(
+        "private_array_filled_up_to_a_length",
+        """
+        uint row = thread_position_in_grid.x;
+        float window[8];
+        int length = lengths[row];
+        for (int k = 0; k < length; ++k) window[k] = x[row * 8 + k];
+        float s = 0;
+        for (int k = 0; k < 8; ++k) {
+          s += window[k];  // <- uninitialized-read
+        }
+        y[row] = s;  // <- uninitialized-read
+        """,
+        {"x": Array(floats(12, 8)), "lengths": Array(integers(3, 9, 12, seed=2))},
+        {"y": Out((12,))},
+        (12, 1, 1),
+        (4, 1, 1),
+        lineless=_PRIVATE,
+    ),
+    Case(
+        "last_component_of_a_vector",
+        """
+        uint i = thread_position_in_grid.x;
+        float4 v;
+        v.xyz = float3(x[3 * i], x[3 * i + 1], x[3 * i + 2]);
+        y[i] = dot(v, float4(1.0f, 2.0f, 3.0f, w));  // <- uninitialized-read
+        """,
+        {"x": Array(floats(20, 3)), "w": Array(np.float32(0.5))},
+        {"y": Out((20,))},
+        (20, 1, 1),
+        (20, 1, 1),
+        lineless=_PRIVATE,
+    ),
+    Case(
+        "member_of_a_struct_from_the_header",
+        """
+        uint row = thread_position_in_grid.x;
+        Moments m = start(x[row * 6]);
+        for (uint k = 1; k < 6; ++k) m = push(m, x[row * 6 + k]);
+        y[row] = m.m2 / m.count;  // <- uninitialized-read
+        """,
+        {"x": Array(floats(10, 6))},
+        {"y": Out((10,))},
+        (10, 1, 1),
+        (10, 1, 1),
+        header=_MOMENTS,
+        lineless=_PRIVATE,
+    ),
+    Case(
+        "best_index_of_a_row_without_a_hit",
+        """
+        uint row = thread_position_in_grid.x;
+        int at;
+        float best = 0;
+        for (int c = 0; c < 5; ++c) {
+          float v = x[row * 5 + c];
+          if (v > best) {
+            best = v;
+            at = c;
+          }
+        }
+        y[row] = at;  // <- uninitialized-read
+        """,
+        {"x": Array(np.where(np.arange(40).reshape(8, 5) < 25, 1.0, -1.0).astype(np.float32))},
+        {"y": Out((8,), "int32")},
+        (8, 1, 1),
+        (8, 1, 1),
+        lineless=_PRIVATE,
+    ),
+    Case(
+        "table_built_by_the_first_group_alone",
+        """
+        threadgroup float table[32];
+        uint lid = thread_position_in_threadgroup.x;
+        if (threadgroup_position_in_grid.x == 0) {
+          table[lid] = exp(-0.1f * float(lid));
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        uchar c = codes[thread_position_in_grid.x];
+        y[thread_position_in_grid.x] = table[c];  // <- uninitialized-read
+        """,
+        {"codes": Array(integers(0, 32, 96, dtype="uint8"))},
+        {"y": Out((96,))},
+        (96, 1, 1),
+        (32, 1, 1),
+    ),
+    Case(
+        "corners_of_a_halo",
+        """
+        threadgroup float tile[10][10];
+        uint3 t = thread_position_in_threadgroup;
+        tile[t.y + 1][t.x + 1] = x[(t.y + 1) * 10 + t.x + 1];
+        if (t.y == 0) {
+          tile[0][t.x + 1] = x[t.x + 1];
+          tile[9][t.x + 1] = x[90 + t.x + 1];
+        }
+        if (t.x == 0) {
+          tile[t.y + 1][0] = x[(t.y + 1) * 10];
+          tile[t.y + 1][9] = x[(t.y + 1) * 10 + 9];
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        float s = 0;
+        for (uint dy = 0; dy < 3; ++dy) {
+          for (uint dx = 0; dx < 3; ++dx) {
+            s += tile[t.y + dy][t.x + dx];  // <- uninitialized-read
+          }
+        }
+        y[t.y * 8 + t.x] = s;
+        """,
+        {"x": Array(floats(10, 10))},
+        {"y": Out((8, 8))},
+        (8, 8, 1),
+        (8, 8, 1),
+    ),
+    Case(
+        "partials_of_simdgroups_that_do_not_exist",
+        """
+        threadgroup float partial[32];
+        uint lane = thread_index_in_simdgroup;
+        uint sg = simdgroup_index_in_threadgroup;
+        float s = simd_sum(x[thread_position_in_grid.x]);
+        if (lane == 0) partial[sg] = s;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (sg == 0) {
+          float v = partial[lane];  // <- uninitialized-read
+          v = simd_sum(v);
+          if (lane == 0) y[threadgroup_position_in_grid.x] = v;
+        }
+        """,
+        {"x": Array(floats(256))},
+        {"y": Out((2,))},
+        (256, 1, 1),
+        (128, 1, 1),
+    ),
+    Case(
+        "previous_step_of_a_recurrence_on_the_output",
+        """
+        uint c = thread_position_in_grid.x;
+        uint width = threads_per_grid.x;
+        for (int t = 0; t < T_LEN; ++t) {
+          float h = 0.9f * y[(t + T_LEN - 1) % T_LEN * width + c];  // <- uninitialized-read
+          y[t * width + c] = h + x[t * width + c];
+        }
+        """,
+        {"x": Array(floats(5, 9))},
+        {"y": Out((5, 9))},
+        (9, 1, 1),
+        (9, 1, 1),
+        template=(("T_LEN", 5),),
+    ),
+)
+
+_HOLES = (
+    Case(
+        "grid_counted_in_threadgroups",
+        """
+        uint i = thread_position_in_grid.x;
+        y[i] = x[i] * 3;  // <- unwritten-output
+        """,
+        {"x": Array(floats(64))},
+        {"y": Out((64,))},
+        (4, 1, 1),
+        (16, 1, 1),
+    ),
+    Case(
+        "guard_stops_one_short",
+        """
+        uint i = thread_position_in_grid.x;
+        if (i < uint(x_shape[0]) - 1) {
+          y[i] = x[i] + x[i + 1];  // <- unwritten-output
+        }
+        """,
+        {"x": Array(floats(24).astype(np.float16))},
+        {"y": Out((24,), "float16")},
+        (24, 1, 1),
+        (8, 1, 1),
+    ),
+    Case(
+        "every_other_element",
+        """
+        uint i = thread_position_in_grid.x;
+        y[2 * i] = x[i];  // <- unwritten-output
+        """,
+        {"x": Array(integers(0, 99, 18, dtype="int16"))},
+        {"y": Out((36,), "int16")},
+        (18, 1, 1),
+        (9, 1, 1),
+    ),
+    Case(
+        "second_output_of_the_masked_rows",
+        """
+        uint i = thread_position_in_grid.x;
+        value[i] = x[i];
+        if (mask[i]) {
+          logit[i] = log(max(x[i], 1e-6f));  // <- unwritten-output
+        }
+        """,
+        {"x": Array(floats(20)), "mask": Array(np.arange(20) % 3 != 1)},
+        {"value": Out((20,)), "logit": Out((20,))},
+        (20, 1, 1),
+        (10, 1, 1),
+    ),
+    Case(
+        "rows_padded_to_a_multiple",
+        """
+        uint3 at = thread_position_in_grid;
+        y[at.y * 16 + at.x] = x[at.y * 13 + at.x];  // <- unwritten-output
+        """,
+        {"x": Array(floats(4, 13))},
+        {"y": Out((4, 16))},
+        (13, 4, 1),
+        (13, 1, 1),
+    ),
+    Case(
+        "vector_loop_forgets_the_rest",
+        """
+        uint i = thread_position_in_grid.x;
+        uint quads = 30 / 4;
+        if (i < quads) {
+          float4 v = ((const device float4*)x)[i];
+          ((device float4*)y)[i] = sqrt(abs(v));  // <- unwritten-output
+        }
+        """,
+        {"x": Array(floats(30))},
+        {"y": Out((30,))},
+        (8, 1, 1),
+        (8, 1, 1),
+    ),
+    Case(
+        "early_return_before_the_store",
+        """
+        uint row = thread_position_in_grid.x;
+        float s = 0;
+        for (uint k = 0; k < 4; ++k) s += x[row * 4 + k];
+        if (s == 0.0f) return;
+        for (uint k = 0; k < 4; ++k) {
+          y[row * 4 + k] = x[row * 4 + k] / s;  // <- unwritten-output
+        }
+        """,
+        {"x": Array(np.where(np.arange(24).reshape(6, 4) // 4 == 2, 0, 1.5).astype(np.float32))},
+        {"y": Out((6, 4))},
+        (6, 1, 1),
+        (6, 1, 1),
+    ),
+    Case(
+        "edge_tiles_of_a_transpose",
+        """
+        threadgroup T tile[8][9];
+        uint3 t = thread_position_in_threadgroup;
+        uint3 g = threadgroup_position_in_grid;
+        uint rows = x_shape[0], columns = x_shape[1];
+        if ((g.x + 1) * 8 > columns) return;
+        tile[t.y][t.x] = x[(g.y * 8 + t.y) * columns + g.x * 8 + t.x];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[(g.x * 8 + t.y) * rows + g.y * 8 + t.x] = tile[t.x][t.y];  // <- unwritten-output
+        """,
+        {"x": Array(floats(16, 20), dtype="bfloat16")},
+        {"y": Out((20, 16), "bfloat16")},
+        (24, 16, 1),
+        (8, 8, 1),
+        template=(("T", "bfloat16"),),
+    ),
+    Case(
+        "imaginary_parts",
+        """
+        uint i = thread_position_in_grid.x;
+        device float* parts = (device float*)y;
+        parts[2 * i] = cos(x[i]);  // <- unwritten-output
+        """,
+        {"x": Array(floats(12))},
+        {"y": Out((12,), "complex64")},
+        (12, 1, 1),
+        (12, 1, 1),
+    ),
+)
+
+BUGS = _READS + _HOLES

@@ -1,0 +1,72 @@
+"""A suite of kernels with injected bugs, and of clean ones that use the hard idioms."""
+
+from __future__ import annotations
+
+import pytest
+
+from embercoach.simulator import CODE_OF_KIND
+from tests.simulator.suite import (
+    bounds,
+    bounds_on_chip,
+    clean_data,
+    clean_simd,
+    clean_threadgroup,
+    device_races,
+    divergence,
+    ends,
+    notes,
+    races,
+    uninitialized,
+)
+from tests.simulator.suite.case import NOTES, Case
+from tests.simulator.suite.judgement import complaints, is_bug, run
+
+BUGGY = (bounds, bounds_on_chip, races, device_races, uninitialized, divergence, ends)
+BUGS = [case for module in BUGGY for case in module.BUGS]
+CLEAN = [case for module in (clean_threadgroup, clean_simd, clean_data) for case in module.CLEAN]
+CASES = [*BUGS, *notes.NOTES, *CLEAN]
+
+#: Bugs that the simulator is known not to find, or not at their line, and why.
+MISSED: dict[str, str] = {}
+
+
+def _name(case: Case) -> str:
+    return case.name
+
+
+@pytest.mark.parametrize("case", BUGS, ids=_name)
+def test_bug_is_found_at_its_line(case: Case, request: pytest.FixtureRequest) -> None:
+    if case.name in MISSED:
+        request.applymarker(pytest.mark.xfail(reason=MISSED[case.name]))
+    assert complaints(case, run(case)) == []
+
+
+@pytest.mark.parametrize("case", notes.NOTES, ids=_name)
+def test_benign_class_is_noted(case: Case) -> None:
+    assert complaints(case, run(case)) == []
+
+
+@pytest.mark.parametrize("case", CLEAN, ids=_name)
+def test_clean_kernel_is_right_and_silent(case: Case) -> None:
+    assert case.expected is not None
+    outcome = run(case)
+    assert complaints(case, outcome) == []
+    assert outcome.notes == ()
+
+
+def test_suite_is_what_it_claims() -> None:
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names)
+    assert all(is_bug(case) for case in BUGS)
+    assert not any(case.marks for case in CLEAN)
+    marked = {kind for case in CASES for mark in case.marks for kind in mark.kinds}
+    assert marked == set(CODE_OF_KIND)
+    assert all(case.marks and not is_bug(case) for case in notes.NOTES)
+    assert {kind for case in notes.NOTES for mark in case.marks for kind in mark.kinds} == NOTES
+
+
+def test_at_least_95_of_100_bugs_are_found() -> None:
+    assert set(MISSED) <= {case.name for case in BUGS}
+    assert len(MISSED) <= 0.05 * len(BUGS)
+    assert len(BUGS) >= 60
+    assert len(CLEAN) >= 40
