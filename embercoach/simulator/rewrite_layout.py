@@ -1,0 +1,187 @@
+"""The parts of the text that MLX generates around a user's header and body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.metal.declarators import attribute_marks, attribute_nodes, unpack
+from embercoach.metal.syntax import Syntax, parse_unit
+from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+_OPENING = ") {\n"
+_CLOSING = "\n}\n"
+_KERNEL = "[[kernel]] "
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What stands where in a generated source; offsets count characters.
+
+    Attributes:
+        source: the whole text.
+        header_end: where the user's header ends.
+        signature_start: of the template line, or of ``[[kernel]]``.
+        body_start: of the user's body.
+        body_end: of the user's body.
+        instance_start: of the line that instantiates a template, or of the end.
+        function: what the thunk calls: the function's name, with its template arguments.
+        signature: from the template line to the parenthesis that closes the parameters, parsed.
+        parameters: of the function, in order.
+    """
+
+    source: str
+    header_end: int
+    signature_start: int
+    body_start: int
+    body_end: int
+    instance_start: int
+    function: str
+    signature: Syntax
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def lines(self) -> SourceMap:
+        """Where the user's lines are."""
+        header = self.source[: self.header_end]
+        return SourceMap(
+            header_lines=header.count("\n") + (header != "" and not header.endswith("\n")),
+            body_start=self.source.count("\n", 0, self.body_start) + 1,
+            body_lines=self.source.count("\n", self.body_start, self.body_end) + 1,
+        )
+
+
+def read_layout(source: str, body: str, header: str) -> Layout:
+    """Find the parts of a generated source.
+
+    Raises:
+        SimulatorError: the text is not what MLX 0.32.4 generates for this body and header.
+    """
+    if not source.startswith(header):
+        raise SimulatorError("the generated source does not begin with the kernel's header")
+    start = len(header)
+    opening = source.find(_OPENING, start)
+    if opening < 0:
+        raise SimulatorError("the generated source holds no function")
+    if not source.startswith(body + _CLOSING, opening + len(_OPENING)):
+        if source.find(_OPENING + body + _CLOSING, opening + 1) < 0:
+            raise SimulatorError("the kernel's body is not in the source that MLX generated")
+        raise SimulatorError(
+            "MLX closes the parameter list before the last output: it does so for kernels with two "
+            "or more outputs, no thread attribute, and a shape, strides or ndim parameter. Mention "
+            "a thread attribute (thread_position_in_grid) in the body."
+        )
+    body_start = opening + len(_OPENING)
+    body_end = body_start + len(body)
+    instance_start = body_end + len(_CLOSING)
+    signature = parse_unit(source[start : opening + 1] + ";")
+    name = _function_name(signature)
+    function = _instantiated(source[instance_start:], name)
+    if function is None or ("<" in function) != source.startswith("template <", start):
+        raise SimulatorError(
+            f"the generated source does not end as MLX's do: {source[instance_start:]!r}"
+        )
+    return Layout(
+        source=source,
+        header_end=start,
+        signature_start=start,
+        body_start=body_start,
+        body_end=body_end,
+        instance_start=instance_start,
+        function=function,
+        signature=signature,
+        parameters=_parameters(signature),
+    )
+
+
+def _instantiated(tail: str, name: str) -> str | None:
+    """What the generated text instantiates behind the function, ``name`` where it is no template."""
+    if not tail:
+        return name
+    front = f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype('
+    length = (len(tail) - len(front) - len(") ;\n")) // 2
+    function = tail[len(front) : len(front) + length]
+    known = function.startswith(f"{name}<") and function.endswith(">")
+    return function if known and tail == f"{front}{function}) {function};\n" else None
+
+
+def _function_name(signature: Syntax) -> str:
+    names = [
+        signature.words(name)
+        for node in signature.nodes
+        if node.type == "function_declarator"
+        for name in unpack(node).names
+    ]
+    if signature.faults or len(names) != 1:
+        raise SimulatorError(
+            "the generated signature can't be read; are all names of the kernel, its inputs, "
+            f"outputs and template parameters C++ names?\n{signature.text}"
+        )
+    return names[0]
+
+
+def kernel_mark(layout: Layout) -> int:
+    """Where ``[[kernel]]`` stands in front of the generated function."""
+    found = layout.source.find(_KERNEL, layout.signature_start, layout.body_start)
+    if found < 0:
+        raise SimulatorError("the generated function is not marked [[kernel]]")
+    return found
+
+
+def attribute_places(layout: Layout) -> Iterator[tuple[int, int]]:
+    """Start and end of each ``[[...]]`` of the parameters."""
+    for node in layout.signature.nodes:
+        if node.type == "parameter_declaration":
+            for attribute in attribute_nodes(node):
+                place = layout.signature.place(attribute)
+                yield layout.signature_start + place.start, layout.signature_start + place.end
+
+
+def _parameters(signature: Syntax) -> tuple[Parameter, ...]:
+    (function,) = (node for node in signature.nodes if node.type == "function_declarator")
+    listed = function.child_by_field_name("parameters")
+    nodes = () if listed is None else listed.named_children
+    return tuple(_parameter(signature, node) for node in nodes)
+
+
+def _parameter(signature: Syntax, node: Node) -> Parameter:
+    declarator, kind = node.child_by_field_name("declarator"), node.child_by_field_name("type")
+    marks = [mark for found in attribute_nodes(node) for mark in attribute_marks(signature, found)]
+    names = () if declarator is None else unpack(declarator).names
+    if kind is None or len(names) != 1 or len(marks) != 1:
+        raise SimulatorError(f"a parameter that MLX generated is strange: {signature.words(node)}")
+    qualifiers = signature.qualifiers_in(node)
+    spaces = [word for word in qualifiers if word in ("device", "constant")]
+    declarators = {"pointer_declarator": "*", "reference_declarator": "&"}
+    element = _atomic_element(kind)
+    (mark,) = marks
+    is_buffer = mark.name == "buffer"
+    form = declarators.get(declarator.type, "") if declarator is not None else ""
+    if is_buffer != bool(form) or len(spaces) != is_buffer or len(qualifiers) != len(spaces):
+        raise SimulatorError(f"a parameter that MLX generated is strange: {signature.words(node)}")
+    return Parameter(
+        name=signature.words(names[0]),
+        type=signature.words(element or kind),
+        space=spaces[0] if spaces else "",
+        declarator=form,
+        is_const=any(
+            child.type == "type_qualifier" and child.start_byte not in signature.qualifiers
+            for child in node.children
+        ),
+        is_atomic=element is not None,
+        index=int(mark.arguments or "") if is_buffer else None,
+        attribute="" if is_buffer else mark.name,
+    )
+
+
+def _atomic_element(kind: Node) -> Node | None:
+    """What ``atomic<...>`` holds, None for other types."""
+    name, arguments = kind.child_by_field_name("name"), kind.child_by_field_name("arguments")
+    if kind.type != "template_type" or name is None or arguments is None:
+        return None
+    return arguments.named_children[0] if name.text == b"atomic" else None

@@ -1,0 +1,105 @@
+"""Edits of a text that keep its lines, and the way back to where a place stood before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from embercoach.simulator.model import SimulatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Replace ``text[start:end]`` by ``new``, which holds as many line breaks; in characters."""
+
+    start: int
+    end: int
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class EditedText:
+    """A text after edits.
+
+    Attributes:
+        original: the text before.
+        text: the text after, line for line.
+        edits: in order, apart from each other.
+    """
+
+    original: str
+    text: str
+    edits: tuple[TextEdit, ...]
+
+    def original_place(self, line: int, column: int) -> tuple[int, int]:
+        """Where a place of the edited text stood before; what was put in stands at its start.
+
+        Args:
+            line: from 1.
+            column: in UTF-8 bytes from 1, as compilers count.
+
+        Returns:
+            The same line and the column in characters from 1.
+        """
+        before, after = self._line(self.original, line), self._line(self.text, line)
+        start = sum(len(text) + 1 for text in self.text.split("\n")[: line - 1])
+        inside = len(after.encode(errors="replace")[: column - 1].decode(errors="ignore"))
+        column_before = self._offset(start + inside) - self._line_start(line)
+        return line, min(max(column_before, 0), len(before)) + 1
+
+    def _offset(self, offset: int) -> int:
+        shifts = accumulate(len(e.new) - (e.end - e.start) for e in self.edits)
+        moved = 0
+        for edit, shift in zip(self.edits, shifts, strict=True):
+            if offset < edit.start + moved:
+                break
+            if offset < edit.start + moved + len(edit.new):
+                # Blanked stretches keep their columns.
+                return min(edit.start + (offset - edit.start - moved), max(edit.start, edit.end))
+            moved = shift
+        return offset - moved
+
+    def _line_start(self, line: int) -> int:
+        return sum(len(text) + 1 for text in self.original.split("\n")[: line - 1])
+
+    @staticmethod
+    def _line(text: str, line: int) -> str:
+        lines = text.split("\n")
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def apply(text: str, edits: Iterable[TextEdit]) -> EditedText:
+    """Make the edits.
+
+    Raises:
+        SimulatorError: two edits overlap, or one would move the lines below it.
+    """
+    ordered = tuple(sorted(edits, key=lambda e: (e.start, e.end)))
+    parts: list[str] = []
+    done = 0
+    for edit in ordered:
+        removed = text[edit.start : edit.end]
+        if edit.start < done or removed.count("\n") != edit.new.count("\n"):
+            line = text.count("\n", 0, edit.start) + 1
+            raise SimulatorError(
+                f"line {line} of the generated source can't be rewritten in place: {removed!r}"
+            )
+        parts += (text[done : edit.start], edit.new)
+        done = edit.end
+    parts.append(text[done:])
+    return EditedText(text, "".join(parts), ordered)
+
+
+def blanked(text: str, start: int, end: int) -> TextEdit:
+    """The edit that leaves spaces, and the line breaks, of a stretch."""
+    kept = "".join(c if c in "\r\n" else " " for c in text[start:end])
+    return TextEdit(start, end, kept)
+
+
+def line_of(text: str, offset: int) -> int:
+    """The line that a character stands in, from 1."""
+    return text.count("\n", 0, offset) + 1

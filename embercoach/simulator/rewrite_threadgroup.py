@@ -1,0 +1,178 @@
+"""Threadgroup variables of a kernel: found in the tree, given storage that all threads share.
+
+C++ has no automatic variables in an address space, so clang refuses every one that is missed here:
+what the tree does not show clearly is left as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.metal.declarators import unpack
+from embercoach.metal.syntax import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+    from embercoach.metal.macros import Macros
+    from embercoach.metal.syntax import Syntax
+
+SPACE = "threadgroup"
+#: What the unit's first header declares storage with.
+STORAGE_MACRO = "EMBER_STORAGE"
+
+_LAYERS = frozenset({"array_declarator", "parenthesized_declarator", "attributed_declarator"})
+_PREFIXES = frozenset({"alignas_qualifier", "attribute_specifier", "attribute_declaration"})
+_SCOPES = frozenset({"lambda_expression", "function_definition", "field_declaration_list"})
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A declaration of threadgroup variables, and what replaces it.
+
+    Attributes:
+        start: first character of the declaration in the parsed text.
+        end: behind its semicolon.
+        text: the replacement, on one line.
+        problem: why Metal or the simulator refuses the declaration, "" where neither does.
+    """
+
+    start: int
+    end: int
+    text: str
+    problem: str = ""
+
+
+def spelling(macros: Macros) -> frozenset[str]:
+    """The words that say threadgroup: itself, and macros that stand for qualifiers with it."""
+    blanks = macros.blanks
+    return frozenset(
+        {SPACE, *(m.name for m in macros.items if m.name in blanks and SPACE in m.text.split())}
+    )
+
+
+def threadgroup_storage(syntax: Syntax, words: frozenset[str]) -> Iterator[Storage]:
+    """Every declaration of threadgroup variables in the kernel functions of a text.
+
+    Args:
+        syntax: a parsed body, or a header, in which only kernel functions count.
+        words: that say threadgroup.
+    """
+    for node in syntax.nodes:
+        if node.type != "declaration" or node.has_error or not _in_kernel(syntax, node):
+            continue
+        declarators = node.children_by_field_name("declarator")
+        base = any(word in words for word in syntax.qualifiers_in(node))
+        shared = [_is_shared(syntax, declarator, words, base) for declarator in declarators]
+        if any(shared) and node.child_by_field_name("type") is not None:
+            yield _storage(syntax, node, words, mixed=not all(shared))
+
+
+def _in_kernel(syntax: Syntax, node: Node) -> bool:
+    """Whether the function around a node is a kernel; a body has no other than its wrapper."""
+    parent = node.parent
+    while parent is not None and parent.type not in _SCOPES:
+        parent = parent.parent
+    if parent is None or parent.type != "function_definition":
+        return False
+    if syntax.shift:
+        return parent.start_byte < syntax.shift
+    marks = (syntax.words(c) for c in parent.children if c.type == "attribute_declaration")
+    return "kernel" in syntax.qualifiers_in(parent) or "[[kernel]]" in marks
+
+
+def _is_shared(syntax: Syntax, node: Node, words: frozenset[str], base: bool) -> bool:
+    """Whether the declared variable itself lies in the space, not only what it points to."""
+    current: Node | None = node
+    shared = base
+    while current is not None:
+        kind = current.type
+        inner = current.child_by_field_name("declarator")
+        if kind == "pointer_declarator":
+            shared = any(word in words for word in syntax.qualifiers_in(current))
+        elif kind == "reference_declarator" or kind.endswith("function_declarator"):
+            return False
+        elif kind == "identifier":
+            return shared
+        elif kind != "init_declarator" and kind not in _LAYERS:
+            return False
+        current = inner or next((c for c in current.named_children if _declares(c)), None)
+    return False
+
+
+def _declares(node: Node) -> bool:
+    return node.type == "identifier" or node.type.endswith("_declarator")
+
+
+def _storage(syntax: Syntax, node: Node, words: frozenset[str], *, mixed: bool) -> Storage:
+    place = syntax.place(node)
+    declarators = node.children_by_field_name("declarator")
+    problem = _problem(syntax, node, declarators, mixed=mixed)
+    if problem:
+        return Storage(place.start, place.end, "", problem)
+    prefix, kind = [], []
+    for child in node.children:
+        if child in declarators or child.type in (",", ";", "storage_class_specifier", "comment"):
+            continue
+        if child.type in _PREFIXES or any(c.type in _PREFIXES for c in child.children):
+            prefix.append(_plain(syntax, child, ()))
+        elif syntax.qualifiers.get(child.start_byte) not in words:
+            kind.append(_plain(syntax, child, ()))
+    made = []
+    for declarator in declarators:
+        (name,) = unpack(declarator).names
+        cut = [name, *(n for n in walk(declarator) if _is_cut(syntax, n, words))]
+        abstract = _plain(syntax, declarator, cut)
+        whole = " ".join(filter(None, [*kind, abstract]))
+        made.append(f"{STORAGE_MACRO}({syntax.words(name)}, {' '.join(prefix)}, {whole})")
+    return Storage(place.start, place.end, " ".join(made))
+
+
+def _is_cut(syntax: Syntax, node: Node, words: frozenset[str]) -> bool:
+    if node.type == "attribute_declaration":
+        return True
+    return node.type == "type_qualifier" and syntax.qualifiers.get(node.start_byte) in words
+
+
+def _problem(syntax: Syntax, node: Node, declarators: list[Node], *, mixed: bool) -> str:
+    """Why a declaration can't stand, "" if it can."""
+    if mixed:
+        return (
+            "threadgroup variables and pointers to threadgroup memory share one declaration; "
+            "write one declaration for each"
+        )
+    if any(declarator.type == "init_declarator" for declarator in declarators):
+        return "a threadgroup variable can't have an initializer; write to it in the kernel"
+    kind = node.child_by_field_name("type")
+    if kind is not None and kind.child_by_field_name("body") is not None:
+        return "a type is defined in the declaration of a threadgroup variable; define it before"
+    storage = [syntax.words(c) for c in node.children if c.type == "storage_class_specifier"]
+    if storage not in ([], ["static"]):
+        return f"a threadgroup variable can't be {' '.join(storage)}"
+    if any(n.type.startswith("preproc_") for n in walk(node)):
+        return "a preprocessor directive stands in the declaration of a threadgroup variable"
+    return ""
+
+
+def _plain(syntax: Syntax, node: Node, without: list[Node] | tuple[Node, ...]) -> str:
+    """A node's text on one line, without comments and some of the nodes in it."""
+    cut = sorted(
+        (n.start_byte, _end(syntax, n))
+        for n in (*without, *(n for n in walk(node) if n.type == "comment"))
+    )
+    parts, done = [], node.start_byte
+    for start, end in cut:
+        parts.append(syntax.data[done:start])
+        done = max(done, end)
+    # A word that was exchanged for a shorter one reaches beyond its node.
+    parts.append(syntax.data[done : max(done, _end(syntax, node))])
+    return " ".join(b" ".join(parts).decode().replace("\\\n", " ").split())
+
+
+def _end(syntax: Syntax, node: Node) -> int:
+    word = syntax.qualifiers.get(node.start_byte)
+    is_word = word is not None and node.type in ("type_qualifier", "const")
+    return node.start_byte + len(word) if word and is_word else node.end_byte

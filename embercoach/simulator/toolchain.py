@@ -1,0 +1,260 @@
+"""The compiler that kernels and the runtime are built with, and what it is told."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from embercoach.simulator.model import SimulatorError
+
+HINT = "python -m pip install 'embercoach[simulator]'"
+#: Clang before 22 has no ``sycl_external``, which the Metal library needs.
+OLDEST_CLANG = 22
+
+# Half and bfloat round after each operation, a literal without suffix is single, nothing is fused,
+# and numbers keep their signs and infinities: what a Metal kernel computes with safe math.
+_DIALECT = (
+    "-std=c++20",
+    "-ffreestanding",
+    "-nostdinc",
+    "-nostdinc++",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fsigned-char",
+    "-fvisibility=hidden",
+    "-fPIC",
+    "-Xclang",
+    "-fsycl-is-device",
+    "-Xclang",
+    "-cl-single-precision-constant",
+    "-Xclang",
+    "-ffloat16-excess-precision=none",
+    "-Xclang",
+    "-fbfloat16-excess-precision=none",
+)
+_DIAGNOSTICS = (
+    "-fno-color-diagnostics",
+    "-fno-caret-diagnostics",
+    "-fdiagnostics-absolute-paths",
+    "-fmessage-length=0",
+    "-ferror-limit=20",
+    "-w",
+)
+# Every access of at most 16 bytes calls the runtime: the pass skips wider ones, which only
+# vectorizers make, and without the option a read in front of a write.
+_CHECKS = (
+    "-O1",
+    "-gline-tables-only",
+    "-fsanitize=thread,array-bounds",
+    "-fno-sanitize-trap=all",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+)
+_PLAIN = ("-O2", "-gline-tables-only")
+_RUNTIME = (
+    "-std=c++20",
+    "-O2",
+    "-fPIC",
+    "-g0",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-fno-stack-protector",
+    "-nostdinc++",
+    "-fvisibility=hidden",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine that kernels are compiled for: this one.
+
+    Attributes:
+        system: ``linux`` or ``darwin``.
+        machine: ``x86_64`` or ``aarch64``.
+        wide: whether an x86-64 processor has AVX2 and F16C.
+    """
+
+    system: str
+    machine: str
+    wide: bool
+
+    @property
+    def triple(self) -> str:
+        """For clang's ``--target``."""
+        if self.system == "darwin":
+            return f"{'arm64' if self.machine == 'aarch64' else self.machine}-apple-macosx11.0"
+        return f"{self.machine}-unknown-linux-gnu"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler and a linker.
+
+    Attributes:
+        compiler: the command that is clang, without arguments.
+        linker: the command that links a shared object of this machine.
+        identity: changes whenever the compiler does.
+        includes: folders of the C library's headers; none where the compiler finds them itself.
+        host: what it compiles for.
+    """
+
+    compiler: tuple[str, ...]
+    linker: tuple[str, ...]
+    identity: str
+    includes: tuple[Path, ...]
+    host: Host
+
+    def kernel_flags(self, *, checks: bool) -> tuple[str, ...]:
+        """What a kernel is compiled with, but for headers and files."""
+        return (*self._target(), *_DIALECT, *_DIAGNOSTICS, *(_CHECKS if checks else _PLAIN))
+
+    def runtime_flags(self) -> tuple[str, ...]:
+        """What the runtime is compiled with, but for files."""
+        found = [part for folder in self.includes for part in ("-isystem", str(folder))]
+        own = ("-nostdlibinc",) if found else ()
+        return (*self._target(), *_RUNTIME, *_DIAGNOSTICS, *own, *found)
+
+    def link_flags(self) -> tuple[str, ...]:
+        """What makes a shared object that finds the rest in the process that loads it."""
+        if self.host.system == "darwin":
+            # Not tried: nobody had a Mac when this was written.
+            arch = "arm64" if self.host.machine == "aarch64" else self.host.machine
+            versions = ("-platform_version", "macos", "11.0", "11.0")
+            return ("-arch", arch, *versions, "-dylib", "-undefined", "dynamic_lookup")
+        return ("-shared", "--build-id=none", "--hash-style=gnu", "-z", "noexecstack")
+
+    def _target(self) -> tuple[str, ...]:
+        wide = ("-march=x86-64-v3",) if self.host.wide else ()
+        return (f"--target={self.host.triple}", *wide)
+
+
+def find_toolchain(compiler: str | None = None) -> Toolchain:
+    """The toolchain to build kernels with.
+
+    Args:
+        compiler: name or path of a clang; None takes the one in the package ``ziglang``.
+
+    Raises:
+        SimulatorError: there is none, it is no clang or too old, or this machine is none of those
+            that kernels are compiled for.
+    """
+    return _zig(_host()) if compiler is None else _system(compiler, _host())
+
+
+@functools.cache
+def _host() -> Host:
+    system = platform.system().lower()
+    machine = platform.machine().lower()
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    if system not in ("linux", "darwin") or machine not in ("x86_64", "aarch64"):
+        raise SimulatorError(
+            f"kernels can be simulated on Linux and macOS, on x86-64 and arm64; not on {system} "
+            f"{machine}"
+        )
+    return Host(system, machine, machine == "x86_64" and _is_wide(system))
+
+
+def _is_wide(system: str) -> bool:
+    """Whether the processor converts half itself; every Mac that still gets updates does."""
+    if system == "darwin":
+        return True
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    flags = next((line for line in text.splitlines() if line.startswith("flags")), "").split()
+    return {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"} <= set(flags)
+
+
+def _zig(host: Host) -> Toolchain:
+    found = importlib.util.find_spec("ziglang")
+    home = Path(found.origin).parent if found is not None and found.origin else None
+    zig = None if home is None else home / "zig"
+    if home is None or zig is None or not zig.is_file():
+        raise SimulatorError(
+            f"no compiler: the package ziglang is not installed. Install it with: {HINT}. Or name "
+            'a clang: [tool.embercoach.simulator] compiler = "clang"'
+        )
+    version = metadata.version("ziglang")
+    libc = home / "lib" / "libc" / "include"
+    family = "x86" if host.machine == "x86_64" else host.machine
+    names = (
+        (f"{family}-linux-gnu", "generic-glibc", f"{family}-linux-any", "any-linux-any")
+        if host.system == "linux"
+        else ("any-darwin-any",)
+    )
+    includes = (home / "lib" / "include", *(libc / name for name in names))
+    linker = "ld64.lld" if host.system == "darwin" else "ld.lld"
+    return Toolchain(
+        compiler=(str(zig), "clang"),
+        linker=(str(zig), linker),
+        identity=f"ziglang {version} {_stamp(zig)}",
+        includes=tuple(folder for folder in includes if folder.is_dir()),
+        host=host,
+    )
+
+
+def _system(compiler: str, host: Host) -> Toolchain:
+    path = shutil.which(compiler)
+    if path is None:
+        raise SimulatorError(f"there is no compiler {compiler!r}; name a clang, or run: {HINT}")
+    version = _version(path, _stamp(Path(path)))
+    number = version.partition("clang version ")[2].partition(".")[0]
+    if not number.isdecimal() or "Apple" in version:
+        raise SimulatorError(
+            f"{path} is not LLVM's clang, but: {version.splitlines()[0] if version else 'silent'}. "
+            f"Name one, or run: {HINT}"
+        )
+    if int(number) < OLDEST_CLANG:
+        raise SimulatorError(
+            f"{path} is clang {number}; the simulator needs {OLDEST_CLANG} or newer, such as the "
+            f"one of: {HINT}"
+        )
+    lld = "ld64.lld" if host.system == "darwin" else "ld.lld"
+    beside = Path(path).resolve().parent / lld
+    linker = str(beside) if beside.is_file() else shutil.which(lld)
+    if linker is None:
+        raise SimulatorError(f"{path} has no {lld} beside it, nor is one on the PATH; install lld")
+    return Toolchain((path,), (linker,), f"{version} {_stamp(Path(path))}", (), host)
+
+
+def _stamp(path: Path) -> str:
+    status = path.stat()
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
+@functools.cache
+def _version(path: str, stamp: str) -> str:
+    """What a compiler says of itself; ``stamp`` tells when it was exchanged."""
+    try:
+        asked = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except OSError as error:
+        raise SimulatorError(f"{path} can't be run: {error}") from error
+    return asked.stdout.strip()
+
+
+def mlx_includes() -> Path | None:
+    """The folder of the installed MLX's own Metal headers, None without one."""
+    found = importlib.util.find_spec("mlx") if "mlx" not in sys.modules else sys.modules["mlx"].__spec__
+    for place in (found.submodule_search_locations or ()) if found is not None else ():
+        folder = Path(place) / "include"
+        if (folder / "mlx" / "backend" / "metal" / "kernels" / "utils.h").is_file():
+            return folder
+    return None
