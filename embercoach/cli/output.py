@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,7 +17,8 @@ from embercoach.report.outcome import Sources, listed
 from embercoach.report.styled import print_lines, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from embercoach.cli.flow import Answer, Request
     from embercoach.config import Settings
@@ -37,20 +39,27 @@ def write_report(
             sys.stdout.buffer.write(answer.fixed_stdin)
             sys.stdout.buffer.flush()
         _write(request, answer, settings, exit_code, sys.stderr)
-    elif request.output_file is not None:
-        buffer = StringIO()
-        _write(request, answer, settings, exit_code, buffer)
-        try:
-            request.output_file.write_text(
-                buffer.getvalue(), encoding="utf-8", errors="backslashreplace"
-            )
-        except OSError as error:
-            message = f"cannot write {request.output_file}: {error.strerror or error}"
-            raise click.UsageError(message) from error
     else:
+        deliver(partial(_write, request, answer, settings, exit_code), request.output_file)
+
+
+def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
+    """Let a report be written to a file, or to standard output where there is none.
+
+    Raises:
+        click.UsageError: the file can't be written.
+    """
+    if file is None:
         with surviving_closed_pipe():
-            _write(request, answer, settings, exit_code, sys.stdout)
+            write(sys.stdout)
             sys.stdout.flush()
+        return
+    buffer = StringIO()
+    write(buffer)
+    try:
+        file.write_text(buffer.getvalue(), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise click.UsageError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,172 @@
+"""The command lines that ``embercoach simulate`` can run, and how each is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+import embercoach
+
+PLUGIN = "embercoach.simulator.pytest_plugin"
+#: Options of the interpreter that are handed on, without and with a value of their own.
+FLAGS = frozenset(["-b", "-bb", "-B", "-d", "-E", "-I", "-O", "-OO", "-P", "-q", "-s", "-u", "-v"])
+WITH_VALUE = frozenset(["-X", "-W"])
+#: Our root follows what is on the path already: it is found also in a checkout. The current folder,
+#: which `-c` puts first, is taken off where `python` would not have it.
+_BOOT = """\
+import sys
+root, here, *rest = sys.argv[1:]
+if sys.path[:1] == [""] and not here:
+    del sys.path[0]
+if root and root not in sys.path:
+    sys.path.append(root)
+"""
+_PROGRAM = f"""\
+{_BOOT}
+form, target, *rest = rest
+from embercoach.simulator.runner import main
+sys.exit(main(form, target, rest))
+"""
+#: Nothing of ours is imported before pytest: it would warn that it can't rewrite our assertions.
+_PYTEST = f"""\
+{_BOOT}
+from importlib.metadata import entry_points
+known = [e.name for e in entry_points(group="pytest11") if e.value == {PLUGIN!r}]
+sys.argv = ["pytest", "-p", (known or [{PLUGIN!r}])[0], "--embercoach-simulate", *rest]
+from pytest import main
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command line to start.
+
+    Attributes:
+        command: the interpreter, its options, our boot code, and its arguments.
+        shown: how messages name the program.
+        is_pytest: whether pytest tells the findings by itself.
+    """
+
+    command: tuple[str, ...]
+    shown: str
+    is_pytest: bool
+
+
+def program_of(words: tuple[str, ...]) -> Program:
+    """Make out what is to be run.
+
+    Raises:
+        click.UsageError: it is neither Python nor pytest, or lacks a script.
+    """
+    first, *rest = words
+    name = Path(first).name
+    if name in ("pytest", "py.test"):
+        return _pytest(_interpreter_beside(first), rest, here=False)
+    if re.fullmatch(r"python(\d+(\.\d+)?)?", name):
+        return _python(_interpreter(first), rest)
+    if first.startswith("-"):
+        return _python(_Interpreter(sys.executable), list(words))
+    if first.endswith(".py") and Path(first).is_file():
+        return _python(_Interpreter(sys.executable), list(words))
+    raise click.UsageError(
+        f"can't simulate what '{first}' runs: only Python programs can. Write `python script.py`, "
+        "`python -m module`, `-m module` or `pytest` after `--`"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Interpreter:
+    """An interpreter, and its options."""
+
+    path: str
+    options: tuple[str, ...] = ()
+
+    def boot(self, code: str, here: bool, arguments: list[str]) -> tuple[str, ...]:
+        """The command line that runs our code with arguments."""
+        own = Path(self.path).absolute() == Path(sys.executable).absolute()
+        root = str(Path(embercoach.__file__).resolve().parents[1]) if own else ""
+        place = "here" if here else ""
+        return (self.path, *self.options, "-c", code, root, place, *arguments)
+
+
+def _interpreter(word: str) -> _Interpreter:
+    """``python`` is the one that runs us; one with a folder is just that one."""
+    if os.sep not in word:
+        version = word.removeprefix("python")
+        ours = ("", f"{sys.version_info[0]}", "{}.{}".format(*sys.version_info))
+        if version in ours:
+            return _Interpreter(sys.executable)
+        raise click.UsageError(
+            f"EmberCoach runs on Python {ours[-1]}, not {version}: write `python`, or the path of "
+            "an interpreter that has embercoach"
+        )
+    if shutil.which(word) is None:
+        raise click.UsageError(f"there is no interpreter '{word}'")
+    _require_simulator(word)
+    return _Interpreter(word)
+
+
+def _interpreter_beside(word: str) -> _Interpreter:
+    if os.sep not in word:
+        return _Interpreter(sys.executable)
+    beside = Path(word).parent / "python"
+    if not beside.exists():
+        raise click.UsageError(f"there is no interpreter '{beside}' for '{word}'")
+    return _interpreter(str(beside))
+
+
+def _require_simulator(interpreter: str) -> None:
+    if Path(interpreter).absolute() == Path(sys.executable).absolute():
+        return
+    asked = [interpreter, "-c", "import embercoach.simulator.runner"]
+    if subprocess.run(asked, capture_output=True, check=False).returncode:
+        raise click.UsageError(
+            f"'{interpreter}' has no embercoach; install it there: "
+            f"{interpreter} -m pip install 'embercoach[simulator]'"
+        )
+
+
+def _python(interpreter: _Interpreter, words: list[str]) -> Program:
+    options: list[str] = []
+    while words and (words[0] in FLAGS or words[0][:2] in WITH_VALUE):
+        option = words.pop(0)
+        options.append(option)
+        if option in WITH_VALUE and words:
+            options.append(words.pop(0))
+    interpreter = _Interpreter(interpreter.path, tuple(options))
+    if not words:
+        raise click.UsageError("`python` needs a script, `-m module` or `-c code` to run")
+    first, *rest = words
+    form = {"-m": "module", "-c": "code"}.get(first, "script")
+    if form == "script" and first.startswith("-"):
+        raise click.UsageError(f"`python {first}` can't be simulated; name a script or `-m module`")
+    if form == "script" and not Path(first).exists():
+        raise click.UsageError(f"there is no script '{first}'")
+    if form == "script":
+        return _program(interpreter, form, first, rest, shown=first)
+    if not rest:
+        raise click.UsageError(f"`python {first}` needs an argument")
+    target, *rest = rest
+    if (form, target) == ("module", "pytest"):
+        return _pytest(interpreter, rest, here=True)
+    return _program(interpreter, form, target, rest, shown=f"{first} {target.splitlines()[0]}")
+
+
+def _program(
+    interpreter: _Interpreter, form: str, target: str, rest: list[str], *, shown: str
+) -> Program:
+    command = interpreter.boot(_PROGRAM, here=False, arguments=[form, target, *rest])
+    return Program(command, shown, is_pytest=False)
+
+
+def _pytest(interpreter: _Interpreter, rest: list[str], *, here: bool) -> Program:
+    command = interpreter.boot(_PYTEST, here=here, arguments=rest)
+    return Program(command, "pytest", is_pytest=True)

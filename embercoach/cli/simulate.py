@@ -1,0 +1,71 @@
+"""``embercoach simulate``: the command's options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+FORMATS = ("text", "json", "sarif")
+
+
+@click.command(
+    "simulate",
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit code: that of the program where it is not 0; else 1 if something was found but "
+    "notes, and 0 if not; 2 if the program could not be run. The simulator's packages: "
+    "python -m pip install 'embercoach[simulator]'.",
+)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+# How to run
+@click.option("--no-checks", is_flag=True, help="Run kernels, several times faster, unchecked.")
+@click.option(
+    "--compile-only",
+    is_flag=True,
+    help="Run no kernel: compile each that is launched, also for small inputs, scalars and other "
+    "floating dtypes, and tell what does not compile. Launches give zeros.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds that one launch may run (default: 60, or what the configuration says).",
+)
+# What to show
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How findings are written. For json and sarif without -o, what the program prints goes to "
+    "standard error.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report to a file instead of standard output.",
+)
+@click.option("--show-notes/--no-notes", default=None, help="List notes, or only count them.")
+# Where from, what to answer
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Use this configuration file and search for no other.",
+)
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option("--exit-zero", is_flag=True, help="Don't let findings change the exit code.")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Run a program whose Metal kernels run on the CPU and are checked.
+
+    PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
+    after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+    """
+    from embercoach.cli.simulation import Request, execute
+
+    if options["config"] and options["isolated"]:
+        raise click.UsageError("--config and --isolated exclude each other")
+    if options["compile_only"] and options["no_checks"]:
+        raise click.UsageError("--compile-only and --no-checks exclude each other: nothing is run")
+    ctx.exit(execute(Request(**options)))

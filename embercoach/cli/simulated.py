@@ -1,0 +1,260 @@
+"""The report of ``embercoach simulate``: text with a table, JSON, SARIF."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from embercoach import rulebook
+from embercoach.finding import Finding
+from embercoach.report import text
+from embercoach.report.outcome import Sources
+from embercoach.report.styled import STYLES, print_lines, wants_color, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+    from embercoach.report.styled import Line
+    from embercoach.simulator.model import Finding as SimulatorFinding
+    from embercoach.simulator.places import Place
+    from embercoach.simulator.record import Record
+
+#: Of the JSON report; raised when something in it is removed or changes its meaning.
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A run to report; it is an outcome for the reports of ``check``, too.
+
+    Attributes:
+        record: what was launched and found.
+        program: how it is named.
+        compiled_only: whether kernels were compiled and not run.
+        show_notes: whether text lists notes.
+        in_short: whether the program has told the findings by itself.
+        profile: whose severities the findings have.
+        exit_code: of this run.
+    """
+
+    record: Record
+    program: str
+    compiled_only: bool
+    show_notes: bool
+    in_short: bool
+    profile: str
+    exit_code: int
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings at their places in Python files, sorted."""
+        found = [self.at_its_place(*pair) for pair in self.record.findings]
+        return tuple(sorted(found, key=lambda finding: finding.sort_key))
+
+    @property
+    def problems(self) -> tuple[()]:
+        """None: a program that can't be run has no report."""
+        return ()
+
+    files_checked = 0
+    files_skipped = 0
+
+    @property
+    def suppressed(self) -> int:
+        """Findings of allowed kinds."""
+        return self.record.allowed
+
+    def at_its_place(self, found: SimulatorFinding, place: Place | None) -> Finding:
+        """A finding where its line stands in Python, else where the kernel was launched."""
+        kernel = f"kernel `{found.kernel}`"
+        if place is not None:
+            path, line, column, end_column = place
+        else:
+            path, line = found.launched_at or (self.program, 1)
+            column, end_column = 1, 1
+            if found.line is not None:
+                kernel += f", {found.part} line {found.line}"
+            if found.excerpt:
+                kernel += f" (`{found.excerpt}`)"
+        # Told in one breath, a message would fill the screen's width several times.
+        what, _, advice = found.message.partition(". ")
+        return Finding(
+            path=_shown(path),
+            line=line,
+            column=column,
+            end_line=line,
+            end_column=end_column,
+            code=found.code,
+            severity=rulebook.rule(found.code).severity_in(self.profile, "default"),
+            message=f"{kernel}: {what}",
+            help="\n".join(filter(None, (advice, _circumstances(found, placed=place is not None)))),
+            context="default",
+        )
+
+
+def _shown(path: str) -> str:
+    """A path as users write it: relative where it lies below the current folder."""
+    here = f"{Path.cwd()}{os.sep}"
+    return path.removeprefix(here)
+
+
+def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
+    facts = []
+    if found.thread is not None:
+        facts.append(f"thread {found.thread}")
+    if found.count > 1:
+        facts.append(f"{found.count} times")
+    if placed and found.launched_at is not None:
+        path, line = found.launched_at
+        facts.append(f"launched at {_shown(path)}:{line}")
+    return ", ".join(facts)
+
+
+def render(simulated: Simulated, form: str, stream: TextIO) -> None:
+    """Write the report in one of the command's formats."""
+    if form == "json":
+        stream.write(json.dumps(document(simulated), indent=2) + "\n")
+    elif form == "sarif":
+        from embercoach.report import sarif
+
+        stream.write(
+            sarif.render(
+                simulated,
+                Sources(),
+                profile=simulated.profile,
+                exit_code=simulated.exit_code,
+                codes=rulebook.codes() - rulebook.static_codes(),
+            )
+        )
+    else:
+        _for_people(simulated, stream)
+
+
+def document(simulated: Simulated) -> dict[str, Any]:
+    """The JSON report as plain data; its form is that of ``simulation.schema.json``."""
+    record = simulated.record
+    placed = [(simulated.at_its_place(*pair), pair[0]) for pair in record.findings]
+    placed.sort(key=lambda pair: pair[0].sort_key)
+    severities = [finding.severity for finding, _ in placed]
+    return {
+        "version": VERSION,
+        "findings": [_told(finding, found) for finding, found in placed],
+        "kernels": [
+            {
+                "name": row.name,
+                "launches": row.launches,
+                "seconds": round(row.seconds, 6),
+                "findings": row.findings,
+                "notes": row.notes,
+            }
+            for row in record.kernels
+        ],
+        "summary": {
+            "errors": severities.count("error"),
+            "warnings": severities.count("warning"),
+            "notes": severities.count("note"),
+            "allowed": record.allowed,
+            "kernels": len(record.kernels),
+            "launches": record.launches,
+            "seconds": round(record.seconds, 6),
+            "compiled_only": simulated.compiled_only,
+            "exit_code": simulated.exit_code,
+        },
+    }
+
+
+def _told(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
+    launch = found.launched_at
+    return {
+        "path": finding.path,
+        "line": finding.line,
+        "column": finding.column,
+        "end_line": finding.end_line,
+        "end_column": finding.end_column,
+        "code": finding.code,
+        "kind": found.kind,
+        "severity": finding.severity,
+        "message": finding.message,
+        "help": finding.help,
+        "kernel": found.kernel,
+        "part": found.part,
+        "kernel_line": found.line,
+        "excerpt": found.excerpt,
+        "thread": found.thread and list(found.thread),
+        "count": found.count,
+        "launched_at": launch and {"path": _shown(launch[0]), "line": launch[1]},
+    }
+
+
+def _for_people(simulated: Simulated, stream: TextIO) -> None:
+    shown = simulated.show_notes
+    if simulated.in_short:
+        lines = text.concise(simulated, show_notes=shown)
+    else:
+        lines = text.full(simulated, Sources(), show_notes=shown, width=width_of(stream))
+    print_lines(lines, stream)
+    if simulated.record.kernels:
+        _print_table(simulated, stream)
+    print_lines(_summary(simulated), stream)
+
+
+def _print_table(simulated: Simulated, stream: TextIO) -> None:
+    from rich.console import Console
+
+    color = wants_color(stream)
+    drawn = StringIO()
+    console = Console(
+        file=drawn, width=width_of(stream), force_terminal=color, no_color=not color, markup=False
+    )
+    console.print(_table(simulated))
+    lines = (line.rstrip() for line in drawn.getvalue().splitlines())
+    stream.writelines(f"{line}\n" for line in lines if line)
+    stream.write("\n")
+
+
+def _table(simulated: Simulated) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=STYLES["head"])
+    table.add_column("kernel", overflow="fold")
+    numbers = ["variants"] if simulated.compiled_only else ["launches", "seconds"]
+    for name in (*numbers, "findings", "notes"):
+        table.add_column(name, justify="right")
+    for row in simulated.record.kernels:
+        count = [str(row.launches)]
+        if not simulated.compiled_only:
+            count.append(f"{row.seconds:.3f}")
+        style = STYLES["error"] if row.findings else ""
+        table.add_row(Text(row.name), *count, Text(str(row.findings), style), str(row.notes))
+    return table
+
+
+def _summary(simulated: Simulated) -> Iterator[Line]:
+    record = simulated.record
+    if not record.kernels:
+        yield [(f"{simulated.program} launched no kernel.", "warning")]
+        return
+    kernels = text.plural(len(record.kernels), "kernel")
+    if simulated.compiled_only:
+        ran = f"{text.plural(record.launches, 'variant')} of {kernels} compiled, none run."
+    else:
+        launches = f"{record.launches} launch{'' if record.launches == 1 else 'es'}"
+        ran = f"{launches} of {kernels} in {record.seconds:.2f} s."
+    aside = []
+    if record.notes and not simulated.show_notes:
+        aside.append(f"{text.plural(record.notes, 'note')} not shown (--show-notes)")
+    if record.allowed:
+        aside.append(f"{record.allowed} allowed")
+    tail = f" {'; '.join(aside)}." if aside else ""
+    if record.faults:
+        yield [(f"Found {text.plural(record.faults, 'fault')}; ", "head"), (f"{ran}{tail}", "")]
+    else:
+        yield [("All clear", "good"), (f"; {ran}{tail}", "")]

@@ -1,0 +1,126 @@
+"""What ``embercoach simulate`` does: settings, the program's process, report, exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.cli import codes
+from embercoach.cli.flow import UserError
+from embercoach.cli.output import deliver
+from embercoach.cli.programs import program_of
+from embercoach.cli.simulated import Simulated, render
+from embercoach.config import ConfigError, Overrides, load
+from embercoach.simulator.options import VARIABLE, Options
+from embercoach.simulator.record import read
+
+if TYPE_CHECKING:
+    from embercoach.cli.programs import Program
+    from embercoach.config import Settings
+
+#: pytest's exit code for a mistake in its command line, which it has told.
+PYTEST_USAGE = 4
+#: What shells add to the number of the signal that ended a program.
+SIGNALLED = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The command line of ``simulate``."""
+
+    program: tuple[str, ...]
+    no_checks: bool
+    compile_only: bool
+    timeout: float | None
+    output_format: str
+    output_file: Path | None
+    show_notes: bool | None
+    config: Path | None
+    isolated: bool
+    exit_zero: bool
+
+
+def execute(request: Request) -> int:
+    """Run the program and return the exit code."""
+    program = program_of(request.program)
+    settings = _settings(request)
+    with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
+        record_file = Path(folder) / "record.json"
+        options = Options(settings.simulator, request.compile_only, str(record_file))
+        code = _run(program, options, quiet=_wants_stdout(request))
+        record = read(record_file)
+    if record is None:
+        return _without_record(program, code)
+    simulated = Simulated(
+        record=record,
+        program=program.shown,
+        compiled_only=request.compile_only,
+        show_notes=settings.show_notes,
+        in_short=program.is_pytest,
+        profile=settings.profile,
+        exit_code=_exit_code(code, found=record.faults, exit_zero=request.exit_zero),
+    )
+    deliver(lambda stream: render(simulated, request.output_format, stream), request.output_file)
+    return simulated.exit_code
+
+
+def _without_record(program: Program, code: int) -> int:
+    """Tell why there is no report, where the program has not said so itself."""
+    if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
+        how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
+        click.echo(
+            f"embercoach: {program.shown} ended ({how}) without a word on what was found: os._exit "
+            "and signals leave no time for it",
+            err=True,
+        )
+    return code or codes.INCOMPLETE
+
+
+def _settings(request: Request) -> Settings:
+    try:
+        overrides = Overrides(show_notes=request.show_notes)
+        (scope,) = load(["."], overrides, config=request.config, isolated=request.isolated)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    simulator = scope.settings.simulator
+    if request.no_checks:
+        simulator = replace(simulator, checks=False)
+    if request.timeout is not None:
+        simulator = replace(simulator, timeout=request.timeout)
+    return replace(scope.settings, simulator=simulator)
+
+
+def _wants_stdout(request: Request) -> bool:
+    """Whether standard output is for the report alone."""
+    return request.output_format != "text" and request.output_file is None
+
+
+def _run(program: Program, options: Options, *, quiet: bool) -> int:
+    """Run the program to its end; what it prints goes where ours goes, or to standard error."""
+    environment = {**os.environ, VARIABLE: options.to_json()}
+    sys.stdout.flush()
+    try:
+        process = subprocess.Popen(
+            program.command, env=environment, stdout=sys.stderr if quiet else None
+        )
+    except OSError as error:
+        raise UserError(f"cannot start {program.command[0]}: {error.strerror or error}") from error
+    while True:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            continue  # the terminal has told the program as well; it may want to finish
+        return code if code >= 0 else SIGNALLED - code
+
+
+def _exit_code(code: int, *, found: int, exit_zero: bool) -> int:
+    if code:
+        return code
+    return codes.FOUND if found and not exit_zero else codes.CLEAN

@@ -1,0 +1,87 @@
+"""What a simulated session is asked for, from configuration, command lines and a parent process."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.config import load
+from embercoach.config.settings import SimulatorSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from embercoach.simulator.activation import Activation
+    from embercoach.simulator.recorder import Recorder
+
+#: How `embercoach simulate` tells the interpreter that it starts what to do.
+VARIABLE = "EMBERCOACH_SIMULATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a whole program or test session is simulated.
+
+    Attributes:
+        settings: compiler, limits, checks, and the kinds of findings that are no fault.
+        compile_only: compile what would be launched, and its variants, and run nothing.
+        record: a file to write at the end what was launched and found.
+    """
+
+    settings: SimulatorSettings
+    compile_only: bool = False
+    record: str | None = None
+
+    def to_json(self) -> str:
+        """As text, for another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Options:
+        """The inverse of :meth:`to_json`."""
+        data = json.loads(text)
+        settings = data.pop("settings")
+        allow = tuple(settings.pop("allow"))
+        return cls(settings=SimulatorSettings(allow=allow, **settings), **data)
+
+
+def options_for(folder: Path) -> Options:
+    """Those that a parent process hands down, else those of the project that a folder is in.
+
+    What is handed down is for this process alone: it is taken from the environment.
+
+    Raises:
+        ConfigError: a mistake in the project's configuration file.
+    """
+    handed = os.environ.pop(VARIABLE, None)
+    if handed is not None:
+        return Options.from_json(handed)
+    (scope,) = load([str(folder)])
+    return Options(scope.settings.simulator)
+
+
+def begin(options: Options) -> tuple[Activation, Recorder]:
+    """Enter the simulation that the options ask for; the caller leaves it.
+
+    Raises:
+        SimulatorError: what it needs is not installed, or the compiler is none.
+    """
+    from embercoach.simulator.model import Limits, SimulatorError
+
+    settings = options.settings
+    try:
+        from embercoach.simulator.activation import activate
+
+        simulation = activate(
+            checks=settings.checks,
+            limits=Limits(seconds=settings.timeout, bytes=settings.memory),
+            toolchain=None,
+        )
+        return simulation, simulation.__enter__()
+    except ModuleNotFoundError as error:
+        raise SimulatorError(
+            f"the simulator needs {error.name}, which is not installed: "
+            "python -m pip install 'embercoach[simulator]'"
+        ) from error
