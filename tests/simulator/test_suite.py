@@ -6,24 +6,48 @@ import pytest
 
 from embercoach.simulator import CODE_OF_KIND
 from tests.simulator.suite import (
+    barriers,
     bounds,
+    bounds_more,
     bounds_on_chip,
-    clean_data,
-    clean_simd,
-    clean_threadgroup,
+    clean_atomics,
+    clean_groups,
+    clean_inputs,
+    clean_lanes,
+    clean_tiles,
+    clean_values,
     device_races,
-    divergence,
     ends,
+    flags,
+    lanes,
     notes,
+    orders,
     races,
+    races_more,
     uninitialized,
+    unwritten,
 )
 from tests.simulator.suite.case import NOTES, Case
 from tests.simulator.suite.judgement import complaints, is_bug, run
 
-BUGGY = (bounds, bounds_on_chip, races, device_races, uninitialized, divergence, ends)
+BUGGY = (
+    barriers,
+    bounds,
+    bounds_more,
+    bounds_on_chip,
+    device_races,
+    ends,
+    flags,
+    lanes,
+    orders,
+    races,
+    races_more,
+    uninitialized,
+    unwritten,
+)
+CORRECT = (clean_atomics, clean_groups, clean_inputs, clean_lanes, clean_tiles, clean_values)
 BUGS = [case for module in BUGGY for case in module.BUGS]
-CLEAN = [case for module in (clean_threadgroup, clean_simd, clean_data) for case in module.CLEAN]
+CLEAN = [case for module in CORRECT for case in module.CLEAN]
 CASES = [*BUGS, *notes.NOTES, *CLEAN]
 
 #: Bugs that the simulator is known not to find, or not at their line, and why.

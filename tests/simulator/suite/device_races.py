@@ -1,4 +1,4 @@
-"""Bugs: races in device memory, and results that depend on the order of threads."""
+"""Bugs: races in device memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from tests.simulator.suite.case import Array, Case, Out, floats, integers
 
 _ORDER = frozenset({"order-dependent"})
+
 _LOOSE = frozenset({"order-dependent", "uninitialized-read"})
 
 _ACCUMULATE = """
@@ -16,7 +17,8 @@ inline void accumulate(device T* into, T v) {
 }
 """
 
-_RACES = (
+
+BUGS = (
     Case(
         "every_thread_adds_to_one_sum",
         """
@@ -266,100 +268,3 @@ _RACES = (
         also=_LOOSE,
     ),
 )
-
-_ORDERS = (
-    Case(
-        "last_group_wins",
-        """
-        uint g = threadgroup_position_in_grid.x;
-        if (thread_position_in_threadgroup.x == 0) {
-          atomic_store_explicit(&winner[0], int(g), memory_order_relaxed);  // <- order-dependent
-        }
-        """,
-        {"seed": Array(np.int32(1))},
-        {"winner": Out((1,), "int32")},
-        (64, 1, 1),
-        (16, 1, 1),
-        atomic_outputs=True,
-    ),
-    Case(
-        "float_sum_by_atomics",
-        """
-        uint i = thread_position_in_grid.x;
-        atomic_fetch_add_explicit(&total[0], x[i], memory_order_relaxed);  // <- order-dependent
-        """,
-        {"x": Array((floats(96) * 10.0 ** np.arange(96).clip(0, 12)).astype(np.float32))},
-        {"total": Out((1,))},
-        (96, 1, 1),
-        (32, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    Case(
-        "compaction_by_tickets",
-        """
-        uint i = thread_position_in_grid.x;
-        device atomic_int* count = kept + 40;
-        if (x[i] > 0) {
-          int at = atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
-          atomic_store_explicit(kept + at, int(i), memory_order_relaxed);  // <- order-dependent
-        }
-        """,
-        {"x": Array(floats(40))},
-        {"kept": Out((41,), "int32")},
-        (40, 1, 1),
-        (8, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    Case(
-        "first_to_claim",
-        """
-        uint i = thread_position_in_grid.x;
-        uint slot = keys[i] % 4;
-        uint empty = 0;
-        atomic_compare_exchange_weak_explicit(  // <- order-dependent
-            &owner[slot], &empty, i + 1, memory_order_relaxed, memory_order_relaxed);
-        """,
-        {"keys": Array(integers(0, 100, 33, dtype="uint32"))},
-        {"owner": Out((4,), "uint32")},
-        (33, 1, 1),
-        (11, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    Case(
-        "ranks_from_a_threadgroup_ticket",
-        """
-        threadgroup atomic_uint next;
-        uint lid = thread_position_in_threadgroup.x;
-        if (lid == 0) atomic_store_explicit(&next, 0u, memory_order_relaxed);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        uint rank = 0;
-        if (mask[lid]) {
-          rank = 1 + atomic_fetch_add_explicit(&next, 1u, memory_order_relaxed);
-        }
-        ranks[lid] = rank;  // <- order-dependent
-        """,
-        {"mask": Array(floats(64) > 0)},
-        {"ranks": Out((64,), "uint32")},
-        (64, 1, 1),
-        (64, 1, 1),
-    ),
-    Case(
-        "exchange_hands_the_previous_value_on",
-        """
-        uint i = thread_position_in_grid.x;
-        int old = atomic_exchange_explicit(&chain[0], int(i), memory_order_relaxed);
-        atomic_store_explicit(&chain[i + 1], old, memory_order_relaxed);  // <- order-dependent
-        """,
-        {"seed": Array(np.int32(1))},
-        {"chain": Out((25,), "int32")},
-        (24, 1, 1),
-        (8, 1, 1),
-        init_value=-1,
-        atomic_outputs=True,
-    ),
-)
-
-BUGS = _RACES + _ORDERS

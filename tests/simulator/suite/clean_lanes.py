@@ -1,4 +1,4 @@
-"""Clean kernels: simdgroup and quadgroup operations, matrices and atomics."""
+"""Clean kernels: simdgroup and quadgroup operations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import numpy as np
 from tests.simulator.suite.case import Array, Case, Out, floats, integers
 
 _X = floats(5, 100)
+
 _LANES = floats(96)
+
 _LOGITS = floats(4, 77, seed=4)
-_A, _B = floats(16, 32), floats(32, 24, seed=1)
-_HA, _HB = floats(8, 16).astype(np.float16), floats(16, 8, seed=2).astype(np.float16)
-_KEYS = integers(0, 12, 170, dtype="uint8")
-_WORDS = integers(0, 1 << 31, 100, dtype="uint32")
+
 _WHOLE = integers(-4, 5, 96)
-_COUNTS = integers(0, 7, 150)
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
@@ -297,206 +295,5 @@ CLEAN = (
             ),
         ),
         atol=1e-5,
-    ),
-    Case(
-        "simdgroup_matrix_product",
-        """
-        uint sg = simdgroup_index_in_threadgroup;
-        uint row = threadgroup_position_in_grid.y * 8;
-        uint column = sg * 8;
-        simdgroup_float8x8 ma, mb;
-        simdgroup_float8x8 acc = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-        for (uint k = 0; k < 32; k += 8) {
-          simdgroup_load(ma, a + row * 32 + k, 32);
-          simdgroup_load(mb, b + k * 24 + column, 24);
-          simdgroup_multiply_accumulate(acc, ma, mb, acc);
-        }
-        simdgroup_store(acc, c + row * 24 + column, 24);
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"c": Out((16, 24))},
-        (96, 2, 1),
-        (96, 1, 1),
-        expected=lambda: (_A @ _B,),
-        atol=1e-4,
-    ),
-    Case(
-        "half_matrices_through_threadgroup_tiles",
-        """
-        threadgroup half ta[8 * 16];
-        threadgroup half tb[16 * 8];
-        threadgroup float tc[64];
-        uint lid = thread_index_in_threadgroup;
-        for (uint k = lid; k < 128; k += 64) {
-          ta[k] = a[k];
-          tb[k] = b[k];
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (simdgroup_index_in_threadgroup == 0) {
-          simdgroup_matrix<half, 8, 8> l, r;
-          simdgroup_matrix<float, 8, 8> acc(0);
-          for (uint k = 0; k < 16; k += 8) {
-            simdgroup_load(l, ta + k, 16);
-            simdgroup_load(r, tb + 8 * k, 8);
-            simdgroup_multiply_accumulate(acc, l, r, acc);
-          }
-          simdgroup_store(acc, tc, 8);
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        c[lid] = tc[lid] + bias[lid % 8];
-        """,
-        {"a": Array(_HA), "b": Array(_HB), "bias": Array(np.arange(8, dtype=np.float32))},
-        {"c": Out((8, 8))},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (
-            _HA.astype(np.float32) @ _HB.astype(np.float32) + np.arange(8, dtype=np.float32),
-        ),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "transposed_load_of_a_matrix",
-        """
-        simdgroup_float8x8 m;
-        simdgroup_load(m, x, 8, ulong2(0, 0), true);
-        m.thread_elements()[0] *= 2.0f;
-        m.thread_elements()[1] *= 2.0f;
-        simdgroup_store(m, y, 8);
-        """,
-        {"x": Array(_A.ravel()[:64].reshape(8, 8))},
-        {"y": Out((8, 8))},
-        (32, 1, 1),
-        (32, 1, 1),
-        expected=lambda: (2 * _A.ravel()[:64].reshape(8, 8).T,),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
-        "histogram_on_device",
-        """
-        uint i = thread_position_in_grid.x;
-        atomic_fetch_add_explicit(&counts[keys[i]], 1, memory_order_relaxed);
-        """,
-        {"keys": Array(_KEYS)},
-        {"counts": Out((12,), "int32")},
-        (170, 1, 1),
-        (64, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.bincount(_KEYS, minlength=12),),
-    ),
-    Case(
-        "histogram_by_threadgroups",
-        """
-        threadgroup atomic_uint bins[12];
-        uint lid = thread_position_in_threadgroup.x;
-        if (lid < 12) atomic_store_explicit(&bins[lid], 0, memory_order_relaxed);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        atomic_fetch_add_explicit(&bins[keys[thread_position_in_grid.x]], 1, memory_order_relaxed);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (lid < 12) {
-          uint n = atomic_load_explicit(&bins[lid], memory_order_relaxed);
-          if (n > 0) atomic_fetch_add_explicit(&counts[lid], n, memory_order_relaxed);
-        }
-        """,
-        {"keys": Array(_KEYS)},
-        {"counts": Out((12,), "uint32")},
-        (170, 1, 1),
-        (50, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.bincount(_KEYS, minlength=12),),
-    ),
-    Case(
-        "float_atomics_of_whole_numbers",
-        """
-        uint i = thread_position_in_grid.x;
-        uint slot = i % 3;
-        atomic_fetch_add_explicit(&sums[slot], float(x[i]) * 0.5f, memory_order_relaxed);
-        """,
-        {"x": Array(_WHOLE)},
-        {"sums": Out((3,))},
-        (96, 1, 1),
-        (24, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (_WHOLE.reshape(32, 3).sum(0) * 0.5,),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
-        "atomic_extremes_and_bits",
-        """
-        uint i = thread_position_in_grid.x;
-        uint w = words[i];
-        atomic_fetch_max_explicit(&r[0], w, memory_order_relaxed);
-        atomic_fetch_min_explicit(&r[1], w, memory_order_relaxed);
-        atomic_fetch_or_explicit(&r[2], w, memory_order_relaxed);
-        atomic_fetch_and_explicit(&r[3], w, memory_order_relaxed);
-        atomic_fetch_xor_explicit(&r[4], w, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&r[5], w & 3, memory_order_relaxed);
-        """,
-        {"words": Array(_WORDS)},
-        {"r": Out((6,), "uint32")},
-        (100, 1, 1),
-        (32, 1, 1),
-        init_value=7,
-        atomic_outputs=True,
-        expected=lambda: (
-            np.array(
-                [
-                    max(7, _WORDS.max()),
-                    min(7, _WORDS.min()),
-                    np.bitwise_or.reduce(_WORDS) | 7,
-                    np.bitwise_and.reduce(_WORDS) & 7,
-                    np.bitwise_xor.reduce(_WORDS) ^ 7,
-                    (7 - int((_WORDS & 3).sum())) % 2**32,
-                ],
-                dtype=np.uint32,
-            ),
-        ),
-    ),
-    Case(
-        "float_maximum_by_compare_exchange",
-        """
-        uint i = thread_position_in_grid.x;
-        float v = x[i];
-        uint seen = atomic_load_explicit(&bits[0], memory_order_relaxed);
-        while (v > as_type<float>(seen)) {
-          if (atomic_compare_exchange_weak_explicit(
-                  &bits[0], &seen, as_type<uint>(v), memory_order_relaxed,
-                  memory_order_relaxed)) {
-            break;
-          }
-        }
-        """,
-        {"x": Array(np.abs(_LANES))},
-        {"bits": Out((1,), "uint32")},
-        (96, 1, 1),
-        (32, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.abs(_LANES).max(keepdims=True).view(np.uint32),),
-    ),
-    Case(
-        "threadgroup_counter_read_after_a_barrier",
-        """
-        threadgroup atomic_int total;
-        uint lid = thread_position_in_threadgroup.x;
-        if (lid == 0) atomic_store_explicit(&total, 0, memory_order_relaxed);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        int n = counts[thread_position_in_grid.x];
-        if (n > 2) atomic_fetch_add_explicit(&total, n, memory_order_relaxed);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        y[thread_position_in_grid.x] = n * 100 + atomic_load_explicit(&total, memory_order_relaxed);
-        """,
-        {"counts": Array(_COUNTS)},
-        {"y": Out((150,), "int32")},
-        (150, 1, 1),
-        (60, 1, 1),
-        expected=lambda: (
-            np.concatenate([100 * p + p[p > 2].sum() for p in np.split(_COUNTS, [60, 120])]),
-        ),
     ),
 )

@@ -1,0 +1,131 @@
+"""Bugs: outputs left unwritten."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.simulator.suite.case import Array, Case, Out, floats, integers
+
+BUGS = (
+    Case(
+        "grid_counted_in_threadgroups",
+        """
+        uint i = thread_position_in_grid.x;
+        y[i] = x[i] * 3;  // <- unwritten-output
+        """,
+        {"x": Array(floats(64))},
+        {"y": Out((64,))},
+        (4, 1, 1),
+        (16, 1, 1),
+    ),
+    Case(
+        "guard_stops_one_short",
+        """
+        uint i = thread_position_in_grid.x;
+        if (i < uint(x_shape[0]) - 1) {
+          y[i] = x[i] + x[i + 1];  // <- unwritten-output
+        }
+        """,
+        {"x": Array(floats(24).astype(np.float16))},
+        {"y": Out((24,), "float16")},
+        (24, 1, 1),
+        (8, 1, 1),
+    ),
+    Case(
+        "every_other_element",
+        """
+        uint i = thread_position_in_grid.x;
+        y[2 * i] = x[i];  // <- unwritten-output
+        """,
+        {"x": Array(integers(0, 99, 18, dtype="int16"))},
+        {"y": Out((36,), "int16")},
+        (18, 1, 1),
+        (9, 1, 1),
+    ),
+    Case(
+        "second_output_of_the_masked_rows",
+        """
+        uint i = thread_position_in_grid.x;
+        value[i] = x[i];
+        if (mask[i]) {
+          logit[i] = log(max(x[i], 1e-6f));  // <- unwritten-output
+        }
+        """,
+        {"x": Array(floats(20)), "mask": Array(np.arange(20) % 3 != 1)},
+        {"value": Out((20,)), "logit": Out((20,))},
+        (20, 1, 1),
+        (10, 1, 1),
+    ),
+    Case(
+        "rows_padded_to_a_multiple",
+        """
+        uint3 at = thread_position_in_grid;
+        y[at.y * 16 + at.x] = x[at.y * 13 + at.x];  // <- unwritten-output
+        """,
+        {"x": Array(floats(4, 13))},
+        {"y": Out((4, 16))},
+        (13, 4, 1),
+        (13, 1, 1),
+    ),
+    Case(
+        "vector_loop_forgets_the_rest",
+        """
+        uint i = thread_position_in_grid.x;
+        uint quads = 30 / 4;
+        if (i < quads) {
+          float4 v = ((const device float4*)x)[i];
+          ((device float4*)y)[i] = sqrt(abs(v));  // <- unwritten-output
+        }
+        """,
+        {"x": Array(floats(30))},
+        {"y": Out((30,))},
+        (8, 1, 1),
+        (8, 1, 1),
+    ),
+    Case(
+        "early_return_before_the_store",
+        """
+        uint row = thread_position_in_grid.x;
+        float s = 0;
+        for (uint k = 0; k < 4; ++k) s += x[row * 4 + k];
+        if (s == 0.0f) return;
+        for (uint k = 0; k < 4; ++k) {
+          y[row * 4 + k] = x[row * 4 + k] / s;  // <- unwritten-output
+        }
+        """,
+        {"x": Array(np.where(np.arange(24).reshape(6, 4) // 4 == 2, 0, 1.5).astype(np.float32))},
+        {"y": Out((6, 4))},
+        (6, 1, 1),
+        (6, 1, 1),
+    ),
+    Case(
+        "edge_tiles_of_a_transpose",
+        """
+        threadgroup T tile[8][9];
+        uint3 t = thread_position_in_threadgroup;
+        uint3 g = threadgroup_position_in_grid;
+        uint rows = x_shape[0], columns = x_shape[1];
+        if ((g.x + 1) * 8 > columns) return;
+        tile[t.y][t.x] = x[(g.y * 8 + t.y) * columns + g.x * 8 + t.x];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[(g.x * 8 + t.y) * rows + g.y * 8 + t.x] = tile[t.x][t.y];  // <- unwritten-output
+        """,
+        {"x": Array(floats(16, 20), dtype="bfloat16")},
+        {"y": Out((20, 16), "bfloat16")},
+        (24, 16, 1),
+        (8, 8, 1),
+        template=(("T", "bfloat16"),),
+    ),
+    Case(
+        "imaginary_parts",
+        """
+        uint i = thread_position_in_grid.x;
+        device float* parts = (device float*)y;
+        parts[2 * i] = cos(x[i]);  // <- unwritten-output
+        """,
+        {"x": Array(floats(12))},
+        {"y": Out((12,), "complex64")},
+        (12, 1, 1),
+        (12, 1, 1),
+    ),
+)
