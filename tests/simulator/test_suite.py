@@ -14,6 +14,7 @@ from tests.simulator.suite import (
     clean_groups,
     clean_inputs,
     clean_lanes,
+    clean_models,
     clean_tiles,
     clean_values,
     device_races,
@@ -45,7 +46,15 @@ BUGGY = (
     uninitialized,
     unwritten,
 )
-CORRECT = (clean_atomics, clean_groups, clean_inputs, clean_lanes, clean_tiles, clean_values)
+CORRECT = (
+    clean_atomics,
+    clean_groups,
+    clean_inputs,
+    clean_lanes,
+    clean_models,
+    clean_tiles,
+    clean_values,
+)
 BUGS = [case for module in BUGGY for case in module.BUGS]
 CLEAN = [case for module in CORRECT for case in module.CLEAN]
 CASES = [*BUGS, *notes.NOTES, *CLEAN]

@@ -33,6 +33,7 @@ CLEAN = (
         for (uint k = 0; k < 32; k += 8) {
           simdgroup_load(ma, a + row * 32 + k, 32);
           simdgroup_load(mb, b + k * 24 + column, 24);
+          simdgroup_barrier(mem_flags::mem_none);
           simdgroup_multiply_accumulate(acc, ma, mb, acc);
         }
         simdgroup_store(acc, c + row * 24 + column, 24);
