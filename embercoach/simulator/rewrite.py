@@ -23,7 +23,7 @@ from embercoach.simulator.rewrite_layout import (
     read_layout,
 )
 from embercoach.simulator.rewrite_text import EditedText, TextEdit, apply, blanked, line_of
-from embercoach.simulator.rewrite_threadgroup import spelling, threadgroup_storage
+from embercoach.simulator.rewrite_threadgroup import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,8 +130,13 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
         lines=layout.lines,
         signature=source[layout.signature_start : layout.body_start].rstrip("\n"),
         problems=tuple(problems),
-        opaque=tuple(m.name for m in macros.items if m.name not in words and "threadgroup" in m.names),
+        opaque=tuple(m.name for m in macros.items if m.name not in words and _hides(m.text)),
     )
+
+
+def _hides(text: str) -> bool:
+    """Whether a macro's text says threadgroup."""
+    return SPACE in text and SPACE in parse_unit(text.replace("\\\n", " \n")).qualifiers.values()
 
 
 def _refuse_odd_characters(source: str) -> None:

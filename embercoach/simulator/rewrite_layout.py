@@ -100,7 +100,7 @@ def read_layout(source: str, body: str, header: str) -> Layout:
 
 
 def _instantiated(tail: str, name: str) -> str | None:
-    """What the generated text instantiates behind the function, ``name`` where it is no template."""
+    """What the thunk calls: ``name``, or the instance of a template that the text ends with."""
     if not tail:
         return name
     front = f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype('

@@ -252,7 +252,9 @@ def _version(path: str, stamp: str) -> str:
 
 def mlx_includes() -> Path | None:
     """The folder of the installed MLX's own Metal headers, None without one."""
-    found = importlib.util.find_spec("mlx") if "mlx" not in sys.modules else sys.modules["mlx"].__spec__
+    found = (
+        importlib.util.find_spec("mlx") if "mlx" not in sys.modules else sys.modules["mlx"].__spec__
+    )
     for place in (found.submodule_search_locations or ()) if found is not None else ():
         folder = Path(place) / "include"
         if (folder / "mlx" / "backend" / "metal" / "kernels" / "utils.h").is_file():

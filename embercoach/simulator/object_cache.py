@@ -1,0 +1,144 @@
+"""A folder of compiled objects that processes share: checked on the way out, bounded in size."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embercoach.simulator.model import SimulatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Bytes that the entries of a cache may take together.
+MOST_BYTES = 256 << 20
+#: Seconds for which an entry that was used is never dropped: somebody may be about to load it.
+GRACE = 3600.0
+
+_FACTS = "entry.json"
+_UNFINISHED = ".new-"
+_SWEEP_EVERY = 64
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a cache holds under a key.
+
+    Attributes:
+        folder: of its files, which must not be changed.
+        facts: what was stored with them.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+
+
+class ObjectCache:
+    """Entries are folders that appear and vanish whole, so no reader sees half of one."""
+
+    def __init__(self, root: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.root = root
+        self._most_bytes = most_bytes
+        self._stored = 0
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of a key, None if there is none or its files are not what was stored."""
+        folder = self.root / key
+        try:
+            status = (folder / _FACTS).stat()
+            stored = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+            digests: dict[str, str] = stored["files"]
+            if any(_digest(folder / name) != digest for name, digest in digests.items()):
+                return None
+            facts: dict[str, Any] = stored["facts"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        if time.time() - status.st_mtime > GRACE / 2:
+            with contextlib.suppress(OSError):
+                os.utime(folder / _FACTS)
+        return Entry(folder, facts)
+
+    @contextlib.contextmanager
+    def making(self) -> Iterator[Path]:
+        """A folder to make an entry's files in, for ``put``; what is left of it is removed.
+
+        Raises:
+            SimulatorError: the cache can't be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
+        except OSError as error:
+            raise SimulatorError(
+                f"compiled kernels can't be kept in {self.root}: {error}. Make it writable, or set "
+                "XDG_CACHE_HOME to a folder that is"
+            ) from error
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def put(self, key: str, made: Path, facts: Mapping[str, Any]) -> Entry:
+        """Keep the files of a folder that ``making`` gave.
+
+        Another process may have kept the same meanwhile: the entry that is there counts, unless its
+        files are damaged.
+        """
+        names = sorted(path.name for path in made.iterdir())
+        content = {"files": {name: _digest(made / name) for name in names}, "facts": facts}
+        (made / _FACTS).write_text(json.dumps(content), encoding="utf-8")
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(OSError):  # somebody was faster
+                made.rename(self.root / key)
+            entry = self.get(key)
+            if entry is not None:
+                self._sweep_now_and_then()
+                return entry
+            self._drop(self.root / key)
+        raise SimulatorError(f"an entry of {self.root} changes all the time: {key}")
+
+    def _sweep_now_and_then(self) -> None:
+        if self._stored % _SWEEP_EVERY == 0:
+            self.sweep()
+        self._stored += 1
+
+    def sweep(self) -> None:
+        """Drop what was not used for longest until the rest fits, and what crashes left over."""
+        used: list[tuple[float, int, Path]] = []
+        now = time.time()
+        with os.scandir(self.root) as found:
+            folders = [Path(entry.path) for entry in found]
+        for folder in folders:
+            with contextlib.suppress(OSError):
+                last = folder.stat().st_mtime
+                if not folder.name.startswith(_UNFINISHED):
+                    last = (folder / _FACTS).stat().st_mtime
+                    used.append((last, sum(p.stat().st_size for p in folder.iterdir()), folder))
+                elif now - last > GRACE:
+                    shutil.rmtree(folder, ignore_errors=True)
+        total = sum(size for _, size, _ in used)
+        for last, size, folder in sorted(used):
+            if total <= self._most_bytes or now - last <= GRACE:
+                break
+            self._drop(folder)
+            total -= size
+
+    def _drop(self, folder: Path) -> None:
+        with contextlib.suppress(OSError):
+            aside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
+            with contextlib.suppress(OSError):
+                folder.rename(aside / "dropped")
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

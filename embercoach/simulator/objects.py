@@ -1,0 +1,222 @@
+"""Kernels and the runtime as shared objects: compiled once, then found in a cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+import embercoach.metal
+from embercoach.simulator.diagnostics import CompileError, problem_diagnostics, read_errors
+from embercoach.simulator.model import BuiltKernel, Parameter, SimulatorError, SourceMap
+from embercoach.simulator.object_cache import ObjectCache
+from embercoach.simulator.rewrite import rewrite
+from embercoach.simulator.toolchain import mlx_includes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.simulator.object_cache import Entry
+    from embercoach.simulator.rewrite import Rewritten
+    from embercoach.simulator.toolchain import Toolchain
+
+_HERE = Path(__file__).parent
+#: Folders of headers, in the order that they are searched in.
+HEADERS = (_HERE / "unit", _HERE / "prelude", _HERE / "runtime")
+#: MLX's headers that a kernel sees.
+_MLX_HEADERS = ("utils.h", "bf16.h", "bf16_math.h", "complex.h", "defines.h", "logging.h")
+_COMPILE_SECONDS = 120.0
+_KERNEL = "kernel.so"
+_RUNTIME = "runtime.so"
+
+
+def build(
+    source: str,
+    name: str,
+    body: str,
+    header: str,
+    *,
+    checks: bool,
+    toolchain: Toolchain,
+    math_mode: str = "safe",
+    cache: Path | None = None,
+) -> BuiltKernel:
+    """Compile a kernel, or find it compiled.
+
+    Args:
+        source: the text that MLX generated.
+        name: that the user gave the kernel.
+        body: the ``source`` argument of the kernel.
+        header: the ``header`` argument of the kernel.
+        checks: whether memory accesses call the runtime.
+        toolchain: what compiles.
+        math_mode: ``safe``, ``relaxed`` or ``fast``; kernels see ``__FAST_MATH__`` for the last.
+        cache: folder of compiled objects; None takes the user's.
+
+    Raises:
+        CompileError: the kernel is no valid Metal, or uses what the simulator lacks.
+        SimulatorError: the text is not MLX's, or compiler or cache do not work.
+    """
+    flags = toolchain.kernel_flags(checks=checks)
+    if math_mode == "fast":
+        flags = (*flags, "-D__FAST_MATH__=1")
+    key = _key("kernel", toolchain.identity, *flags, source, body, header, _surroundings())
+    store = _store(cache)
+    entry = store.get(key)
+    if entry is None:
+        entry = _compiled(store, key, name, rewrite(source, body, header), flags, toolchain)
+    facts = entry.facts
+    return BuiltKernel(
+        name=name,
+        object=entry.folder / _KERNEL,
+        parameters=tuple(Parameter(**fields) for fields in facts["parameters"]),
+        source=source,
+        lines=SourceMap(**facts["lines"]),
+        checked=checks,
+    )
+
+
+def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
+    """The runtime as a shared object, compiled at most once for each compiler.
+
+    Raises:
+        SimulatorError: it does not compile here.
+    """
+    folder = _HERE / "runtime"
+    sources = sorted(folder.glob("*.cpp"))
+    flags = toolchain.runtime_flags()
+    key = _key("runtime", toolchain.identity, *flags, _contents(sorted(folder.glob("*.*"))))
+    store = _store(cache)
+    entry = store.get(key)
+    if entry is None:
+        with store.making() as made:
+            parts = [made / f"{source.stem}.o" for source in sources]
+            for source, part in zip(sources, parts, strict=True):
+                output = _run([*toolchain.compiler, *flags, "-c", str(source), "-o", str(part)])
+                if output is not None:
+                    raise SimulatorError(f"the simulator's runtime does not compile:\n{output}")
+            _link(toolchain, parts, made / _RUNTIME)
+            for part in parts:
+                part.unlink()
+            entry = store.put(key, made, {})
+    return entry.folder / _RUNTIME
+
+
+def _compiled(
+    store: ObjectCache,
+    key: str,
+    name: str,
+    rewritten: Rewritten,
+    flags: Sequence[str],
+    toolchain: Toolchain,
+) -> Entry:
+    if rewritten.problems:
+        raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
+    with store.making() as made:
+        part = made / "kernel.o"
+        headers = [*HEADERS, *filter(None, [mlx_includes()])]
+        found = [word for folder in headers for word in ("-I", str(folder))]
+        first = ("-include", "ember_unit.h", "-fdebug-compilation-dir=.", "-x", "c++")
+        command = [*toolchain.compiler, *flags, *found, *first, "-c", "-", "-o", str(part)]
+        output = _run(command, rewritten.text)
+        if output is not None:
+            errors = read_errors(output, rewritten)
+            if not errors:
+                raise SimulatorError(f"the compiler failed on kernel {name!r}:\n{output}")
+            raise CompileError(name, errors, rewritten.signature)
+        _link(toolchain, [part], made / _KERNEL)
+        if toolchain.host.system != "darwin":
+            # There, lines of code are to be found in this part alone.
+            part.unlink()
+        facts = {
+            "parameters": [asdict(parameter) for parameter in rewritten.parameters],
+            "lines": asdict(rewritten.lines),
+        }
+        return store.put(key, made, facts)
+
+
+def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path) -> None:
+    inputs = [str(part) for part in parts]
+    output = _run([*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs])
+    if output is not None:
+        raise SimulatorError(f"the linker failed: {output}")
+
+
+def _run(command: Sequence[str], text: str = "") -> str | None:
+    """What a command said of its failure, None if it worked."""
+    try:
+        done = subprocess.run(
+            command,
+            input=text.encode(),
+            capture_output=True,
+            timeout=_COMPILE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SimulatorError(
+            f"the compiler did not end within {_COMPILE_SECONDS:.0f} s; does a loop or a template "
+            "of the kernel unroll without end?"
+        ) from None
+    except OSError as error:
+        raise SimulatorError(f"{command[0]} can't be run: {error}") from error
+    if done.returncode == 0:
+        return None
+    said = done.stderr.decode(errors="replace").strip()
+    return said or f"{command[0]} ended with code {done.returncode}"
+
+
+@functools.cache
+def _store_at(root: Path) -> ObjectCache:
+    return ObjectCache(root)
+
+
+def _store(cache: Path | None) -> ObjectCache:
+    return _store_at(cache or Path(platformdirs.user_cache_path("embercoach", False)) / "simulator")
+
+
+def _key(*parts: str) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode(errors="surrogatepass")
+        hashed.update(f"{len(data)}:".encode() + data)
+    return hashed.hexdigest()[:40]
+
+
+def _surroundings() -> str:
+    """A digest of what a kernel's object depends on besides its text, compiler and flags."""
+    grammar = f"{metadata.version('tree-sitter')} {metadata.version('tree-sitter-cpp')}"
+    return f"{grammar} {_contents(tuple(_dependencies()))}"
+
+
+def _dependencies() -> Iterator[Path]:
+    for folder in HEADERS:
+        yield from sorted(path for path in folder.rglob("*") if path.suffix != ".cpp")
+    yield from sorted(_HERE.glob("rewrite*.py"))
+    yield from sorted(Path(embercoach.metal.__file__).parent.glob("*.py"))
+    mlx = mlx_includes()
+    if mlx is not None:
+        yield from (mlx / "mlx" / "backend" / "metal" / "kernels" / name for name in _MLX_HEADERS)
+
+
+def _contents(paths: Sequence[Path]) -> str:
+    """A digest of files, read again only where one has changed."""
+    stamped = []
+    for path in paths:
+        if path.is_file():
+            status = path.stat()
+            stamped.append((path, status.st_size, status.st_mtime_ns))
+    return _digest(tuple(stamped))
+
+
+@functools.lru_cache(maxsize=8)
+def _digest(stamped: tuple[tuple[Path, int, int], ...]) -> str:
+    hashed = hashlib.sha256()
+    for path, *_ in stamped:
+        hashed.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return hashed.hexdigest()
