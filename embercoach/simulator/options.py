@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from embercoach.config import load
 from embercoach.config.settings import SimulatorSettings
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from embercoach.simulator.activation import Activation
     from embercoach.simulator.recorder import Recorder
 
 #: How `embercoach simulate` tells the interpreter that it starts what to do.
@@ -62,8 +63,8 @@ def options_for(folder: Path) -> Options:
     return Options(scope.settings.simulator)
 
 
-def begin(options: Options) -> tuple[Activation, Recorder]:
-    """Enter the simulation that the options ask for; the caller leaves it.
+def begin(options: Options) -> tuple[ExitStack, Recorder]:
+    """Enter the simulation that the options ask for; the caller closes it.
 
     Raises:
         SimulatorError: what it needs is not installed, or the compiler is none.
@@ -73,13 +74,23 @@ def begin(options: Options) -> tuple[Activation, Recorder]:
     settings = options.settings
     try:
         from embercoach.simulator.activation import activate
+        from embercoach.simulator.toolchain import find_toolchain
 
-        simulation = activate(
-            checks=settings.checks,
-            limits=Limits(seconds=settings.timeout, bytes=settings.memory),
-            toolchain=None,
-        )
-        return simulation, simulation.__enter__()
+        compiler = settings.compiler
+        toolchain = None if compiler is None else find_toolchain(compiler)
+        simulation: AbstractContextManager[Recorder]
+        if options.compile_only:
+            from embercoach.simulator.compiling import compiling
+
+            simulation = compiling(toolchain)
+        else:
+            simulation = activate(
+                checks=settings.checks,
+                limits=Limits(seconds=settings.timeout, bytes=settings.memory),
+                toolchain=toolchain,
+            )
+        entered = ExitStack()
+        return entered, entered.enter_context(simulation)
     except ModuleNotFoundError as error:
         raise SimulatorError(
             f"the simulator needs {error.name}, which is not installed: "

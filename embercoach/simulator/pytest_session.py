@@ -15,8 +15,8 @@ from embercoach.simulator.telling import report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
+    from contextlib import ExitStack
 
-    from embercoach.simulator.activation import Activation
     from embercoach.simulator.model import Finding
     from embercoach.simulator.recorder import Recorder
 
@@ -40,7 +40,7 @@ class _Told:
 class SimulatedSession:
     """The hooks of a session with ``--embercoach-simulate``."""
 
-    def __init__(self, simulation: Activation, recorder: Recorder, options: Options) -> None:
+    def __init__(self, simulation: ExitStack, recorder: Recorder, options: Options) -> None:
         self._simulation = simulation
         self._recorder = recorder
         self._options = options
@@ -71,7 +71,7 @@ class SimulatedSession:
 
     def close(self) -> None:
         """Give MLX back as it was, and leave the record that was asked for."""
-        self._simulation.__exit__(None, None, None)
+        self._simulation.close()
         if self._options.record is not None:
             from embercoach.simulator.record import write
 

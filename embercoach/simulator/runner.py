@@ -46,7 +46,7 @@ def main(form: str, target: str, arguments: list[str]) -> int:
     finally:
         # Of a forked child nobody waits for a record.
         if os.getpid() == owner:
-            simulation.__exit__(None, None, None)
+            simulation.close()
             if options.record is not None:
                 from embercoach.simulator.record import write
 

@@ -37,12 +37,15 @@ def blocks_in(section: str) -> list[pytest.param]:
 
 
 def simulated(block: Block) -> list[Found]:
-    """What the simulator finds while the block runs; notes too."""
+    """What the simulator finds while the block runs, or is compiled; notes too."""
     from embercoach.simulator import activate
+    from embercoach.simulator.compiling import compiling
 
-    with activate(timeout=PATIENCE) as recorder:
+    compiles = block.path.stem.startswith("SIM-COMPILE")
+    with compiling() if compiles else activate(timeout=PATIENCE) as recorder:
         execute(block)
-    return [Found(finding.code, finding.line or 0, None) for finding in recorder.findings]
+    found = [*recorder.findings, *recorder.notes]
+    return [Found(finding.code, finding.line or 0, None) for finding in found]
 
 
 @dataclass(frozen=True, slots=True)

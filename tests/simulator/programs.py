@@ -1,0 +1,90 @@
+"""Programs that launch kernels, for the tests of what runs programs: plugin, command, runner."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = "embercoach.simulator.pytest_plugin"
+
+#: `turn` has a race on line 5 of its body, line 12 of the file; `length` only deserves a note.
+KERNELS = '''\
+import mlx.core as mx
+
+turn = mx.fast.metal_kernel(
+    name="turn",
+    input_names=["x"],
+    output_names=["y"],
+    source="""
+        threadgroup float tile[64];
+        uint t = thread_position_in_threadgroup.x;
+        tile[t] = x[t];
+        y[t] = tile[63 - t];  // RACE
+    """,
+)
+RACE = 11  # the line above
+length = mx.fast.metal_kernel(
+    name="length",
+    input_names=["x"],
+    output_names=["y"],
+    source="""
+        y[thread_position_in_threadgroup.x] = x[thread_position_in_threadgroup.x];
+        y[0] = 64.0f;  // SAME
+    """,
+)
+double = mx.fast.metal_kernel(
+    name="double",
+    input_names=["x"],
+    output_names=["y"],
+    source="uint i = thread_position_in_grid.x; y[i] = x[i] + x[i];",
+)
+
+
+def launch(kernel, x=None):
+    x = mx.ones((64,)) if x is None else x
+    (y,) = kernel(
+        inputs=[x],
+        grid=(64, 1, 1),
+        threadgroup=(64, 1, 1),
+        output_shapes=[(64,)],
+        output_dtypes=[mx.float32],
+    )
+    mx.eval(y)
+    return y
+'''
+
+
+def kernels_in(folder: Path) -> Path:
+    """Put the kernels into a folder, as the module ``kernels``."""
+    (folder / "kernels.py").write_text(KERNELS, encoding="utf-8")
+    return folder
+
+
+def python(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, with this checkout on its path."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    clean = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "PYTEST_ADDOPTS")}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**clean, "PYTHONPATH": path, "COLUMNS": "120", **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def pytest(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder with our plugin, as installed or as it lies here."""
+    installed = (e.name for e in entry_points(group="pytest11") if e.value == PLUGIN)
+    plugin = next(installed, PLUGIN)
+    options = ("-p", plugin, "-p", "no:cacheprovider")
+    return python("-m", "pytest", *options, *arguments, cwd=cwd)
