@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.declarators import attribute_marks
 from embercoach.metal.macros import read_macros
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
@@ -27,6 +26,8 @@ from embercoach.simulator.rewrite_threadgroup import SPACE, spelling, threadgrou
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tree_sitter import Node
 
 #: The name that the unit's text has for clang.
 FILE_NAME = "kernel.metal"
@@ -176,12 +177,16 @@ def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[TextEd
     for node in syntax.nodes:
         if node.type != "attribute_declaration" or node.has_error or not syntax.holds(node):
             continue
-        if any(
-            mark.name not in _STANDARD_ATTRIBUTES and "::" not in mark.name
-            for mark in attribute_marks(syntax, node)
-        ):
+        if any(_is_metals(syntax, child) for child in node.named_children):
             place = syntax.place(node)
             yield blanked(source, shift + place.start, shift + place.end)
+
+
+def _is_metals(syntax: Syntax, attribute: Node) -> bool:
+    """Whether an attribute is neither of the C++ standard nor of a vendor, such as ``clang::``."""
+    name = attribute.child_by_field_name("name")
+    prefixed = attribute.child_by_field_name("prefix") is not None
+    return name is not None and not prefixed and syntax.words(name) not in _STANDARD_ATTRIBUTES
 
 
 def _thunk(layout: Layout) -> str:

@@ -6,7 +6,7 @@ what the tree does not show clearly is left as it stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.declarators import unpack
@@ -65,10 +65,30 @@ def threadgroup_storage(syntax: Syntax, words: frozenset[str]) -> Iterator[Stora
         if node.type != "declaration" or node.has_error or not _in_kernel(syntax, node):
             continue
         declarators = node.children_by_field_name("declarator")
-        base = any(word in words for word in syntax.qualifiers_in(node))
+        macros = _macros_of(syntax, node, words)
+        base = bool(macros) or any(word in words for word in syntax.qualifiers_in(node))
         shared = [_is_shared(syntax, declarator, words, base) for declarator in declarators]
         if any(shared) and node.child_by_field_name("type") is not None:
-            yield _storage(syntax, node, words, mixed=not all(shared))
+            found = _storage(syntax, node, words, mixed=not all(shared))
+            start = syntax.stretch(macros[0], macros[0]).start if macros else found.start
+            yield replace(found, start=min(start, found.start))
+
+
+def _macros_of(syntax: Syntax, node: Node, words: frozenset[str]) -> list[int]:
+    """Where macros that say threadgroup stand among a declaration's specifiers.
+
+    The tree does not show them: they were blanked.
+    """
+    found = []
+    before = node.prev_sibling
+    done = before.end_byte if before is not None else syntax.shift
+    for child in node.children:
+        gap = syntax.data[done : child.start_byte].decode()
+        found += [done + gap.index(word) for word in gap.split() if word in words]
+        done = _end(syntax, child)
+        if child == node.child_by_field_name("declarator"):
+            break
+    return found
 
 
 def _in_kernel(syntax: Syntax, node: Node) -> bool:
@@ -110,6 +130,9 @@ def _declares(node: Node) -> bool:
 def _storage(syntax: Syntax, node: Node, words: frozenset[str], *, mixed: bool) -> Storage:
     place = syntax.place(node)
     declarators = node.children_by_field_name("declarator")
+    pointers = [_last_pointer(declarator) for declarator in declarators]
+    # In front of a star the space is that of what is pointed to.
+    mixed = mixed or len({pointer is None for pointer in pointers}) > 1
     problem = _problem(syntax, node, declarators, mixed=mixed)
     if problem:
         return Storage(place.start, place.end, "", problem)
@@ -119,22 +142,36 @@ def _storage(syntax: Syntax, node: Node, words: frozenset[str], *, mixed: bool) 
             continue
         if child.type in _PREFIXES or any(c.type in _PREFIXES for c in child.children):
             prefix.append(_plain(syntax, child, ()))
-        elif syntax.qualifiers.get(child.start_byte) not in words:
+        elif pointers[0] is not None or syntax.qualifiers.get(child.start_byte) not in words:
             kind.append(_plain(syntax, child, ()))
     made = []
-    for declarator in declarators:
+    for declarator, pointer in zip(declarators, pointers, strict=True):
         (name,) = unpack(declarator).names
-        cut = [name, *(n for n in walk(declarator) if _is_cut(syntax, n, words))]
-        abstract = _plain(syntax, declarator, cut)
+        own = [] if pointer is None else pointer.children
+        cut = [c for c in own if syntax.qualifiers.get(c.start_byte) in words]
+        cut += [n for n in walk(declarator) if n.type == "attribute_declaration"]
+        abstract = _plain(syntax, declarator, [_with_parentheses(name), *cut])
         whole = " ".join(filter(None, [*kind, abstract]))
         made.append(f"{STORAGE_MACRO}({syntax.words(name)}, {' '.join(prefix)}, {whole})")
     return Storage(place.start, place.end, " ".join(made))
 
 
-def _is_cut(syntax: Syntax, node: Node, words: frozenset[str]) -> bool:
-    if node.type == "attribute_declaration":
-        return True
-    return node.type == "type_qualifier" and syntax.qualifiers.get(node.start_byte) in words
+def _last_pointer(declarator: Node) -> Node | None:
+    """The star that says where the variable itself lies, None where the specifiers do."""
+    found = None
+    current: Node | None = declarator
+    while current is not None:
+        if current.type == "pointer_declarator":
+            found = current
+        current = next((c for c in current.named_children if _declares(c)), None)
+    return found
+
+
+def _with_parentheses(name: Node) -> Node:
+    """A name with the parentheses that hold nothing else."""
+    while name.parent is not None and name.parent.type == "parenthesized_declarator":
+        name = name.parent
+    return name
 
 
 def _problem(syntax: Syntax, node: Node, declarators: list[Node], *, mixed: bool) -> str:
@@ -152,8 +189,6 @@ def _problem(syntax: Syntax, node: Node, declarators: list[Node], *, mixed: bool
     storage = [syntax.words(c) for c in node.children if c.type == "storage_class_specifier"]
     if storage not in ([], ["static"]):
         return f"a threadgroup variable can't be {' '.join(storage)}"
-    if any(n.type.startswith("preproc_") for n in walk(node)):
-        return "a preprocessor directive stands in the declaration of a threadgroup variable"
     return ""
 
 

@@ -6,9 +6,13 @@
 
 #if defined(__APPLE__)
 #define EMBER_SECTION "__DATA,msltg"
+#define EMBER_UNNAMED "L"
 #else
 #define EMBER_SECTION "msltg"
+#define EMBER_UNNAMED ".L"
 #endif
+#define EMBER_TEXT(x) #x
+#define EMBER_LABEL(x) EMBER_UNNAMED "ember_gap_" EMBER_TEXT(x)
 
 namespace ember {
 
@@ -21,15 +25,17 @@ struct storage {
 }  // namespace ember
 
 // A threadgroup variable: one for all threads of the threadgroup. `used` keeps the optimizer from
-// assuming that it sees every access. The inner variable bears the same name, for messages.
+// assuming that it sees every access. The inner variable bears the same name, for messages. Behind
+// it lies a stretch that is no variable's and has no symbol, where an index out of bounds leads.
 #define EMBER_STORAGE(name, attributes, ...)                                      \
   threadgroup auto& name = *(threadgroup __typeof__(__VA_ARGS__)*)__extension__({ \
-    attributes static \
-        __attribute__((section(EMBER_SECTION), used))                             \
-        ember::storage<__typeof__(__VA_ARGS__)>                                   \
-            name;                                                                 \
+    attributes static __attribute__((section(EMBER_SECTION), used))               \
+        ember::storage<__typeof__(__VA_ARGS__)> name;                             \
+    static __attribute__((section(EMBER_SECTION), used))                          \
+        unsigned char ember_gap[128] __asm__(EMBER_LABEL(__COUNTER__));           \
     &name;                                                                        \
   });
 
 // In SYCL's device mode, code that no such function reaches is left out.
-#define EMBER_ENTRY [[clang::sycl_external]] __attribute__((visibility("default"), no_sanitize("thread")))
+#define EMBER_ENTRY \
+  [[clang::sycl_external]] __attribute__((visibility("default"), no_sanitize("thread")))

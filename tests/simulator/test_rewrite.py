@@ -1,0 +1,448 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.generated import generated_source
+from embercoach.simulator.model import SimulatorError
+from embercoach.simulator.rewrite import Rewritten, rewrite
+from embercoach.simulator.rewrite_text import TextEdit, apply, blanked
+
+X = Input.of_shape("x", (16,), "float32")
+Y = Output("y", "float32")
+
+
+def generated(
+    body: str,
+    header: str = "",
+    *,
+    inputs: tuple[Input, ...] = (X,),
+    outputs: tuple[Output, ...] = (Y,),
+    template: tuple[TemplateArgument, ...] = (),
+    atomic: bool = False,
+) -> str:
+    return generated_source(
+        Kernel("k", inputs, outputs, body, header, template, atomic_outputs=atomic)
+    )
+
+
+def rewritten(body: str, header: str = "", **more: object) -> Rewritten:
+    return rewrite(generated(body, header, **more), body, header)  # type: ignore[arg-type]
+
+
+def body_of(result: Rewritten) -> list[str]:
+    lines = result.edited.text.split("\n")
+    first = result.lines.body_start - 1
+    return lines[first : first + result.lines.body_lines]
+
+
+# -- the frame ---------------------------------------------------------------------------------------
+
+
+def test_a_plain_kernel_keeps_every_character_of_its_body() -> None:
+    body = "\n  uint i = thread_position_in_grid.x;\n  y[i] = x[i] * 2.0h;  // \u00e9\n"
+    result = rewritten(body)
+    assert "\n".join(body_of(result)) == body
+    assert result.edited.text.split("\n")[: result.lines.body_start - 1] == [
+        "static     void custom_kernel_k_float_float(",
+        "  const device float* x              ,",
+        "  device float* y              ,",
+        "  uint3 thread_position_in_grid                            ) {",
+    ]
+    assert result.thunk == (
+        'extern "C" EMBER_ENTRY void ember_kernel('
+        "const ember_thread* ember_self, void* const* ember_buffers) { custom_kernel_k_float_float("
+        "(const device float*)ember_buffers[0], (device float*)ember_buffers[1], "
+        "uint3(ember_self->thread_position_in_grid[0], ember_self->thread_position_in_grid[1], "
+        "ember_self->thread_position_in_grid[2])); }\n"
+    )
+
+
+def test_a_template_is_instantiated_by_the_thunk() -> None:
+    result = rewritten(
+        "y[0] = T(N);",
+        template=(
+            TemplateArgument("T", "bfloat16"),
+            TemplateArgument("N", -4),
+            TemplateArgument("B", True),
+        ),
+    )
+    assert "template" in result.edited.text.split("\n")[0]
+    assert "host_name" not in result.text
+    assert "custom_kernel_k__bfloat16_t__4_1_float_float<bfloat16_t, -4, 1>(" in result.thunk
+
+
+def test_parameters_are_read() -> None:
+    body = "y[0] = s + c[0] + x_shape[0] + x_strides[0] + x_ndim + thread_index_in_simdgroup;"
+    inputs = (
+        X,
+        Input.of_shape("c", (4,), "bfloat16"),
+        Input.of_shape("s", (), "int64"),
+    )
+    found = {p.name: p for p in rewritten(body, inputs=inputs, atomic=True).parameters}
+    forms = {
+        name: (p.type, p.space, p.declarator, p.is_const, p.is_atomic, p.index, p.attribute)
+        for name, p in found.items()
+    }
+    assert forms == {
+        "x": ("float", "device", "*", True, False, 0, ""),
+        "x_shape": ("int", "constant", "*", True, False, 1, ""),
+        "x_strides": ("int64_t", "constant", "*", True, False, 2, ""),
+        "x_ndim": ("int", "constant", "&", True, False, 3, ""),
+        "c": ("bfloat16_t", "constant", "*", True, False, 4, ""),
+        "s": ("int64_t", "constant", "&", True, False, 5, ""),
+        "y": ("float", "device", "*", False, True, 6, ""),
+        "thread_index_in_simdgroup": (
+            "uint",
+            "",
+            "",
+            False,
+            False,
+            None,
+            "thread_index_in_simdgroup",
+        ),
+    }
+
+
+def test_references_and_atomics_are_cast_to_their_types() -> None:
+    result = rewritten("y[0] = s;", inputs=(Input.of_shape("s", (), "int8"),), atomic=True)
+    assert "(*(const constant int8_t*)ember_buffers[0], (device atomic<float>*)" in result.thunk
+
+
+@pytest.mark.parametrize("header", ["", "// h\n", "int f();\nint g();", "\n\n"])
+def test_lines_are_where_the_map_says(header: str) -> None:
+    body = "int a;\nint b;\n"
+    result = rewritten(body, header)
+    source = result.edited.original.split("\n")
+    first = result.lines.body_start - 1
+    assert source[first : first + result.lines.body_lines] == body.split("\n")
+    assert result.lines.place(result.lines.body_start + 1) == ("body", 2)
+    if header:
+        assert result.lines.place(1) == ("header", 1)
+
+
+# -- threadgroup variables ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declaration", "storage"),
+    [
+        ("threadgroup float a[32];", ["a|float [32]"]),
+        ("threadgroup float a;", ["a|float"]),
+        ("threadgroup float a[32], b[4][N + 1];", ["a|float [32]", "b|float [4][N + 1]"]),
+        ("float threadgroup a[3];", ["a|float [3]"]),
+        ("static threadgroup float a[3];", ["a|float [3]"]),
+        ("threadgroup volatile int a[2];", ["a|volatile int [2]"]),
+        ("threadgroup unsigned long a[2];", ["a|unsigned long [2]"]),
+        ("threadgroup vec<T, 4> a[2];", ["a|vec<T, 4> [2]"]),
+        ("threadgroup metal::array<float, 4> a;", ["a|metal::array<float, 4>"]),
+        ("threadgroup typename U::type a[2];", ["a|typename U::type [2]"]),
+        ("threadgroup struct Pair a[2];", ["a|struct Pair [2]"]),
+        ("threadgroup atomic<uint> a[4];", ["a|atomic<uint> [4]"]),
+        ("threadgroup half (a)[2];", ["a|half [2]"]),
+        ("threadgroup float* threadgroup a;", ["a|threadgroup float *"]),
+        ("float* threadgroup a;", ["a|float *"]),
+        ("device float* threadgroup a[2];", ["a|device float * [2]"]),
+        ("threadgroup float a /* rows */ [4 /* n */];", ["a|float [4 ]"]),
+        ("threadgroup float a [[maybe_unused]][3];", ["a|float [3]"]),
+    ],
+)
+def test_threadgroup_variables_get_storage(declaration: str, storage: list[str]) -> None:
+    (line,) = body_of(rewritten(f"{declaration}"))
+    made = [part.split("|") for part in storage]
+    expected = " ".join(f"EMBER_STORAGE({name}, , {kind})" for name, kind in made)
+    assert line == expected
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "threadgroup alignas(16) float a[3];",
+        "alignas(16) threadgroup float a[3];",
+        "threadgroup __attribute__((aligned(16))) float a[3];",
+    ],
+)
+def test_alignment_goes_to_the_storage(declaration: str) -> None:
+    (line,) = body_of(rewritten(declaration))
+    name, attribute, kind = line.removeprefix("EMBER_STORAGE(").removesuffix(")").split(", ")
+    assert (name, kind) == ("a", "float [3]")
+    assert "16" in attribute
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "threadgroup float* p = a;",
+        "threadgroup float* p = a, *q;",
+        "const threadgroup float* p;",
+        "threadgroup float (&r)[4] = *a;",
+        "threadgroup float (*p)[4];",
+        "threadgroup float* p[4];",
+        "threadgroup auto& r = a[0];",
+        "threadgroup float* const threadgroup* p;",
+        "float* p = (float*)(threadgroup float*)a;",
+        "using P = threadgroup float*;",
+        "typedef threadgroup float T3[3];",
+        "struct S { threadgroup float* p; };",
+        "auto p = reinterpret_cast<threadgroup uint*>(a);",
+        'const char* s = "threadgroup float a[3];";',
+        "// threadgroup float a[3];",
+        "/* threadgroup float a[3]; */",
+    ],
+)
+def test_what_is_no_threadgroup_variable_stays(declaration: str) -> None:
+    result = rewritten(declaration)
+    assert body_of(result) == [declaration]
+    assert result.problems == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # In a function of its own, and where the tree is torn, clang must refuse them.
+        "auto f = [&]() { threadgroup float a[3]; return a[0]; };",
+        "struct S { void f() { threadgroup float a[3]; } };",
+        "threadgroup float a[3] float b;",
+        "threadgroup float a[3",
+        "threadgroup float a[\n#if 1\n4\n#endif\n];",
+    ],
+)
+def test_what_can_not_be_told_stays_for_clang(body: str) -> None:
+    assert body_of(rewritten(body)) == body.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "word"),
+    [
+        ("threadgroup float a[2] = {0, 0};", "initializer"),
+        ("threadgroup float a{1};", "initializer"),
+        ("threadgroup float a[4], *p;", "one declaration for each"),
+        ("threadgroup float *threadgroup p, a[4];", "one declaration for each"),
+        ("extern threadgroup float a[4];", "extern"),
+        ("threadgroup struct { float v; } a[4];", "define it before"),
+    ],
+)
+def test_what_metal_refuses_is_a_problem_of_its_line(declaration: str, word: str) -> None:
+    result = rewritten(f"int i;\n  {declaration}\n")
+    (problem,) = result.problems
+    assert word in problem.message
+    assert (result.lines.place(problem.line), problem.column) == (("body", 2), 3)
+
+
+def test_a_declaration_over_several_lines_keeps_them() -> None:
+    body = "threadgroup float\n  a[4], // rows, columns\n  b[2];\ny[0] = a[0];"
+    lines = body_of(rewritten(body))
+    assert lines == ["EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float [2])", "", "", "y[0] = a[0];"]
+
+
+def test_consecutive_declarations_are_all_found() -> None:
+    body = "\n".join(f"threadgroup float a{i}[4]; threadgroup int b{i};" for i in range(20))
+    text = "\n".join(body_of(rewritten(body)))
+    assert text.count("EMBER_STORAGE") == 40
+    assert "threadgroup" not in text
+
+
+@pytest.mark.parametrize(
+    ("declaration", "expected"),
+    [
+        ("SHARED float a[4];", "EMBER_STORAGE(a, , float [4])"),
+        ("int i; SHARED float a[4];", "int i; EMBER_STORAGE(a, , float [4])"),
+        ("float SHARED a[4], b;", "EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float)"),
+        ("SHARED float* p = a;", "SHARED float* p = a;"),
+        ("f((SHARED float*)a); int i;", "f((SHARED float*)a); int i;"),
+    ],
+)
+def test_a_macro_of_qualifiers_is_seen_through(declaration: str, expected: str) -> None:
+    result = rewritten(declaration, "#define SHARED threadgroup\n")
+    assert body_of(result) == [expected]
+
+
+def test_a_macro_that_hides_a_declaration_is_named() -> None:
+    header = "#define ARRAY(n) threadgroup float n[4]\n#define OTHER(n) float n[4]\n"
+    result = rewritten("ARRAY(a);", header)
+    assert body_of(result) == ["ARRAY(a);"]
+    assert result.opaque == ("ARRAY",)
+
+
+@pytest.mark.parametrize("mark", ["[[kernel]]", "kernel"])
+def test_kernels_of_the_header_have_storage_too(mark: str) -> None:
+    header = (
+        f"{mark} void other(device float* p [[buffer(0)]]) {{ threadgroup float a[4]; }}\n"
+        "void helper() { threadgroup float b[4]; }\n"
+    )
+    lines = rewritten("y[0] = 1;", header).edited.text.split("\n")
+    assert "EMBER_STORAGE(a, , float [4])" in lines[0]
+    assert "buffer" not in lines[0]
+    assert lines[1] == "void helper() { threadgroup float b[4]; }"
+
+
+# -- attributes ----------------------------------------------------------------------------------------
+
+
+def test_only_metals_own_attributes_go() -> None:
+    header = (
+        "struct [[maybe_unused]] V { float4 p [[position]]; [[clang::annotate(\"x\")]] int i; };\n"
+    )
+    line = rewritten("y[0] = 1;", header).edited.text.split("\n")[0]
+    assert line == header.rstrip("\n").replace("[[position]]", " " * 12)
+
+
+# -- refusals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: "//" + s, "does not begin with the kernel's header"),
+        (lambda s: s.replace("y[0] = 1;", "y[0] = 2;"), "body is not in the source"),
+        (lambda s: s + "\n", "does not end as MLX's do"),
+        (lambda s: s.replace("[[buffer(0)]]", "[[texture(0)]]"), "strange"),
+        (lambda s: s.replace("custom_kernel_k_", "custom kernel k "), "can't be read"),
+        (lambda s: s.replace("[[kernel]]", "[[vertex]]"), "not marked"),
+        (lambda s: "", "does not begin"),
+    ],
+)
+def test_a_text_that_is_not_mlxs_is_refused(change: object, words: str) -> None:
+    header, body = "int f();\n", "y[0] = 1;"
+    source = generated(body, header)
+    with pytest.raises(SimulatorError, match=words):
+        rewrite(change(source), body, header)  # type: ignore[operator]
+
+
+def test_a_parameter_list_that_mlx_closes_too_early_is_explained() -> None:
+    outputs = (Y, Output("z", "float32"))
+    body = "y[0] = x_shape[0]; z[0] = 1;"
+    with pytest.raises(SimulatorError, match="Mention a thread attribute"):
+        rewritten(body, outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("int a;\n#line 7\nint b;", "line 5 .*renumbers"),
+        ('# line 3 "x.h"\n', "renumbers"),
+        ("int a;\rint b;", "'\\\\r'"),
+        ("int a;\0", "'\\\\x00'"),
+        ("// \ud800", "ud800"),
+    ],
+)
+def test_what_would_move_lines_is_refused(body: str, words: str) -> None:
+    with pytest.raises(SimulatorError, match=words):
+        rewritten(body)
+
+
+def test_windows_line_ends_stay() -> None:
+    body = "\r\n  threadgroup float a[4];\r\n  y[0] = 1;\r\n"
+    assert body_of(rewritten(body)) == [
+        "\r",
+        "  EMBER_STORAGE(a, , float [4])\r",
+        "  y[0] = 1;\r",
+        "",
+    ]
+
+
+# -- any text --------------------------------------------------------------------------------------------
+
+STATEMENTS = st.sampled_from(
+    [
+        "threadgroup float a[32];",
+        "threadgroup float b[4], c[2][2];\n",
+        "threadgroup\n  half4 d[8]; ",
+        "uint i = thread_position_in_grid.x;\n",
+        "if (i > 3) { return; }\n",
+        "y[i] = 1.0h;",
+        "// threadgroup float e[2];\n",
+        "threadgroup float* p = a;\n",
+        "#pragma unroll\n",
+        "for (int k = 0; k < 4; ++k) {\n",
+        "}\n",
+        "#define M 3\n",
+        "'\\0' \"threadgroup\" ",
+        "\u00e9\n",
+    ]
+)
+
+
+@given(st.lists(STATEMENTS | st.text("tgroupfla [];{}\n=,*&()#/\"'", max_size=12), max_size=12))
+def test_any_body_keeps_its_lines(pieces: list[str]) -> None:
+    body = "".join(pieces)
+    result = rewritten(body)
+    before, after = result.edited.original.split("\n"), result.edited.text.split("\n")
+    assert len(before) == len(after)
+    assert result.edited.original == generated(body)
+    touched = {
+        line
+        for edit in result.edited.edits
+        for line in range(
+            result.edited.original.count("\n", 0, edit.start),
+            result.edited.original.count("\n", 0, edit.end) + 1,
+        )
+    }
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        assert old == new or number in touched
+    # Of the body, only declarations of threadgroup variables were touched.
+    start = result.edited.original.index(") {\n") + 4
+    for edit in result.edited.edits:
+        if start <= edit.start < start + len(body):
+            assert "threadgroup" in result.edited.original[edit.start : edit.end]
+            assert edit.new.startswith("EMBER_STORAGE(")
+
+
+@st.composite
+def edits_of(draw: st.DrawFn) -> tuple[str, list[TextEdit]]:
+    text = draw(st.text("ab\n\u00e9", max_size=40))
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True)))
+    edits = []
+    for start, end in zip(cuts[::2], cuts[1::2], strict=False):
+        breaks = text[start:end].count("\n")
+        word = draw(st.text("xyz", max_size=6))
+        edits.append(TextEdit(start, end, word + "\n" * breaks))
+    return text, edits
+
+
+@given(edits_of())
+def test_every_place_leads_back(case: tuple[str, list[TextEdit]]) -> None:
+    text, edits = case
+    edited = apply(text, edits)
+    assert edited.text.count("\n") == text.count("\n")
+    inserted: list[bool] = []
+    done = 0
+    for edit in edits:
+        inserted += [False] * (edit.start - done) + [True] * len(edit.new)
+        done = edit.end
+    inserted += [False] * (len(text) - done)
+    line = 1
+    start = 0
+    for offset, character in enumerate(edited.text):
+        if not inserted[offset] and character != "\n":
+            column = len(edited.text[start:offset].encode()) + 1
+            own_line, own_column = edited.original_place(line, column)
+            assert own_line == line
+            assert text.split("\n")[own_line - 1][own_column - 1] == character
+        if character == "\n":
+            line, start = line + 1, offset + 1
+
+
+def test_places_beyond_the_text_are_harmless() -> None:
+    edited = apply("ab\ncd", [TextEdit(0, 1, "xyz")])
+    assert edited.original_place(1, 99) == (1, 3)
+    assert edited.original_place(9, 4) == (9, 1)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [TextEdit(0, 3, "x")],
+        [TextEdit(0, 1, "\n")],
+        [TextEdit(0, 2, "x"), TextEdit(1, 2, "y")],
+    ],
+)
+def test_edits_that_move_lines_or_overlap_are_refused(edits: list[TextEdit]) -> None:
+    with pytest.raises(SimulatorError, match="in place"):
+        apply("ab\ncd", edits)
+
+
+def test_blanks_keep_line_ends() -> None:
+    assert blanked("ab\r\ncd", 1, 5) == TextEdit(1, 5, " \r\n ")
