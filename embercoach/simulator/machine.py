@@ -1,0 +1,71 @@
+"""The machine that kernels really run on: a compiler, and a child process for the compiled code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from embercoach.simulator import objects
+from embercoach.simulator.process import Process
+from embercoach.simulator.toolchain import find_toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from embercoach.simulator.capture import Capture, Extent
+    from embercoach.simulator.model import Buffer, BuiltKernel, Limits, RunResult
+    from embercoach.simulator.toolchain import Toolchain
+
+
+class Host:
+    """Compiles each text once, and runs one launch at a time, from whatever thread.
+
+    A process that this one forks gets a child of its own.
+    """
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        self._toolchain = toolchain
+        self._lock = threading.RLock()
+        self._built: dict[tuple[str, str, str, bool], BuiltKernel] = {}
+        self._process: Process | None = None
+        self._owner = os.getpid()
+
+    def build(self, captured: Capture, *, checks: bool) -> BuiltKernel:
+        """Compile what MLX generated, or find what was made of the same text before."""
+        definition = captured.definition
+        key = (definition.name, captured.source, captured.math_mode, checks)
+        with self._lock:
+            if key not in self._built:
+                self._built[key] = objects.build(
+                    captured.source,
+                    definition.name,
+                    definition.body,
+                    definition.header,
+                    checks=checks,
+                    toolchain=self._toolchain,
+                    math_mode=captured.math_mode,
+                )
+            return self._built[key]
+
+    def run(
+        self,
+        kernel: BuiltKernel,
+        bound: Sequence[Buffer],
+        grid: Extent,
+        threadgroup: Extent,
+        *,
+        limits: Limits,
+    ) -> RunResult:
+        """Run every thread in the child process."""
+        with self._lock:
+            if self._process is None or self._owner != os.getpid():
+                self._process, self._owner = Process(self._toolchain), os.getpid()
+            return self._process.run(kernel, bound, grid, threadgroup, limits=limits)
+
+
+@functools.cache
+def host(toolchain: Toolchain | None) -> Host:
+    """The machine of a compiler, one for the whole process."""
+    return Host(toolchain or find_toolchain())
