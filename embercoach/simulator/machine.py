@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -20,17 +19,13 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """Compiles each text once, and runs one launch at a time, from whatever thread.
-
-    A process that this one forks gets a child of its own.
-    """
+    """Compiles each text once, and runs one launch at a time, from whatever thread."""
 
     def __init__(self, toolchain: Toolchain) -> None:
         self._toolchain = toolchain
-        self._lock = threading.RLock()
+        self._process = Process(toolchain)
+        self._lock = threading.Lock()
         self._built: dict[tuple[str, str, str, bool], BuiltKernel] = {}
-        self._process: Process | None = None
-        self._owner = os.getpid()
 
     def build(self, captured: Capture, *, checks: bool) -> BuiltKernel:
         """Compile what MLX generated, or find what was made of the same text before."""
@@ -59,10 +54,7 @@ class Host:
         limits: Limits,
     ) -> RunResult:
         """Run every thread in the child process."""
-        with self._lock:
-            if self._process is None or self._owner != os.getpid():
-                self._process, self._owner = Process(self._toolchain), os.getpid()
-            return self._process.run(kernel, bound, grid, threadgroup, limits=limits)
+        return self._process.run(kernel, bound, grid, threadgroup, limits=limits)
 
 
 @functools.cache
