@@ -117,7 +117,7 @@ class _Said:
 def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
     """The errors in what clang printed, each with its notes.
 
-    What clang says of the lines behind the user's follows from the errors in them, if there are any.
+    What clang says of lines that are not MLX's follows from errors in those, if there are any.
 
     Args:
         output: clang's standard error, without carets, colours and wrapped lines.

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 #: Folders of headers, in the order that they are searched in.
 HEADERS = (_HERE / "unit", _HERE / "prelude", _HERE / "runtime")
-#: MLX's headers that a kernel sees.
-_MLX_HEADERS = ("utils.h", "bf16.h", "bf16_math.h", "complex.h", "defines.h", "logging.h")
 _COMPILE_SECONDS = 120.0
 _KERNEL = "kernel.so"
 _RUNTIME = "runtime.so"
+_HEADERS = "unit.pch"
 
 
 def build(
@@ -91,7 +90,7 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
     folder = _HERE / "runtime"
     sources = sorted(folder.glob("*.cpp"))
     flags = toolchain.runtime_flags()
-    key = _key("runtime", toolchain.identity, *flags, _contents(sorted(folder.glob("*.*"))))
+    key = _key("runtime", toolchain.identity, *flags, _contents(tuple(sorted(folder.glob("*.*")))))
     store = _store(cache)
     entry = store.get(key)
     if entry is None:
@@ -120,10 +119,8 @@ def _compiled(
         raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
     with store.making() as made:
         part = made / "kernel.o"
-        headers = [*HEADERS, *filter(None, [mlx_includes()])]
-        found = [word for folder in headers for word in ("-I", str(folder))]
-        first = ("-include", "ember_unit.h", "-fdebug-compilation-dir=.", "-x", "c++")
-        command = [*toolchain.compiler, *flags, *found, *first, "-c", "-", "-o", str(part)]
+        first = ("-include-pch", str(_precompiled(store, flags, toolchain)), "-x", "c++")
+        command = [*toolchain.compiler, *flags, *_folders(), *first, "-c", "-", "-o", str(part)]
         output = _run(command, rewritten.text)
         if output is not None:
             errors = read_errors(output, rewritten)
@@ -139,6 +136,27 @@ def _compiled(
             "lines": asdict(rewritten.lines),
         }
         return store.put(key, made, facts)
+
+
+def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> Path:
+    """The Metal library as clang reads it fastest."""
+    key = _key("headers", toolchain.identity, *flags, _contents(tuple(_headers())))
+    entry = store.get(key)
+    if entry is None:
+        with store.making() as made:
+            options = ("-x", "c++-header", "-Xclang", "-fno-pch-timestamp")
+            files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
+            output = _run([*toolchain.compiler, *flags, *_folders(), *options, *files])
+            if output is not None:
+                raise SimulatorError(f"the simulator's Metal library does not compile:\n{output}")
+            entry = store.put(key, made, {})
+    return entry.folder / _HEADERS
+
+
+def _folders() -> list[str]:
+    """Where clang looks for headers."""
+    folders = [*HEADERS, *filter(None, [mlx_includes()])]
+    return [word for folder in folders for word in ("-I", str(folder))]
 
 
 def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path) -> None:
@@ -191,17 +209,22 @@ def _key(*parts: str) -> str:
 def _surroundings() -> str:
     """A digest of what a kernel's object depends on besides its text, compiler and flags."""
     grammar = f"{metadata.version('tree-sitter')} {metadata.version('tree-sitter-cpp')}"
-    return f"{grammar} {_contents(tuple(_dependencies()))}"
+    return f"{grammar} {_contents((*_headers(), *_rewriters()))}"
 
 
-def _dependencies() -> Iterator[Path]:
+def _headers() -> Iterator[Path]:
+    """Every file that a kernel's text may include."""
     for folder in HEADERS:
         yield from sorted(path for path in folder.rglob("*") if path.suffix != ".cpp")
-    yield from sorted(_HERE.glob("rewrite*.py"))
-    yield from sorted(Path(embercoach.metal.__file__).parent.glob("*.py"))
     mlx = mlx_includes()
     if mlx is not None:
-        yield from (mlx / "mlx" / "backend" / "metal" / "kernels" / name for name in _MLX_HEADERS)
+        yield from sorted((mlx / "mlx" / "backend" / "metal" / "kernels").glob("*.h"))
+
+
+def _rewriters() -> Iterator[Path]:
+    """The modules that make the translation unit."""
+    yield from sorted(_HERE.glob("rewrite*.py"))
+    yield from sorted(Path(embercoach.metal.__file__).parent.glob("*.py"))
 
 
 def _contents(paths: Sequence[Path]) -> str:

@@ -25,6 +25,7 @@ _DIALECT = (
     "-ffreestanding",
     "-nostdinc",
     "-nostdinc++",
+    "-fdeclspec",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-threadsafe-statics",
@@ -45,8 +46,8 @@ _DIALECT = (
 _DIAGNOSTICS = (
     "-fno-color-diagnostics",
     "-fno-caret-diagnostics",
-    "-fdiagnostics-absolute-paths",
     "-fmessage-length=0",
+    "-fno-crash-diagnostics",
     "-ferror-limit=20",
     "-w",
 )
@@ -55,6 +56,7 @@ _DIAGNOSTICS = (
 _CHECKS = (
     "-O1",
     "-gline-tables-only",
+    "-fdebug-compilation-dir=.",
     "-fsanitize=thread,array-bounds",
     "-fno-sanitize-trap=all",
     "-fno-vectorize",
@@ -64,7 +66,7 @@ _CHECKS = (
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
 )
-_PLAIN = ("-O2", "-gline-tables-only")
+_PLAIN = ("-O2", "-gline-tables-only", "-fdebug-compilation-dir=.")
 _RUNTIME = (
     "-std=c++20",
     "-O2",
@@ -121,7 +123,9 @@ class Toolchain:
 
     def kernel_flags(self, *, checks: bool) -> tuple[str, ...]:
         """What a kernel is compiled with, but for headers and files."""
-        return (*self._target(), *_DIALECT, *_DIAGNOSTICS, *(_CHECKS if checks else _PLAIN))
+        # A device has a host, which clang asks for the name of bfloat in symbols.
+        aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
+        return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *(_CHECKS if checks else _PLAIN))
 
     def runtime_flags(self) -> tuple[str, ...]:
         """What the runtime is compiled with, but for files."""
