@@ -10,12 +10,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from embercoach.simulator import activate, report
 from xlstm_kernels import executors
-from xlstm_kernels.executors.metal import metal_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from embercoach.simulator import Recorder
     from xlstm_kernels.kernel import Kernel, Launch
 
 
@@ -173,18 +174,26 @@ def understudy() -> Iterator[Understudy]:
     executors.unregister(executor.name)
 
 
+@pytest.fixture
+def simulator() -> Iterator[Recorder]:
+    """EmberCoach's simulator in place of Metal, for kernels in which it finds nothing."""
+    with activate() as recorder:
+        yield recorder
+    assert [report(finding) for finding in [*recorder.findings, *recorder.notes]] == []
+
+
 @pytest.fixture(
-    params=["native", "understudy", pytest.param("metal", marks=pytest.mark.metal)],
+    params=["native", "understudy", "simulator", pytest.param("metal", marks=pytest.mark.metal)],
 )
 def backend(request: pytest.FixtureRequest) -> str:
-    """Every way to compute an operator: in MLX operations, around its kernels, on Metal."""
+    """Every way to compute an operator: in MLX operations, around its kernels, in them."""
     if request.param != executors.NATIVE:
         request.getfixturevalue(request.param)
-    return request.param
+    return "metal" if request.param == "simulator" else request.param
 
 
 @pytest.fixture
-def built_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def built_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The name of each kernel object that MLX is asked for during the test."""
     built: list[str] = []
     build = mx.fast.metal_kernel
@@ -194,9 +203,7 @@ def built_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return build(**arguments)
 
     monkeypatch.setattr(mx.fast, "metal_kernel", spy)
-    metal_kernel.cache_clear()
-    yield built
-    metal_kernel.cache_clear()
+    return built
 
 
 @pytest.fixture(name="generate")

@@ -1,0 +1,72 @@
+"""The pack in EmberCoach's simulator: its kernels run there, are checked, and do not leak out.
+
+Values, gradients and dtypes are compared where every backend's are, through the fixture `backend`.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import pytest
+
+from embercoach.simulator import activate
+from xlstm_kernels import executors, rms_norm, soft_cap
+from xlstm_kernels.executors.metal import metal_kernel
+from xlstm_kernels.norm import rms_norm as rms_norm_module
+
+WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal")
+
+
+def test_every_kernel_of_the_pack_runs_and_is_checked(simulator, draw):
+    x, weight = draw((3, 40), mx.float32), draw((40,), mx.float32)
+    # With no backend named: kernels are what runs where Metal is, and here it seems to be.
+    mx.eval(mx.grad(lambda v: soft_cap(v, 15.0).sum())(x))
+    mx.eval(mx.grad(lambda v: rms_norm(v).sum())(x))
+    mx.eval(mx.grad(lambda v, w: rms_norm(v, w).sum(), argnums=(0, 1))(x, weight))
+    launched = {launch.kernel: launch for launch in simulator.launches}
+    assert set(launched) == {
+        "xlstm_soft_cap",
+        "xlstm_soft_cap_gradient",
+        "xlstm_rms_norm",
+        "xlstm_rms_norm_weighted",
+        "xlstm_rms_norm_gradient",
+        "xlstm_rms_norm_gradient_weighted",
+        "xlstm_rms_norm_weight_gradient",
+    }
+    assert all(launch.accesses > 0 for launch in launched.values())
+    assert launched["xlstm_rms_norm"].shapes["values"] == (3, 40)
+
+
+def test_findings_in_a_kernel_of_the_pack_would_be_seen(monkeypatch, draw):
+    """Without the barriers of the sum over a threadgroup there is a race: it must be told."""
+    kernel = rms_norm_module._FORWARD[0]
+    barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+    assert kernel.header.count(barrier) == 2
+    broken = type(kernel)(
+        name="racing_rms_norm",
+        inputs=kernel.inputs,
+        outputs=kernel.outputs,
+        body=kernel.body,
+        launch=kernel.launch,
+        header=kernel.header.replace(barrier, ""),
+    )
+    monkeypatch.setattr(rms_norm_module, "_FORWARD", (broken, rms_norm_module._FORWARD[1]))
+    with activate() as recorder:
+        mx.eval(rms_norm(draw((2, 300), mx.float32)))
+    assert "threadgroup-race" in {finding.kind for finding in recorder.findings}
+
+
+@WITHOUT_METAL
+def test_no_simulated_kernel_is_left_behind(draw):
+    kernel, x = rms_norm_module._FORWARD[0], draw((3, 40), mx.float32)
+    before = metal_kernel(kernel)
+    for _ in range(2):
+        with activate() as recorder:
+            inside = metal_kernel(kernel)
+            assert inside is not before
+            assert metal_kernel(kernel) is inside
+            mx.eval(rms_norm(x, backend="metal"))
+        assert [launch.kernel for launch in recorder.launches] == ["xlstm_rms_norm"]
+        assert metal_kernel(kernel) is before
+        assert executors.resolve(None) == executors.NATIVE
+        with pytest.raises(RuntimeError, match="this MLX has no Metal"):
+            rms_norm(x, backend="metal")
