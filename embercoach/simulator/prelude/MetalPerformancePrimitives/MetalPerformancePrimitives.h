@@ -1,0 +1,1 @@
+#error "Metal Performance Primitives (tensor operations) are not supported by the simulator"

@@ -1,0 +1,342 @@
+// metal::vec. A class, since clang's vectors know neither Metal's constructors nor its vectors of bool.
+#pragma once
+
+#include "ember_swizzle.h"
+#include "ember_traits.h"
+
+namespace metal {
+template <class T, int N>
+struct vec;
+template <class T, int N>
+struct packed_vec;
+}  // namespace metal
+
+namespace ember {
+using metal::enable_if_t;
+using metal::packed_vec;
+using metal::vec;
+
+// How many components a constructor's argument gives; 0: it is none.
+template <class A>
+inline constexpr int width = metal::is_arithmetic_v<A> || __is_enum(A) ? 1 : 0;
+template <class T, int N>
+inline constexpr int width<vec<T, N>> = N;
+template <class T, int N>
+inline constexpr int width<packed_vec<T, N>> = N;
+
+// A scalar becomes a vector by itself unless it would lose its fraction.
+template <class T, class S>
+inline constexpr bool spreads =
+    (metal::is_arithmetic_v<S> || (__is_enum(S) && __is_convertible(S, int))) &&
+    (metal::is_floating_point_v<T> || !metal::is_floating_point_v<S>);
+
+template <class T, class S>
+EMBER_CFN void append(T* to, int& at, S value) {
+  if constexpr (width<S> == 1) {
+    to[at++] = T(value);
+  } else {
+    to[at++] = T(value.x);
+    to[at++] = T(value.y);
+    if constexpr (width<S> > 2) to[at++] = T(value.z);
+    if constexpr (width<S> > 3) to[at++] = T(value.w);
+  }
+}
+
+template <class T, int N>
+struct flat {
+  T at[N] = {};
+  template <class... A>
+  explicit EMBER_CFN flat(A... parts) {
+    int i = 0;
+    (append(at, i, parts), ...);
+  }
+};
+
+template <int N, class... A>
+inline constexpr bool builds =
+    sizeof...(A) > 1 && ((width<A> > 0) && ...) && (width<A> + ...) == N;
+}  // namespace ember
+
+#define EMBER_C2(op) a.x op b.x, a.y op b.y
+#define EMBER_C3(op) EMBER_C2(op), a.z op b.z
+#define EMBER_C4(op) EMBER_C3(op), a.w op b.w
+#define EMBER_L2(op) T(a.x op b.x), T(a.y op b.y)
+#define EMBER_L3(op) EMBER_L2(op), T(a.z op b.z)
+#define EMBER_L4(op) EMBER_L3(op), T(a.w op b.w)
+#define EMBER_U2(op) T(op a.x), T(op a.y)
+#define EMBER_U3(op) EMBER_U2(op), T(op a.z)
+#define EMBER_U4(op) EMBER_U3(op), T(op a.w)
+#define EMBER_ONE2(v) v, v
+#define EMBER_ONE3(v) v, v, v
+#define EMBER_ONE4(v) v, v, v, v
+
+#define EMBER_BINARY(N, op)                                                         \
+  friend EMBER_CFN vec operator op(vec a, vec b) { return vec(EMBER_L##N(op)); }    \
+  EMBER_CFN vec& operator op##=(vec b) { return *this = *this op b; }
+#define EMBER_COMPARE(N, op) \
+  friend EMBER_CFN vec<bool, N> operator op(vec a, vec b) { return vec<bool, N>(EMBER_C##N(op)); }
+#define EMBER_UNARY(N, op) \
+  friend EMBER_CFN vec operator op(vec a) { return vec(EMBER_U##N(op)); }
+
+#define EMBER_VECTOR(N)                                                                       \
+  using value_type = T;                                                                       \
+  static constexpr int ember_size = N;                                                        \
+  vec() = default;                                                                            \
+  template <class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>                       \
+  EMBER_CFN vec(S s) : vec(EMBER_ONE##N(T(s))) {}                                             \
+  template <class S,                                                                          \
+            ember::enable_if_t<metal::is_floating_point_v<S> && !ember::spreads<T, S>, int> = 0> \
+  explicit EMBER_CFN vec(S s) : vec(EMBER_ONE##N(T(s))) {}                                    \
+  template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                           \
+  explicit EMBER_CFN vec(vec<U, N> v) : vec(ember::flat<T, N>(v)) {}                          \
+  template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                           \
+  explicit EMBER_CFN vec(packed_vec<U, N> v) : vec(ember::flat<T, N>(v)) {}                   \
+  template <class... A, ember::enable_if_t<ember::builds<N, A...>, int> = 0>                  \
+  EMBER_CFN vec(A... parts) : vec(ember::flat<T, N>(parts...)) {}                             \
+  EMBER_CFN T& operator[](int i) { return reinterpret_cast<T(&)[N]>(x)[i]; }                  \
+  EMBER_CFN T operator[](int i) const {                                                       \
+    if (__builtin_is_constant_evaluated()) return ember::flat<T, N>(*this).at[i];             \
+    return reinterpret_cast<const T(&)[N]>(x)[i];                                             \
+  }                                                                                           \
+  EMBER_BINARY(N, +)                                                                          \
+  EMBER_BINARY(N, -)                                                                          \
+  EMBER_BINARY(N, *)                                                                          \
+  EMBER_BINARY(N, /)                                                                          \
+  EMBER_BINARY(N, %)                                                                          \
+  EMBER_BINARY(N, &)                                                                          \
+  EMBER_BINARY(N, |)                                                                          \
+  EMBER_BINARY(N, ^)                                                                          \
+  EMBER_BINARY(N, <<)                                                                         \
+  EMBER_BINARY(N, >>)                                                                         \
+  EMBER_COMPARE(N, ==)                                                                        \
+  EMBER_COMPARE(N, !=)                                                                        \
+  EMBER_COMPARE(N, <)                                                                         \
+  EMBER_COMPARE(N, <=)                                                                        \
+  EMBER_COMPARE(N, >)                                                                         \
+  EMBER_COMPARE(N, >=)                                                                        \
+  EMBER_COMPARE(N, &&)                                                                        \
+  EMBER_COMPARE(N, ||)                                                                        \
+  EMBER_UNARY(N, -)                                                                           \
+  EMBER_UNARY(N, +)                                                                           \
+  EMBER_UNARY(N, ~)                                                                           \
+  friend EMBER_CFN vec<bool, N> operator!(vec a) { return vec<bool, N>(a == vec(T(0))); }     \
+  EMBER_CFN vec& operator++() { return *this += vec(T(1)); }                                  \
+  EMBER_CFN vec& operator--() { return *this -= vec(T(1)); }                                  \
+  EMBER_CFN vec operator++(int) {                                                             \
+    vec old = *this;                                                                          \
+    *this += vec(T(1));                                                                       \
+    return old;                                                                               \
+  }                                                                                           \
+  EMBER_CFN vec operator--(int) {                                                             \
+    vec old = *this;                                                                          \
+    *this -= vec(T(1));                                                                       \
+    return old;                                                                               \
+  }                                                                                           \
+  EMBER_SWIZZLES_##N
+
+namespace metal {
+template <class T>
+struct alignas(2 * sizeof(T)) vec<T, 2> {
+  T x, y;
+  EMBER_CFN vec(T x_, T y_) : x(x_), y(y_) {}
+  EMBER_CFN vec(ember::flat<T, 2> f) : x(f.at[0]), y(f.at[1]) {}
+  EMBER_CFN vec(std::initializer_list<T> l)
+      : x(l.size() > 0 ? l.begin()[0] : T(0)), y(l.size() > 1 ? l.begin()[1] : T(0)) {}
+  EMBER_VECTOR(2)
+};
+
+template <class T>
+struct alignas(4 * sizeof(T)) vec<T, 3> {
+  T x, y, z;
+  EMBER_CFN vec(T x_, T y_, T z_) : x(x_), y(y_), z(z_) {}
+  EMBER_CFN vec(ember::flat<T, 3> f) : x(f.at[0]), y(f.at[1]), z(f.at[2]) {}
+  EMBER_CFN vec(std::initializer_list<T> l)
+      : x(l.size() > 0 ? l.begin()[0] : T(0)),
+        y(l.size() > 1 ? l.begin()[1] : T(0)),
+        z(l.size() > 2 ? l.begin()[2] : T(0)) {}
+  EMBER_VECTOR(3)
+};
+
+template <class T>
+struct alignas(4 * sizeof(T)) vec<T, 4> {
+  T x, y, z, w;
+  EMBER_CFN vec(T x_, T y_, T z_, T w_) : x(x_), y(y_), z(z_), w(w_) {}
+  EMBER_CFN vec(ember::flat<T, 4> f) : x(f.at[0]), y(f.at[1]), z(f.at[2]), w(f.at[3]) {}
+  EMBER_CFN vec(std::initializer_list<T> l)
+      : x(l.size() > 0 ? l.begin()[0] : T(0)),
+        y(l.size() > 1 ? l.begin()[1] : T(0)),
+        z(l.size() > 2 ? l.begin()[2] : T(0)),
+        w(l.size() > 3 ? l.begin()[3] : T(0)) {}
+  EMBER_VECTOR(4)
+};
+
+#define EMBER_PACKED(N)                                                                  \
+  EMBER_CFN operator vec<T, N>() const { return vec<T, N>(ember::flat<T, N>(*this)); }   \
+  packed_vec() = default;                                                                \
+  template <class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>                  \
+  EMBER_CFN packed_vec(S s) : packed_vec(vec<T, N>(s)) {}                                \
+  template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                      \
+  explicit EMBER_CFN packed_vec(vec<U, N> v) : packed_vec(vec<T, N>(v)) {}               \
+  template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                      \
+  explicit EMBER_CFN packed_vec(packed_vec<U, N> v)                                      \
+      : packed_vec(vec<T, N>(ember::flat<T, N>(v))) {}                                   \
+  template <class... A, ember::enable_if_t<ember::builds<N, A...>, int> = 0>             \
+  EMBER_CFN packed_vec(A... parts) : packed_vec(vec<T, N>(parts...)) {}                  \
+  EMBER_CFN packed_vec(std::initializer_list<T> l) : packed_vec(vec<T, N>(l)) {}         \
+  EMBER_CFN T& operator[](int i) { return reinterpret_cast<T(&)[N]>(x)[i]; }             \
+  EMBER_CFN T operator[](int i) const { return reinterpret_cast<const T(&)[N]>(x)[i]; }  \
+  EMBER_CFN packed_vec& operator+=(vec<T, N> b) { return *this = *this + b; }            \
+  EMBER_CFN packed_vec& operator-=(vec<T, N> b) { return *this = *this - b; }            \
+  EMBER_CFN packed_vec& operator*=(vec<T, N> b) { return *this = *this * b; }            \
+  EMBER_CFN packed_vec& operator/=(vec<T, N> b) { return *this = *this / b; }            \
+  EMBER_SWIZZLES_##N
+
+// Without alignment; every operation gives the plain vector.
+template <class T>
+struct packed_vec<T, 2> {
+  T x, y;
+  EMBER_CFN packed_vec(vec<T, 2> v) : x(v.x), y(v.y) {}
+  EMBER_PACKED(2)
+};
+template <class T>
+struct packed_vec<T, 3> {
+  T x, y, z;
+  EMBER_CFN packed_vec(vec<T, 3> v) : x(v.x), y(v.y), z(v.z) {}
+  EMBER_PACKED(3)
+};
+template <class T>
+struct packed_vec<T, 4> {
+  T x, y, z, w;
+  EMBER_CFN packed_vec(vec<T, 4> v) : x(v.x), y(v.y), z(v.z), w(v.w) {}
+  EMBER_PACKED(4)
+};
+
+#define EMBER_PACKED_OPERATOR(op)                                                            \
+  template <class T, int N>                                                                  \
+  EMBER_CFN auto operator op(packed_vec<T, N> a, packed_vec<T, N> b) {                       \
+    return vec<T, N>(a) op vec<T, N>(b);                                                     \
+  }                                                                                          \
+  template <class T, int N, class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>      \
+  EMBER_CFN auto operator op(packed_vec<T, N> a, S b) {                                      \
+    return vec<T, N>(a) op vec<T, N>(b);                                                     \
+  }                                                                                          \
+  template <class T, int N, class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>      \
+  EMBER_CFN auto operator op(S a, packed_vec<T, N> b) {                                      \
+    return vec<T, N>(a) op vec<T, N>(b);                                                     \
+  }
+EMBER_PACKED_OPERATOR(+)
+EMBER_PACKED_OPERATOR(-)
+EMBER_PACKED_OPERATOR(*)
+EMBER_PACKED_OPERATOR(/)
+EMBER_PACKED_OPERATOR(%)
+EMBER_PACKED_OPERATOR(&)
+EMBER_PACKED_OPERATOR(|)
+EMBER_PACKED_OPERATOR(^)
+EMBER_PACKED_OPERATOR(==)
+EMBER_PACKED_OPERATOR(!=)
+EMBER_PACKED_OPERATOR(<)
+EMBER_PACKED_OPERATOR(<=)
+EMBER_PACKED_OPERATOR(>)
+EMBER_PACKED_OPERATOR(>=)
+#undef EMBER_PACKED_OPERATOR
+template <class T, int N>
+EMBER_CFN vec<T, N> operator-(packed_vec<T, N> a) {
+  return -vec<T, N>(a);
+}
+
+#define EMBER_NAMES(T)                \
+  using T##2 = vec<T, 2>;             \
+  using T##3 = vec<T, 3>;             \
+  using T##4 = vec<T, 4>;             \
+  using packed_##T##2 = packed_vec<T, 2>; \
+  using packed_##T##3 = packed_vec<T, 3>; \
+  using packed_##T##4 = packed_vec<T, 4>;
+EMBER_NAMES(bool)
+EMBER_NAMES(char)
+EMBER_NAMES(uchar)
+EMBER_NAMES(short)
+EMBER_NAMES(ushort)
+EMBER_NAMES(int)
+EMBER_NAMES(uint)
+EMBER_NAMES(long)
+EMBER_NAMES(ulong)
+EMBER_NAMES(half)
+EMBER_NAMES(bfloat)
+EMBER_NAMES(float)
+#undef EMBER_NAMES
+
+template <class T>
+struct is_vector : false_type {};
+template <class T, int N>
+struct is_vector<vec<T, N>> : true_type {};
+template <class T, int N>
+struct is_vector<packed_vec<T, N>> : true_type {};
+template <class T>
+inline constexpr bool is_vector_v = is_vector<__remove_cv(T)>::value;
+}  // namespace metal
+
+namespace ember {
+// The one vector type among the arguments of a function, where the others are scalars that spread:
+// `clamp(v, 0.0f, 1.0f)`. Nothing where there is none, or two.
+template <class A>
+struct plain {
+  using type = A;
+};
+template <class T, int N>
+struct plain<packed_vec<T, N>> {
+  using type = vec<T, N>;
+};
+template <class A>
+using plain_t = typename plain<A>::type;
+
+template <class V, class... A>
+struct among {};
+template <class V>
+struct among<V> {
+  using type = V;
+};
+template <class V, class A, class... R>
+struct among<V, A, R...> : metal::conditional_t<(width<A> > 1), among<A, R...>, among<V, R...>> {};
+
+template <class V, class A>
+inline constexpr bool joins = __is_same(V, A);
+template <class T, int N, class A>
+inline constexpr bool joins<vec<T, N>, A> = __is_same(vec<T, N>, A) || spreads<T, A>;
+
+template <bool Good, class V>
+struct vector_if {};
+template <class V>
+struct vector_if<true, V> {
+  using type = V;
+};
+template <class V, class... A>
+struct checked_vector : vector_if<(width<V> > 1) && (joins<V, plain_t<A>> && ...), V> {};
+template <class... A>
+using vector_of_t =
+    typename checked_vector<typename among<void, plain_t<A>...>::type, A...>::type;
+
+template <class V>
+inline constexpr bool floats = false;
+template <class T, int N>
+inline constexpr bool floats<vec<T, N>> = metal::is_floating_point_v<T>;
+template <class... A>
+using float_vector_of_t = enable_if_t<floats<vector_of_t<A...>>, vector_of_t<A...>>;
+}  // namespace ember
+
+// V from a function of one to four vectors' components.
+#define EMBER_MAP1(V, f, a)                                                       \
+  if constexpr (decltype(a)::ember_size == 2) return V(f(a.x), f(a.y));           \
+  if constexpr (decltype(a)::ember_size == 3) return V(f(a.x), f(a.y), f(a.z));   \
+  if constexpr (decltype(a)::ember_size == 4) return V(f(a.x), f(a.y), f(a.z), f(a.w));
+#define EMBER_MAP2(V, f, a, b)                                                             \
+  if constexpr (decltype(a)::ember_size == 2) return V(f(a.x, b.x), f(a.y, b.y));          \
+  if constexpr (decltype(a)::ember_size == 3)                                              \
+    return V(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z));                                       \
+  if constexpr (decltype(a)::ember_size == 4)                                              \
+    return V(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w));
+#define EMBER_MAP3(V, f, a, b, c)                                                          \
+  if constexpr (decltype(a)::ember_size == 2) return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y)); \
+  if constexpr (decltype(a)::ember_size == 3)                                              \
+    return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z));                        \
+  if constexpr (decltype(a)::ember_size == 4)                                              \
+    return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z), f(a.w, b.w, c.w));

@@ -1,0 +1,1 @@
+// Nothing: ember_prelude.h, which is in front of every kernel, has it.
