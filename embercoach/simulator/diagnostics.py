@@ -201,9 +201,12 @@ def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
     last = rewritten.edited.text.count("\n") + 1
     notes = [s for s in group[1:] if s is not anchor and _is_users(s) and s.line <= last]
     made = _diagnostic(replace(anchor, severity=first.severity), rewritten)
+    message = _in_metal(first.message, rewritten)
+    if anchor is not first:
+        message += f" (in the Metal library, {first.file.rpartition('/')[2]}:{first.line})"
     return replace(
         made,
-        message=_in_metal(first.message, rewritten),
+        message=message,
         notes=tuple(_diagnostic(said, rewritten) for said in notes[:_MOST_NOTES]),
     )
 
