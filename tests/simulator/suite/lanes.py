@@ -96,12 +96,12 @@ BUGS = (
         also=_VALUES,
     ),
     Case(
-        "row_sum_in_a_loop_of_uneven_length",
+        "pair_sums_in_a_loop_of_uneven_length",
         """
         uint lane = thread_index_in_simdgroup;
         float total = 0;
         for (uint c = lane; c < 45; c += 32) {
-          total += simd_sum(x[c]);  // <- divergent-simd
+          total += x[c] + simd_shuffle_xor(x[c], 1);  // <- divergent-simd
         }
         y[lane] = total;
         """,

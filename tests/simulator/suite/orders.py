@@ -89,7 +89,8 @@ BUGS = (
         "exchange_hands_the_previous_value_on",
         """
         uint i = thread_position_in_grid.x;
-        int old = atomic_exchange_explicit(&chain[0], int(i), memory_order_relaxed);
+        int me = int(i);
+        int old = atomic_exchange_explicit(chain, me, memory_order_relaxed);  // <- order-dependent
         atomic_store_explicit(&chain[i + 1], old, memory_order_relaxed);  // <- order-dependent
         """,
         {"seed": Array(np.int32(1))},
