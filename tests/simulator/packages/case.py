@@ -34,7 +34,7 @@ class Flaw:
 
     Attributes:
         kind: as the simulator names it.
-        line: of the kernel's body, from 1.
+        line: of the kernel's body, from 1; 0 where no line is to blame.
         excerpt: that line, stripped.
     """
 
@@ -54,6 +54,7 @@ class Case:
         run: calls wrapper and fallback; only under an active simulator.
         tolerance: relative and absolute.
         flaws: the findings that must come, and no others.
+        differs: that the package's flaw makes the values differ from the fallback's.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Case:
     run: Callable[[], Outcome]
     tolerance: float
     flaws: frozenset[Flaw] = field(default_factory=frozenset)
+    differs: bool = False
 
 
 CASES: list[Case] = []
@@ -74,6 +76,7 @@ def kernel_cases(
     *,
     tolerance: float | None = None,
     flaws: Sequence[Flaw] = (),
+    differs: bool = False,
 ) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
     """Register a function as one case a variant.
 
@@ -83,6 +86,7 @@ def kernel_cases(
         variants: name of a variant to its arguments.
         tolerance: of all variants; by default that of the argument ``dtype``.
         flaws: of all variants.
+        differs: of all variants.
     """
 
     def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
@@ -99,6 +103,7 @@ def kernel_cases(
                         else tolerance
                     ),
                     flaws=frozenset(flaws),
+                    differs=differs,
                 )
             )
         return function

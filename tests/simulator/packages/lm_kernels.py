@@ -58,9 +58,14 @@ def qk_norm_rope(m: ModuleType, dtype: str, offset: int | tuple[int, ...]) -> Ou
 
     def rotate(x: mx.array) -> mx.array:
         turned = mx.fast.rope(
-            x.swapaxes(1, 2), 80, traditional=True, base=10000.0, scale=1.0, offset=at
+            x.swapaxes(1, 2).astype(mx.float32),
+            80,
+            traditional=True,
+            base=10000.0,
+            scale=1.0,
+            offset=at,
         )
-        return turned.swapaxes(1, 2)
+        return turned.swapaxes(1, 2).astype(x.dtype)
 
     return Outcome(got, [rotate(x) for x in _qk_reference(qkvg, 80)])
 

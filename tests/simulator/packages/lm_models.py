@@ -56,7 +56,7 @@ def vector_gate(m: ModuleType, dtype: str) -> Outcome:
     GATED,
     "gated_delta_step_mask",
     dtypes("float32", "bfloat16"),
-    flaws=[Flaw("same-value-write", 60, "y[dv_idx] = static_cast<InT>(0);")],
+    flaws=[Flaw("same-value-write", 56, "y[dv_idx] = static_cast<InT>(0);")],
 )
 def masked(m: ModuleType, dtype: str) -> Outcome:
     inputs = gated_inputs(dtype, 64, 8)
@@ -68,7 +68,7 @@ def masked(m: ModuleType, dtype: str) -> Outcome:
     GATED,
     "gated_delta_step_vec_mask",
     dtypes("float32"),
-    flaws=[Flaw("same-value-write", 60, "y[dv_idx] = static_cast<InT>(0);")],
+    flaws=[Flaw("same-value-write", 56, "y[dv_idx] = static_cast<InT>(0);")],
 )
 def masked_vector_gate(m: ModuleType, dtype: str) -> Outcome:
     inputs = gated_inputs(dtype, 64, 8, vector=True)

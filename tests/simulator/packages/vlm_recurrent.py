@@ -44,7 +44,7 @@ def states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
         "scalar": {"dtype": "float32", "suffix": ""},
         "vector": {"dtype": "float32", "suffix": "_vec"},
     },
-    flaws=[Flaw("same-value-write", 61, "y[dv_idx] = static_cast<InT>(0);")],
+    flaws=[Flaw("same-value-write", 57, "y[dv_idx] = static_cast<InT>(0);")],
 )
 def masked_states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
     inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
@@ -84,7 +84,7 @@ def with_states(m: ModuleType, dtype: str) -> Outcome:
     QWEN,
     "qwen3_5_gated_delta_with_states_mask",
     dtypes("float32"),
-    flaws=[Flaw("same-value-write", 53, "y[dv_idx] = static_cast<InT>(0);")],
+    flaws=[Flaw("same-value-write", 54, "y[dv_idx] = static_cast<InT>(0);")],
 )
 def with_states_masked(m: ModuleType, dtype: str) -> Outcome:
     return _with_states(m, dtype, mx.array(MASK))

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import mlx.core as mx
 
-from .case import Data, Outcome, kernel_cases
+from .case import Data, Flaw, Outcome, kernel_cases
 
 MODULE = "mlx_vlm.turboquant"
 
@@ -198,26 +198,49 @@ def weighted_sum_stats(m: ModuleType) -> Outcome:
         return Outcome(got, codec.weighted_sum_stats_from_scores(scores, state))
 
 
-@kernel_cases(
-    MODULE,
-    "turboquant_fused_prod_quantize_{mse_bits}{suffix}",
-    {
-        "hadamard": {"mse_bits": 2, "dim": 64, "suffix": "_rht"},
-        "dense": {"mse_bits": 4, "dim": 48, "suffix": ""},
-    },
-    tolerance=2e-3,
-)
-def prod_quantize(m: ModuleType, mse_bits: int, dim: int, suffix: str) -> Outcome:
+@kernel_cases(MODULE, "turboquant_fused_prod_quantize_4", {"dense": {}}, tolerance=2e-3)
+def prod_quantize(m: ModuleType) -> Outcome:
     """One token; compared unpacked, as a sign at zero may fall either way."""
-    codec = m._TurboQuantProdCodec(dim, mse_bits + 1, 0)
-    vectors = Data(seed=96).normal(1, 2, 1, dim)
-    got = codec.quantize(vectors)
+    codec, got, want = _prod_quantized(m, 5, 96)
     with without_kernels(m):
-        want = codec.quantize(vectors)
         return Outcome(
             [codec.dequantize(got), got.norms, got.residual_norms],
             [codec.dequantize(want), want.norms, want.residual_norms],
         )
+
+
+@kernel_cases(MODULE, "turboquant_fused_prod_quantize_2_rht", {"hadamard": {}}, tolerance=2e-3)
+def prod_quantize_hadamard(m: ModuleType) -> Outcome:
+    """All but the signs: the wrapper projects as if the rotation were the dense one."""
+    _, got, want = _prod_quantized(m, 3, 64)
+    return Outcome(
+        [got.norms, got.mse_indices, got.residual_norms],
+        [want.norms, want.mse_indices, want.residual_norms],
+    )
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_fused_prod_quantize_4",
+    {"ragged": {}},
+    tolerance=2e-3,
+    flaws=[
+        Flaw("threadgroup-race", 80, "shared_signs[d < Dim ? d : 0] = (proj >= 0.0f) ? 1u : 0u;")
+    ],
+    differs=True,
+)
+def prod_quantize_ragged(m: ModuleType) -> Outcome:
+    """Lanes beyond the width write the first sign, and add to the residual's norm."""
+    _, got, want = _prod_quantized(m, 5, 48)
+    return Outcome([got.residual_norms], [want.residual_norms])
+
+
+def _prod_quantized(m: ModuleType, bits: int, dim: int) -> tuple[Any, Any, Any]:
+    codec = m._TurboQuantProdCodec(dim, bits, 0)
+    vectors = Data(seed=104).normal(1, 2, 1, dim)
+    got = codec.quantize(vectors)
+    with without_kernels(m):
+        return codec, got, codec.quantize(vectors)
 
 
 def _cache(m: ModuleType, tokens: int, dim: int, bits: float) -> Any:
@@ -229,10 +252,34 @@ def _cache(m: ModuleType, tokens: int, dim: int, bits: float) -> Any:
     return cache
 
 
-@kernel_cases(MODULE, "turboquant_fused_kv_quantize_k3_v3", {"dense": {}}, tolerance=2e-3)
-def cache_one_token(m: ModuleType) -> Outcome:
+@kernel_cases(
+    MODULE, "turboquant_fused_kv_quantize_k3_v3", {"eight-groups": {"dim": 240}}, tolerance=2e-3
+)
+def cache_one_token(m: ModuleType, dim: int) -> Outcome:
+    return _cached_token(m, dim)
+
+
+@kernel_cases(
+    MODULE,
+    "turboquant_fused_kv_quantize_k3_v3",
+    {"two-groups": {"dim": 48}},
+    tolerance=2e-3,
+    flaws=[
+        Flaw(
+            "uninitialized-read",
+            27,
+            "float total_sq = (sg_id == 0 && sg_lid < 8) ? sg_norms[sg_lid] : 0.0f;",
+        )
+    ],
+)
+def cache_one_narrow_token(m: ModuleType, dim: int) -> Outcome:
+    """Eight norms are added up, of which as many are written as there are SIMD groups."""
+    return _cached_token(m, dim)
+
+
+def _cached_token(m: ModuleType, dim: int) -> Outcome:
     data = Data(seed=98)
-    keys, values = data.normal(1, 2, 1, 48), data.normal(1, 2, 1, 48)
+    keys, values = data.normal(1, 2, 1, dim), data.normal(1, 2, 1, dim)
     cache = m.TurboQuantKVCache(bits=3.0)
     cache.update_and_fetch(keys, values)
     with without_kernels(m):
@@ -341,8 +388,8 @@ def split_decode(m: ModuleType) -> Outcome:
     """Keys and values of two widths each, at 2.5 bits."""
     data = Data(seed=101)
     cache = m.TurboQuantKVCache(bits=2.5, key_bits=2.5, value_bits=2.5)
-    keys, values = data.normal(1, 2, 9, 64), data.normal(1, 2, 9, 64)
-    queries = data.normal(1, 4, 1, 64)
+    keys, values = data.normal(1, 2, 9, 96), data.normal(1, 2, 9, 96)
+    queries = data.normal(1, 4, 1, 96)
     with without_kernels(m):
         cache.key_codec = m._build_codec(keys, 2.5, mode="prod", seed=0)
         cache.update_and_fetch(keys, values)
