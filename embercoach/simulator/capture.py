@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from embercoach.simulator.model import SimulatorError, SourceMap
+from embercoach.simulator.model import SimulatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,11 +63,6 @@ class Capture:
     output_shapes: tuple[tuple[int, ...], ...]
     output_dtypes: tuple[mx.Dtype, ...]
     math_mode: str
-
-    @property
-    def lines(self) -> SourceMap:
-        """Where the user's texts stand in the generated one."""
-        return source_map(self.source, self.definition.header, self.definition.body)
 
 
 def capture(
@@ -136,24 +131,3 @@ def _read(
             f"MLX {version} exports custom kernels in a way that this EmberCoach does not know "
             f"({type(error).__name__}: {error}). Update embercoach, or install MLX 0.32.4."
         ) from error
-
-
-def source_map(source: str, header: str, body: str) -> SourceMap:
-    """Find the user's header and body in the text that MLX generated around them.
-
-    MLX puts the header first and the body last but for its closing brace and the line that
-    instantiates a template; a header without a newline at its end shares its last line with what
-    follows.
-
-    Raises:
-        SimulatorError: if the body is not where it should be.
-    """
-    start = source.rfind(body + "\n}\n") if source.startswith(header) else -1
-    if start < 0:
-        raise SimulatorError("the kernel's body is not in the source that MLX generated")
-    header_lines = header.count("\n") + (header != "" and not header.endswith("\n"))
-    return SourceMap(
-        header_lines=header_lines,
-        body_start=source.count("\n", 0, start) + 1,
-        body_lines=body.count("\n") + 1,
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,20 +24,27 @@ class _Kind:
             buffer has, ``{more}`` for how many places more, each with what sets it off.
         why: what a GPU makes of it.
         fix: what the author can do.
-        between: follows the other access, of the kinds that have one.
     """
 
     what: str
     why: str
     fix: str
-    between: str = ""
 
+
+_ACCESSES = frozenset({"a read", "a write", "an atomic read", "an atomic write"})
+_DIVERGENT = frozenset({"divergent-barrier", "divergent-simd"})
+#: Kinds whose count is one of elements, which the message tells.
+_COUNTED = frozenset({"unwritten-output", "order-dependent"})
+_WIDTH = 100
+#: Positions and code are not broken into lines.
+_WHOLE = re.compile(r"\(\d+, \d+, \d+\)|`[^`]*`")
 
 _KINDS = {
     "out-of-bounds": _Kind(
         "{spot} is out of bounds{extent}",
         "Metal checks no bounds: a GPU reads whatever lies there, or overwrites it.",
-        "Return early from threads that have no element, or bound the index before its use.",
+        "Bound the index before its use, or let threads without an element return after the last "
+        "barrier.",
     ),
     "write-to-input": _Kind(
         "{spot} is written, but it is an input",
@@ -47,7 +56,6 @@ _KINDS = {
         "On a GPU either may come first, so that a value is lost, or read too early or too late.",
         "Put threadgroup_barrier(mem_flags::mem_threadgroup) between the two accesses, where all "
         "threads of the threadgroup pass it; in a loop, also before the next round's writes.",
-        between="no barrier lies between them",
     ),
     "device-race": _Kind(
         "{spot} is accessed by two threads in no order",
@@ -55,12 +63,11 @@ _KINDS = {
         "Let one thread own each element, use atomics (atomic_outputs=True), or launch the second "
         "step as a kernel of its own; within a threadgroup, "
         "threadgroup_barrier(mem_flags::mem_device) orders them.",
-        between="nothing orders the two",
     ),
     "uninitialized-read": _Kind(
         "{spot} is read before anything was written to it",
         "Memory holds whatever was there before, so that results change from run to run.",
-        "Write it first; an output can begin with a value: init_value=0 in the call.",
+        "Give it a value first; an output can begin with one: init_value=0 in the call.",
     ),
     "unwritten-output": _Kind(
         "no thread writes {spot}{more}{extent}",
@@ -73,20 +80,17 @@ _KINDS = {
         "A GPU hangs here, or goes on with memory that is not synchronised.",
         "Move the barrier out of the branch or loop, and replace an early return before it by a "
         "condition around the work.",
-        between="the other threads do not come here",
     ),
     "divergent-simd": _Kind(
         "lanes of a simdgroup part ways around this operation",
         "A lane that takes no part has no value to give: what comes out is undefined.",
         "Let all lanes reach it, and choose what they give with a condition: simd_sum(in ? x : 0).",
-        between="the other lanes do not come here",
     ),
     "wrong-mem-flags": _Kind(
         "the barrier before this access to {spot} does not order this kind of memory",
         "The barrier orders only the memory that its mem_flags name; the value may be stale.",
         "Name the memory: mem_flags::mem_threadgroup for threadgroup arrays, "
         "mem_flags::mem_device for buffers.",
-        between="the barrier between them names other memory",
     ),
     "order-dependent": _Kind(
         "{spot} depends on the order in which the threads run",
@@ -108,15 +112,17 @@ _KINDS = {
         "{spot} gets the same value from two threads",
         "It does no harm while the values are the same, but it is a race all the same.",
         "Let one thread write it.",
-        between="nothing orders the two",
     ),
     "lane-synchronous": _Kind(
         "{spot} passes between lanes of a simdgroup without a barrier",
         "It works while the lanes of a simdgroup run in step, which Metal does not promise.",
         "Put simdgroup_barrier(mem_flags::mem_threadgroup) between the two accesses.",
-        between="no barrier lies between them",
     ),
 }
+
+
+#: The kinds that a run can find.
+TOLD = frozenset(_KINDS)
 
 
 def tell(
@@ -149,11 +155,11 @@ def report(finding: Finding) -> str:
     lines = [f"{finding.kind} ({finding.code}) in kernel {finding.kernel!r}, {where}:"]
     if finding.excerpt:
         lines.append(f"    {finding.excerpt}")
-    lines.append(f"  {finding.message}")
+    lines.append(_filled(finding.message))
     facts = []
     if finding.thread is not None:
         facts.append(f"thread {finding.thread}")
-    if finding.count > 1:
+    if finding.count > 1 and finding.kind not in _COUNTED:
         facts.append(f"{finding.count} times")
     if finding.launched_at:
         facts.append("launched at {}:{}".format(*finding.launched_at))
@@ -162,19 +168,53 @@ def report(finding: Finding) -> str:
     return "\n".join(lines)
 
 
+def _filled(text: str) -> str:
+    held = _WHOLE.sub(lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(held, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent("\n".join(lines), "  ").replace("\0", " ")
+
+
 def _message(raw: RawFinding, kernel: BuiltKernel, buffers: Sequence[Buffer]) -> str:
     kind = _KINDS[raw.kind]
-    what = kind.what.format(
-        spot=_spot(raw), extent=_extent(raw, buffers), more=_more(raw) if raw.count > 1 else ""
-    )
-    if raw.detail:
-        what += f"{',' if ': ' in what else ':'} {raw.detail}"
+    sentences = [_what(kind, raw, buffers)]
     if raw.other is not None:
-        what += f"; {_other(raw.other, kernel)}"
-        what += f", and {kind.between}" if kind.between else ""
-    if not kind.what.startswith("{spot}") or not raw.buffer:  # names keep their spelling
-        what = what[0].upper() + what[1:]
-    return f"{what}. {kind.why} {kind.fix}"
+        sentences.append(_both(raw.kind, raw.at, raw.other, kernel))
+    return " ".join([*sentences, kind.why, kind.fix])
+
+
+def _what(kind: _Kind, raw: RawFinding, buffers: Sequence[Buffer]) -> str:
+    what, detail, spot = kind.what, raw.detail, _spot(raw)
+    if raw.kind == "out-of-bounds" and detail in _ACCESSES:
+        spot, detail = f"{detail} of {spot}", ""
+    elif raw.kind == "uninitialized-read" and raw.at.thread is None and detail:
+        what = "{spot} differs from run to run"
+    more = _more(raw) if raw.count > 1 else ""
+    text = what.format(spot=spot, extent=_extent(raw, buffers), more=more)
+    if detail:
+        text += f"{',' if ': ' in text else ':'} {detail}"
+    # The names of buffers keep their spelling.
+    named = raw.buffer and text.startswith(raw.buffer)
+    return f"{text if named else text[0].upper() + text[1:]}."
+
+
+def _both(kind: str, here: Access, there: Access, kernel: BuiltKernel) -> str:
+    """Who did it, and who did what it conflicts with."""
+    line = ""
+    if there.line is not None:
+        part, number = kernel.lines.place(there.line)
+        line = f" {part} line {number}: `{_excerpt(kernel, there.line)}`"
+    if kind in _DIVERGENT:
+        where = f"is at{line}" if line else "does not come here"
+        return f"For one, {_who(there)} {where}."
+    accused = f"Here it is {_who(here)}, there" if here.thread is not None else "The other is"
+    return f"{accused} {_who(there)}{',' * bool(line)}{line}."
+
+
+def _who(access: Access) -> str:
+    if access.thread is None:
+        return "another thread"
+    group = "" if access.threadgroup is None else f" of threadgroup {access.threadgroup}"
+    return f"thread {access.thread}{group}"
 
 
 def _spot(raw: RawFinding) -> str:
@@ -199,16 +239,6 @@ def _extent(raw: RawFinding, buffers: Sequence[Buffer]) -> str:
 def _more(raw: RawFinding) -> str:
     others = raw.count - 1
     return f" and {others} more element{'s' if others > 1 else ''}"
-
-
-def _other(access: Access, kernel: BuiltKernel) -> str:
-    who = "another access" if access.thread is None else f"thread {access.thread}"
-    if access.threadgroup is not None:
-        who += f" of threadgroup {access.threadgroup}"
-    if access.line is None:
-        return f"the other is by {who}" if access.thread is not None else who
-    part, line = kernel.lines.place(access.line)
-    return f"the other is by {who} at {part} line {line}: {_excerpt(kernel, access.line)}"
 
 
 def _excerpt(kernel: BuiltKernel, line: int | None) -> str:

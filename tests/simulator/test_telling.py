@@ -15,7 +15,7 @@ from embercoach.simulator.model import (
     RawFinding,
     SourceMap,
 )
-from embercoach.simulator.telling import report, tell
+from embercoach.simulator.telling import TOLD, report, tell
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
 KERNEL = BuiltKernel("twice", Path("none"), (), SOURCE, SourceMap(1, 3, 2), True)
@@ -54,28 +54,55 @@ def test_lines_are_those_of_the_users_texts(line, place):
 @pytest.mark.parametrize(
     ("buffer", "element", "start"),
     [
-        ("x", 16, "x[16] is out of bounds: x has 16 elements, read of 4 bytes. "),
-        ("back", -5, "back[-5] is out of bounds: back has 10 elements, -4 to 5, read of 4 bytes. "),
-        ("one", 1, "one[1] is out of bounds: one has 1 element, read of 4 bytes. "),
-        ("none", 0, "none[0] is out of bounds: none is empty, read of 4 bytes. "),
-        ("tile", 40, "tile[40] is out of bounds: read of 4 bytes. "),
-        ("", None, "Memory outside of every buffer is out of bounds: read of 4 bytes. "),
+        ("x", 16, "A read of x[16] is out of bounds: x has 16 elements. "),
+        ("back", -5, "A read of back[-5] is out of bounds: back has 10 elements, -4 to 5. "),
+        ("one", 1, "A read of one[1] is out of bounds: one has 1 element. "),
+        ("none", 0, "A read of none[0] is out of bounds: none is empty. "),
+        ("tile", 40, "A read of tile[40] is out of bounds. "),
+        ("", None, "A read of memory outside of every buffer is out of bounds. "),
     ],
 )
 def test_bounds_are_told(buffer, element, start):
-    detail = "read of 4 bytes"
-    message = told("out-of-bounds", buffer=buffer, element=element, detail=detail).message
+    message = told("out-of-bounds", buffer=buffer, element=element, detail="a read").message
     assert message.startswith(start)
 
 
+def test_bounds_that_the_compiler_saw_are_told():
+    message = told("out-of-bounds", buffer="acc", element=4, detail="index 4 of float[4]").message
+    assert message.startswith("acc[4] is out of bounds: index 4 of float[4]. ")
+
+
 def test_the_other_access_is_told_with_its_thread_and_line():
-    message = told("threadgroup-race", other=OTHER, buffer="tile", element=3).message
-    assert message.startswith(
-        "tile[3] is accessed by two threads of a threadgroup in no order; the other is by thread "
-        "(4, 0, 0) of threadgroup (0, 0, 0) at body line 1: first();, and no barrier lies between "
-        "them. "
+    detail = "a write here, a read there"
+    race = told("threadgroup-race", other=OTHER, buffer="tile", element=3, detail=detail).message
+    assert race.startswith(
+        "tile[3] is accessed by two threads of a threadgroup in no order: a write here, a read "
+        "there. Here it is thread (5, 0, 0) of threadgroup (1, 0, 0), there thread (4, 0, 0) of "
+        "threadgroup (0, 0, 0), body line 1: `first();`. "
     )
-    assert "threadgroup_barrier(mem_flags::mem_threadgroup)" in message
+    assert "threadgroup_barrier(mem_flags::mem_threadgroup)" in race
+    someone = told("device-race", other=Access(3, None, None)).message
+    assert "there another thread, body line 1: `first();`. " in someone
+    no_line = told("device-race", at=Access(4, None, None), other=Access(None, (1, 2, 3), None))
+    assert " The other is thread (1, 2, 3). " in no_line.message
+
+
+@pytest.mark.parametrize(
+    ("other", "where"),
+    [
+        (OTHER, "of threadgroup (0, 0, 0) is at body line 1: `first();`."),
+        (Access(None, (4, 0, 0), (0, 0, 0)), "of threadgroup (0, 0, 0) does not come here."),
+    ],
+)
+def test_who_is_missing_at_a_barrier(other, where):
+    message = told("divergent-barrier", other=other, detail="1 thread waits here").message
+    assert f"For one, thread (4, 0, 0) {where} A GPU hangs here" in message
+
+
+def test_values_that_memory_decides():
+    detail = "a variable without a value decides on it"
+    message = told("uninitialized-read", at=Access(4, None, None), detail=detail).message
+    assert message.startswith(f"x[16] differs from run to run: {detail}. ")
 
 
 @pytest.mark.parametrize(
@@ -87,10 +114,27 @@ def test_the_other_access_is_told_with_its_thread_and_line():
     ],
 )
 def test_how_much_is_unwritten(count, start):
-    assert told("unwritten-output", at=NOWHERE, count=count).message.startswith(start)
+    finding = told("unwritten-output", at=NOWHERE, count=count)
+    assert finding.message.startswith(start)
+    assert "times" not in report(finding)
 
 
-@pytest.mark.parametrize("kind", CODE_OF_KIND)
+def test_reports_break_no_positions_and_no_code():
+    for width in range(60):
+        finding = told("threadgroup-race", other=OTHER, buffer="x" * width, element=3)
+        text = report(finding)
+        assert "(5, 0, 0) of" in " ".join(text.split())
+        for line in text.split("\n"):
+            assert len(line) <= 100
+            assert line.count("(") == line.count(")")
+            assert line.count("`") % 2 == 0
+
+
+def test_all_kinds_of_a_run_are_told():
+    assert set(CODE_OF_KIND) - TOLD == {"does-not-compile", "variant-does-not-compile"}
+
+
+@pytest.mark.parametrize("kind", sorted(TOLD))
 @pytest.mark.parametrize("at", [AT, NOWHERE])
 @pytest.mark.parametrize("other", [None, OTHER, NOWHERE])
 @pytest.mark.parametrize("buffer", ["x", ""])
