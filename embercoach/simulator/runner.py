@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
 FAILED = 2
+#: Modules whose frames stand between ours and the program's.
+_LOADERS = ("runpy", "importlib._bootstrap", "importlib._bootstrap_external")
 FORMS = ("script", "module", "code")
 
 
@@ -56,24 +59,40 @@ def main(form: str, target: str, arguments: list[str]) -> int:
 def _run(form: str, target: str, arguments: list[str]) -> int:
     sys.argv = [target if form == "script" else "-c" if form == "code" else target, *arguments]
     try:
-        if form == "script":
-            _prepend(str(Path(target).resolve().parent))
+        if form == "script" and Path(target).is_dir():
             runpy.run_path(target, run_name="__main__")
+        elif form == "script":
+            _prepend(str(Path(target).resolve().parent))
+            _execute(SourceFileLoader("__main__", str(Path(target).absolute())))
         elif form == "module":
             _prepend(str(Path.cwd()))
             runpy.run_module(target, run_name="__main__", alter_sys=True)
         else:
             _prepend("")
-            module = sys.modules["__main__"] = ModuleType("__main__")
-            exec(compile(target, "<string>", "exec"), module.__dict__)
+            exec(compile(target, "<string>", "exec"), _main_module().__dict__)
     except SystemExit as leaving:
         return _code(leaving)
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # noqa: BLE001  (the interpreter would show it, too)
-        sys.excepthook(type(error), error, _from_user(error.__traceback__))
+        error = error.with_traceback(_from_user(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
+
+
+def _execute(loader: SourceFileLoader) -> None:
+    """Run a script; `runpy.run_path` would change its name in `sys.argv`."""
+    data = loader.get_data(loader.path)
+    code = loader.source_to_code(data, loader.path)
+    module = _main_module()
+    module.__file__, module.__loader__ = loader.path, loader
+    exec(code, module.__dict__)
+
+
+def _main_module() -> ModuleType:
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    return module
 
 
 def _prepend(folder: str) -> None:
@@ -94,7 +113,7 @@ def _from_user(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the user's first frame on."""
     while trace is not None and (
         trace.tb_frame.f_code.co_filename == __file__
-        or trace.tb_frame.f_globals.get("__name__") == "runpy"
+        or trace.tb_frame.f_globals.get("__name__") in _LOADERS
     ):
         trace = trace.tb_next
     return trace

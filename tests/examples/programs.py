@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PLANTED = "examples/train_classifier.py"
 FIXED = "examples/train_classifier_fixed.py"
+RACE = "examples/softmax_race.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

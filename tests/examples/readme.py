@@ -1,7 +1,7 @@
 """README.md as the tests see it: fenced blocks by heading, and the output that it shows.
 
-Run from the repository root as `python -m tests.examples.readme` to write what the command under
-"Try it" prints today into the README.
+Run from the repository root as `python -m tests.examples.readme` to write what the commands under
+"Try it" and "Run kernels without a Mac" print today into the README.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ import re
 import sys
 from dataclasses import dataclass
 
+from typing import TYPE_CHECKING
+
 from markdown_it import MarkdownIt
 
-from tests.examples.programs import PLANTED, ROOT, check
+from tests.examples.programs import PLANTED, RACE, ROOT, check, run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 README = ROOT / "README.md"
 REGENERATE = "run `python -m tests.examples.readme` to show today's output"
 
+TRY, SIMULATOR = "Try it", "Run kernels without a Mac"
 # The findings that the README shows; the others are cut out.
 SHOWN = ("DTYPE-002", "KERNEL-SIG-005", "HOST-PULL-002", "GRAPH-BREAK-003")
 CUT = "..."
@@ -75,17 +81,33 @@ def printed() -> str:
     return excerpt(result.stdout)
 
 
-def regenerated(markdown: str) -> str:
-    """The document with today's output."""
-    old = block(markdown, "Try it", "text")
-    lines = markdown.splitlines(keepends=True)
-    return "".join([*lines[: old.start + 1], printed(), *lines[old.end - 1 :]])
+@functools.cache
+def simulated() -> str:
+    """What the simulator prints of the example with the race, in this checkout."""
+    result = run("-m", "embercoach", "simulate", "--", "python", RACE)
+    assert result.stderr == ""
+    return result.stdout
+
+
+def without_times(output: str) -> str:
+    """The output without its seconds, which differ from run to run."""
+    return re.sub(r"\d+\.\d{2,3}\b", "SECONDS", output)
+
+
+def regenerated(markdown: str, outputs: Mapping[str, str]) -> str:
+    """The document with the outputs of today under their headings."""
+    for heading, output in outputs.items():
+        old = block(markdown, heading, "text")
+        lines = markdown.splitlines(keepends=True)
+        markdown = "".join([*lines[: old.start + 1], output, *lines[old.end - 1 :]])
+    return markdown
 
 
 def main() -> int:
     """Rewrite the README."""
     markdown = README.read_text(encoding="utf-8")
-    README.write_text(regenerated(markdown), encoding="utf-8")
+    outputs = {TRY: printed(), SIMULATOR: simulated()}
+    README.write_text(regenerated(markdown, outputs), encoding="utf-8")
     return 0
 
 

@@ -16,22 +16,29 @@ from embercoach import rulebook
 from embercoach.cli.entry import group
 from embercoach.config import load
 from tests.accuracy.test_accuracy import BARS
-from tests.examples.programs import PLANTED, ROOT, check
+from tests.examples.programs import PLANTED, RACE, ROOT, check
 from tests.examples.readme import (
     README,
     REGENERATE,
     SHOWN,
+    SIMULATOR,
+    TRY,
     Block,
     block,
     blocks,
     excerpt,
     printed,
     regenerated,
+    simulated,
+    without_times,
 )
 
 TEXT = README.read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
-COMMANDS = ("Try it", "Test it")
+COMMANDS = (TRY, "Test it")
+#: Headings whose commands install something, or run an example of this repository.
+ELSEWHERE = (*COMMANDS, SIMULATOR)
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
 
 def of_language(language: str) -> list[Block]:
@@ -64,6 +71,23 @@ def test_the_first_command_lints_the_example() -> None:
     assert shlex.split(lint) == ["embercoach", "check", PLANTED]
 
 
+@ON_LINUX
+def test_the_simulator_is_shown_at_work() -> None:
+    install, simulate = block(TEXT, SIMULATOR, "bash").text.splitlines()
+    assert shlex.split(install) == ["python", "-m", "pip", "install", "embercoach[simulator]"]
+    assert shlex.split(simulate) == ["embercoach", "simulate", "--", "python", RACE]
+    shown = block(TEXT, SIMULATOR, "text").text
+    assert without_times(shown) == without_times(simulated()), REGENERATE
+    assert "SIM-RACE-001" in shown
+    assert shown.startswith("wrong\n")
+
+
+def test_times_are_left_out_of_the_comparison() -> None:
+    shown = " row_softmax  1  0.012  1  0\nFound 1 fault; 1 launch in 1.25 s.\n"
+    told = " row_softmax  1  SECONDS  1  0\nFound 1 fault; 1 launch in SECONDS s.\n"
+    assert without_times(shown) == told
+
+
 def test_the_shown_output_is_what_the_command_prints() -> None:
     assert block(TEXT, "Try it", "text").text == printed(), REGENERATE
 
@@ -82,7 +106,7 @@ def test_the_excerpt_marks_what_is_left_out() -> None:
 
 def test_regenerating_changes_nothing_but_the_output() -> None:
     shown = block(TEXT, "Try it", "text").text
-    assert regenerated(TEXT.replace(shown, "old\n")) == regenerated(TEXT)
+    assert regenerated(TEXT.replace(shown, "old\n"), {TRY: shown}) == TEXT
 
 
 def options(command: click.Command) -> set[str]:
@@ -98,7 +122,7 @@ def test_the_options_exist() -> None:
     context = click.Context(group)
     commands = [group.get_command(context, name) for name in group.list_commands(context)]
     known = set().union(*(options(one) for one in (group, *commands) if one is not None))
-    shell = [one.text for one in of_language("bash") if one.heading not in COMMANDS]
+    shell = [one.text for one in of_language("bash") if one.heading not in ELSEWHERE]
     prose = re.sub(r"^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE)
     named = set(re.findall(r"(?<!\S)(--[a-z-]+)", "\n".join(shell)))
     named |= set(re.findall(r"`(--[a-z-]+)`", prose))
@@ -109,7 +133,7 @@ def test_the_options_exist() -> None:
 def test_the_usage_lines_run(tmp_path: Path) -> None:
     """Each command line starts, on an empty project; none is a mistake of usage."""
     (tmp_path / "src").mkdir()
-    lines = "".join(one.text for one in of_language("bash") if one.heading not in COMMANDS)
+    lines = "".join(one.text for one in of_language("bash") if one.heading not in ELSEWHERE)
     commands = [shlex.split(line, comments=True) for line in lines.splitlines()]
     assert len(commands) > 5
     for program, *arguments in commands:
@@ -158,7 +182,13 @@ def test_the_bars_are_those_that_are_tested() -> None:
 # --- the snippets ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("snippet", of_language("python"), ids=lambda one: one.heading)
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        pytest.param(one, id=one.heading, marks=ON_LINUX if one.heading == SIMULATOR else ())
+        for one in of_language("python")
+    ],
+)
 def test_python_runs(snippet: Block) -> None:
     exec(compile(snippet.text, f"README.md, {snippet.heading}", "exec"), {"__name__": "readme"})
 
@@ -204,6 +234,8 @@ def test_the_configuration_is_accepted(tmp_path: Path) -> None:
     assert "generated/" in scope.settings.exclude
     assert scope.settings.per_file_ignores == (("scripts/", ("HOST-PULL",)),)
     assert scope.settings.per_file_profiles == (("kernels/", "ember"),)
+    assert scope.settings.simulator.timeout == 10
+    assert scope.settings.simulator.allow == ("order-dependent",)
 
 
 def test_the_folders_of_the_configuration_match(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PLUGIN = "embercoach.simulator.pytest_plugin"
 
-#: `turn` has a race on line 5 of its body, line 12 of the file; `length` only deserves a note.
+#: `turn` has a race on line 6 of its body; `length` deserves a note, on its line 4.
 KERNELS = '''\
 import mlx.core as mx
 
@@ -23,16 +23,18 @@ turn = mx.fast.metal_kernel(
         threadgroup float tile[64];
         uint t = thread_position_in_threadgroup.x;
         tile[t] = x[t];
-        y[t] = tile[63 - t];  // RACE
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        tile[t] = tile[63 - t];  // RACE
+        y[t] = tile[t];
     """,
 )
-RACE = 11  # the line above
 length = mx.fast.metal_kernel(
     name="length",
     input_names=["x"],
     output_names=["y"],
     source="""
-        y[thread_position_in_threadgroup.x] = x[thread_position_in_threadgroup.x];
+        uint t = thread_position_in_threadgroup.x;
+        if (t > 0) y[t] = x[t];
         y[0] = 64.0f;  // SAME
     """,
 )

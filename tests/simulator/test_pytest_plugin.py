@@ -153,8 +153,8 @@ def test_who_fails(told: str) -> None:
 
 def test_a_finding_is_told_with_its_place(told: str) -> None:
     text = section(told, "test_race")
-    assert "threadgroup-race (SIM-RACE-001) in kernel 'turn', body line 5:" in text
-    assert "y[t] = tile[63 - t];" in text
+    assert "threadgroup-race (SIM-RACE-001) in kernel 'turn', body line 6:" in text
+    assert "tile[t] = tile[63 - t];" in text
     assert re.search(r"launched at .+kernels\.py:\d+", text)
     assert "Traceback" not in text
     assert "pytest_session.py" not in text
@@ -189,7 +189,7 @@ def test_a_failure_of_the_tests_own_stays(name: str, own: str, told: str) -> Non
 
 def test_the_summary(told: str) -> None:
     _, _, end = told.partition("= EmberCoach simulator =")
-    assert "note same-value-write in kernel 'length', body line 3: y[0] = 64.0f;" in end
+    assert "note same-value-write in kernel 'length', body line 4: y[0] = 64.0f;" in end
     (line,) = re.findall(r"^\d+ launches of .*$", end, re.MULTILINE)
     assert re.fullmatch(
         r"14 launches of 3 kernels \(\d+\.\d\d s in them\), 9 findings in 9 tests, "
