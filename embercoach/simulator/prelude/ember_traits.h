@@ -1,4 +1,5 @@
-// metal_type_traits and metal_utility.
+// metal_type_traits and metal_utility. Not is_empty and void_t, which Metal lacks: MLX's steel headers
+// define them in namespace metal.
 #pragma once
 
 #include "ember_scalars.h"
@@ -43,8 +44,6 @@ struct type_identity {
 };
 template <class T>
 using type_identity_t = typename type_identity<T>::type;
-template <class...>
-using void_t = void;
 
 #define EMBER_TRANSFORM(name, builtin) \
   template <class T>                   \
@@ -147,7 +146,6 @@ EMBER_TRAIT(is_function, __is_function(T))
 EMBER_TRAIT(is_null_pointer, __is_same(__remove_cv(T), decltype(nullptr)))
 EMBER_TRAIT(is_const, __is_const(T))
 EMBER_TRAIT(is_volatile, __is_volatile(T))
-EMBER_TRAIT(is_empty, __is_empty(T))
 EMBER_TRAIT(is_final, __is_final(T))
 EMBER_TRAIT(is_pod, __is_pod(T))
 EMBER_TRAIT(is_trivial, __is_trivial(T))
