@@ -184,8 +184,9 @@ def _message(raw: RawFinding, kernel: BuiltKernel, buffers: Sequence[Buffer]) ->
 
 def _what(kind: _Kind, raw: RawFinding, buffers: Sequence[Buffer]) -> str:
     what, detail, spot = kind.what, raw.detail, _spot(raw)
+    named = raw.buffer and what.startswith("{spot}")
     if raw.kind == "out-of-bounds" and detail in _ACCESSES:
-        spot, detail = f"{detail} of {spot}", ""
+        spot, detail, named = f"{detail} of {spot}", "", ""
     elif raw.kind == "uninitialized-read" and raw.at.thread is None and detail:
         what = "{spot} differs from run to run"
     more = _more(raw) if raw.count > 1 else ""
@@ -193,7 +194,6 @@ def _what(kind: _Kind, raw: RawFinding, buffers: Sequence[Buffer]) -> str:
     if detail:
         text += f"{',' if ': ' in text else ':'} {detail}"
     # The names of buffers keep their spelling.
-    named = raw.buffer and text.startswith(raw.buffer)
     return f"{text if named else text[0].upper() + text[1:]}."
 
 

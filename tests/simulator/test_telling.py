@@ -59,6 +59,7 @@ def test_lines_are_those_of_the_users_texts(line, place):
         ("one", 1, "A read of one[1] is out of bounds: one has 1 element. "),
         ("none", 0, "A read of none[0] is out of bounds: none is empty. "),
         ("tile", 40, "A read of tile[40] is out of bounds. "),
+        ("a", 1, "A read of a[1] is out of bounds. "),
         ("", None, "A read of memory outside of every buffer is out of bounds. "),
     ],
 )
