@@ -46,17 +46,20 @@ struct ember_thread {
 // The GPU thread that is running.
 const struct ember_thread* ember_self(void);
 
+// The return address of a call is its place, so that two calls must not become one.
+#define EMBER_PLACE __attribute__((nomerge, convergent))
+
 // Wait for all threads of the threadgroup (or simdgroup). The return address is the barrier's place.
-void ember_threadgroup_barrier(ember_u32 flags);
-void ember_simdgroup_barrier(ember_u32 flags);
+EMBER_PLACE void ember_threadgroup_barrier(ember_u32 flags);
+EMBER_PLACE void ember_simdgroup_barrier(ember_u32 flags);
 
 // Hand `size` (at most EMBER_SLOT) bytes to the lanes of the simdgroup (or quadgroup) that take part
 // in the same operation, and get theirs: lane i's bytes are at the result + i * EMBER_SLOT (i from 0
 // to 3 in a quadgroup), valid until this thread's next exchange. `active` gets a bit for each lane
 // that took part. `operation` names it in messages ("simd_sum"); lanes must agree on place and name.
-const unsigned char* ember_simd_exchange(
+EMBER_PLACE const unsigned char* ember_simd_exchange(
     const char* operation, const void* value, ember_u32 size, ember_u32* active);
-const unsigned char* ember_quad_exchange(
+EMBER_PLACE const unsigned char* ember_quad_exchange(
     const char* operation, const void* value, ember_u32 size, ember_u32* active);
 
 // A shuffle or broadcast read a lane that took no part in it: its value is undefined.

@@ -1,0 +1,381 @@
+"""The process that kernels run in: a program of its own, which knows the standard library alone.
+
+It is started with the numbers of two pipes and of the file that buffers travel in, and the path of
+the runtime. Requests and answers are JSON behind their length. Whatever happens to it, the process
+that started it goes on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_int64, c_uint8
+from ctypes import c_uint32, c_uint64, c_void_p
+
+#: Bytes that fill what nobody has written yet.
+PATTERNS = (0xA5, 0x5A)
+_OUT_OF_BOUNDS, _WRITE_TO_INPUT, _LANE_SYNCHRONOUS = 0, 1, 13
+#: Seconds between looks at whether the parent still lives.
+_LOOK = 10.0
+
+
+class ArrayRecord(Structure):
+    _fields_ = [("start", c_uint64), ("size", c_uint64)]
+
+
+LineOf = ctypes.CFUNCTYPE(c_uint32, c_uint64)
+
+
+class LaunchRecord(Structure):
+    _fields_ = [
+        ("kernel", c_void_p),
+        ("image_start", c_uint64),
+        ("image_end", c_uint64),
+        ("text_start", c_uint64),
+        ("text_end", c_uint64),
+        ("writable_start", c_uint64),
+        ("writable_end", c_uint64),
+        ("arrays_start", c_uint64),
+        ("arrays_end", c_uint64),
+        ("arrays", POINTER(ArrayRecord)),
+        ("array_count", c_uint32),
+        ("checked", c_uint32),
+        ("reverse", c_uint32),
+        ("pattern", c_uint32),
+        ("lockstep", c_uint32),
+        ("grid", c_uint32 * 3),
+        ("threadgroup", c_uint32 * 3),
+        ("seconds", c_double),
+        ("line_of", LineOf),
+    ]
+
+
+class BufferRecord(Structure):
+    _fields_ = [
+        ("slot", c_uint32),
+        ("role", c_uint32),
+        ("initialized", c_uint32),
+        ("itemsize", c_uint32),
+        ("size", c_uint64),
+        ("offset", c_uint64),
+        ("data", c_void_p),
+    ]
+
+
+class FindingRecord(Structure):
+    _fields_ = [
+        ("kind", c_uint32),
+        ("reason", c_uint32),
+        ("pc", c_uint64),
+        ("other_pc", c_uint64),
+        ("address", c_uint64),
+        ("place", c_int64),
+        ("offset", c_int64),
+        ("size", c_uint32),
+        ("access", c_uint32),
+        ("other_access", c_uint32),
+        ("has_thread", c_uint32),
+        ("has_other", c_uint32),
+        ("thread", c_uint32 * 3),
+        ("threadgroup", c_uint32 * 3),
+        ("other_thread", c_uint32 * 3),
+        ("other_threadgroup", c_uint32 * 3),
+        ("value_size", c_uint32),
+        ("line", c_uint32),
+        ("column", c_uint32),
+        ("value", c_uint8 * 16),
+        ("other_value", c_uint8 * 16),
+        ("detail", c_int64 * 2),
+        ("text", c_char * 96),
+        ("count", c_uint64),
+    ]
+
+
+class ComparisonRecord(Structure):
+    _fields_ = [
+        ("different", c_uint64),
+        ("first_different", c_uint64),
+        ("unwritten", c_uint64),
+        ("first_unwritten", c_uint64),
+        ("writer_pc", c_uint64),
+    ]
+
+
+class Refusal(Exception):
+    """What can't be done, for the parent to tell."""
+
+
+class Pipe:
+    """Messages to and from the parent."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading = reading
+        self._writing = writing
+
+    def receive(self) -> dict:
+        """The next request. Ends the process where there is none to come."""
+        parent = os.getppid()
+        while not select.select([self._reading], [], [], _LOOK)[0]:
+            if os.getppid() != parent:
+                os._exit(0)
+        length = int.from_bytes(self._exactly(4), "little")
+        return json.loads(self._exactly(length))
+
+    def send(self, message: dict) -> None:
+        data = json.dumps(message).encode()
+        data = len(data).to_bytes(4, "little") + data
+        while data:
+            data = data[os.write(self._writing, data) :]
+
+    def _exactly(self, count: int) -> bytes:
+        parts = []
+        while count:
+            part = os.read(self._reading, count)
+            if not part:
+                os._exit(0)
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+class Arena:
+    """The file that buffers travel in, as this process sees it."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._map: mmap.mmap | None = None
+        self.address = 0
+
+    def grow(self, size: int) -> None:
+        """See at least so many bytes of it; the parent has made it that long."""
+        if self._map is not None and len(self._map) >= size:
+            return
+        # The old view lives on until nothing refers to it.
+        self._map = mmap.mmap(self._file, size)
+        self.address = ctypes.addressof(c_char.from_buffer(self._map))
+
+
+class Runtime:
+    """The runtime's functions."""
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        self.place = library.ember_place
+        self.place.restype = c_char_p
+        self.place.argtypes = [POINTER(BufferRecord), *[c_uint32] * 4]
+        self.run = library.ember_run
+        self.run.restype = c_char_p
+        self.run.argtypes = [
+            POINTER(LaunchRecord),
+            POINTER(c_double),
+            POINTER(c_uint64),
+            POINTER(c_uint32),
+        ]
+        self.start = library.ember_buffer_start
+        self.start.restype = c_void_p
+        self.start.argtypes = [c_uint32]
+        self.compare = library.ember_compare
+        self.compare.restype = None
+        self.compare.argtypes = [c_uint32, c_void_p, c_uint32, c_uint32, POINTER(ComparisonRecord)]
+        self.findings = library.ember_findings
+        self.findings.restype = POINTER(FindingRecord)
+        self.findings.argtypes = [POINTER(c_uint32)]
+
+
+class Kernel:
+    """A kernel object, loaded: its base address and entry."""
+
+    def __init__(self, path: str, entry: int) -> None:
+        try:
+            library = ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
+        except OSError as error:
+            raise Refusal(f"the kernel's object can't be loaded: {error}") from None
+        self.entry = ctypes.cast(library.ember_kernel, c_void_p).value or 0
+        self.base = self.entry - entry
+
+
+class Launch:
+    """One launch: the runs that its request asks for."""
+
+    def __init__(
+        self, runtime: Runtime, pipe: Pipe, kernel: Kernel, arena: int, asked: dict
+    ) -> None:
+        self._runtime = runtime
+        self._pipe = pipe
+        self._base = kernel.base
+        self._asked = asked
+        self._arena = arena
+        self._inputs_stand = False  # in place, from the run before
+        self._line_of = LineOf(self._ask_line)
+        self._arrays = (ArrayRecord * max(1, len(asked["arrays"])))(
+            *[(kernel.base + start, size) for start, size in asked["arrays"]]
+        )
+        self._record = self._describe(kernel)
+        self._buffers = (BufferRecord * max(1, len(asked["buffers"])))(
+            *[self._buffer(buffer) for buffer in asked["buffers"]]
+        )
+        self._outputs = [buffer for buffer in asked["buffers"] if "result" in buffer]
+
+    def answer(self) -> dict:
+        """What all runs gave: the first's outputs are in the file."""
+        first = self._run(reverse=False, pattern=PATTERNS[0])
+        if first["ended"] and _has(first, _LANE_SYNCHRONOUS):
+            # Its lanes count on running in step: so they shall.
+            self._record.lockstep = 1
+            first = self._run(reverse=False, pattern=PATTERNS[0])
+        for output in self._outputs:
+            self._keep(output)
+        runs = [first]
+        differences: list[dict] = []
+        if self._asked["checked"] and first["ended"]:
+            second = self._run(reverse=True, pattern=PATTERNS[1])
+            runs.append(second)
+            if second["ended"]:
+                differences = self._differences()
+        if any(difference["different"] for difference in differences):
+            third = self._run(reverse=False, pattern=PATTERNS[1])
+            if third["ended"]:
+                for difference, by_pattern in zip(differences, self._differences(), strict=True):
+                    difference["by_pattern"] = by_pattern
+        return {"runs": runs, "differences": differences, "lockstep": bool(self._record.lockstep)}
+
+    def _describe(self, kernel: Kernel) -> LaunchRecord:
+        asked, base = self._asked, kernel.base
+        arrays = asked["arrays"]
+        record = LaunchRecord(kernel=kernel.entry, arrays=self._arrays, array_count=len(arrays))
+        for name in ("image", "text", "writable"):
+            start, end = asked[name]
+            setattr(record, f"{name}_start", base + start)
+            setattr(record, f"{name}_end", base + end)
+        if arrays:
+            record.arrays_start = base + min(start for start, _ in arrays)
+            record.arrays_end = base + max(start + size for start, size in arrays)
+        record.checked = asked["checked"]
+        record.grid = (c_uint32 * 3)(*asked["grid"])
+        record.threadgroup = (c_uint32 * 3)(*asked["threadgroup"])
+        record.seconds = asked["seconds"]
+        record.line_of = self._line_of
+        return record
+
+    def _buffer(self, asked: dict) -> BufferRecord:
+        data = None if asked["data"] is None else self._arena + asked["data"]
+        known = ("slot", "role", "initialized", "itemsize", "size", "offset")
+        return BufferRecord(**{name: asked[name] for name in known}, data=data)
+
+    def _run(self, *, reverse: bool, pattern: int) -> dict:
+        self._record.reverse = reverse
+        self._record.pattern = pattern
+        count = len(self._asked["buffers"])
+        checked = self._record.checked
+        problem = self._runtime.place(self._buffers, count, checked, pattern, self._inputs_stand)
+        seconds, accesses, ended = c_double(), c_uint64(), c_uint32()
+        self._pipe.send({"is": "running"})
+        if not problem:
+            problem = self._runtime.run(
+                byref(self._record), byref(seconds), byref(accesses), byref(ended)
+            )
+        if problem:
+            raise Refusal(problem.decode())
+        found = c_uint32()
+        records = self._runtime.findings(byref(found))
+        run = {
+            "seconds": seconds.value,
+            "accesses": accesses.value,
+            "ended": bool(ended.value),
+            "findings": [self._tell(records[i]) for i in range(found.value)],
+        }
+        self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
+        return run
+
+    def _keep(self, output: dict) -> None:
+        start = self._runtime.start(output["slot"])
+        if output["size"]:
+            ctypes.memmove(self._arena + output["result"], start, output["size"])
+
+    def _differences(self) -> list[dict]:
+        """Of the outputs now beside those of the first run."""
+        told = []
+        for output in self._outputs:
+            result = ComparisonRecord()
+            self._runtime.compare(
+                output["slot"], self._arena + output["result"], *PATTERNS, byref(result)
+            )
+            start, step = result.first_different * output["itemsize"], output["itemsize"]
+            start = min(start, max(0, output["size"] - step))
+            now = self._runtime.start(output["slot"])
+            told.append(
+                {
+                    "slot": output["slot"],
+                    "different": result.different,
+                    "first_different": result.first_different,
+                    "unwritten": result.unwritten,
+                    "first_unwritten": result.first_unwritten,
+                    "pc": self._offset(result.writer_pc),
+                    "before": ctypes.string_at(self._arena + output["result"] + start, step).hex(),
+                    "now": ctypes.string_at(now + start, step).hex(),
+                }
+                if result.different or result.unwritten
+                else {"slot": output["slot"], "different": 0, "unwritten": 0}
+            )
+        return told
+
+    def _tell(self, record: FindingRecord) -> dict:
+        told = {
+            name: getattr(record, name)
+            for name, _ in FindingRecord._fields_
+            if isinstance(getattr(record, name), int)
+        }
+        for name in ("thread", "threadgroup", "other_thread", "other_threadgroup", "detail"):
+            told[name] = list(getattr(record, name))
+        told["pc"] = self._offset(record.pc)
+        told["other_pc"] = self._offset(record.other_pc)
+        told["text"] = record.text.decode(errors="replace")
+        told["value"] = bytes(record.value)[: record.value_size].hex()
+        told["other_value"] = bytes(record.other_value)[: record.value_size].hex()
+        return told
+
+    def _offset(self, pc: int) -> int:
+        return pc - self._base if pc else 0
+
+    def _ask_line(self, pc: int) -> int:
+        self._pipe.send({"is": "line", "pc": self._offset(pc)})
+        return int(self._pipe.receive()["line"])
+
+
+def _has(run: dict, *kinds: int) -> bool:
+    return any(finding["kind"] in kinds for finding in run["findings"])
+
+
+def serve(reading: int, writing: int, file: int, library: str) -> None:
+    """Answer requests until the parent is gone."""
+    pipe, arena = Pipe(reading, writing), Arena(file)
+    try:
+        runtime = Runtime(library)
+    except OSError as error:
+        pipe.send({"is": "refusal", "why": f"the runtime can't be loaded: {error}"})
+        return
+    kernels: dict[str, Kernel] = {}
+    pipe.send({"is": "ready"})
+    while True:
+        asked = pipe.receive()
+        try:
+            path = asked["object"]
+            if path not in kernels:
+                kernels[path] = Kernel(path, asked["entry"])
+            arena.grow(asked["arena"])
+            launch = Launch(runtime, pipe, kernels[path], arena.address, asked)
+            pipe.send({"is": "result", **launch.answer()})
+        except Refusal as refusal:
+            pipe.send({"is": "refusal", "why": str(refusal)})
+        except (MemoryError, OSError, ValueError) as error:
+            pipe.send({"is": "refusal", "why": f"{type(error).__name__}: {error}"})
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    serve(*map(int, sys.argv[1:4]), sys.argv[4])

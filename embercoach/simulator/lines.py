@@ -1,0 +1,239 @@
+"""Where the parts of a kernel object lie, and which source line an instruction comes from.
+
+Addresses count from the start of the object as it is loaded.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elftools.elf.elffile import ELFFile
+
+from embercoach.simulator.model import SimulatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What the rewriter names the text that MLX generated.
+SOURCE_NAME = "kernel.metal"
+_ENTRY = "ember_kernel"
+_ARRAYS = "msltg"
+_WRITABLE, _EXECUTABLE = 0x2, 0x1
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """A threadgroup array (or variable): its name, first address and bytes."""
+
+    name: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Where a kernel object's parts lie; each span is its first address and the one behind it.
+
+    Attributes:
+        entry: address of ``ember_kernel``.
+        whole, text, writable: spans of the object, its code and its data that can change.
+        arrays: its threadgroup arrays, by address.
+    """
+
+    entry: int
+    whole: tuple[int, int]
+    text: tuple[int, int]
+    writable: tuple[int, int]
+    arrays: tuple[SharedArray, ...]
+
+
+@functools.lru_cache(maxsize=512)
+def read_image(path: Path) -> Image:
+    """The parts of a kernel object.
+
+    Raises:
+        SimulatorError: it is no kernel object.
+    """
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        loaded = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
+        symbols = list(_symbols(elf))
+        entry = next((s["st_value"] for name, s in symbols if name == _ENTRY), None)
+        section = elf.get_section_by_name(_ARRAYS)
+    if entry is None:
+        raise SimulatorError(f"{path} defines no {_ENTRY}: it is no kernel object")
+    arrays: list[SharedArray] = []
+    if section is not None:
+        first, behind = section["sh_addr"], section["sh_addr"] + section["sh_size"]
+        arrays = [
+            SharedArray(variable_name(name), s["st_value"], s["st_size"])
+            for name, s in symbols
+            if first <= s["st_value"] < behind and s["st_size"]
+        ]
+    return Image(
+        entry=entry,
+        whole=_span(loaded),
+        text=_span([s for s in loaded if s["p_flags"] & _EXECUTABLE]),
+        writable=_span([s for s in loaded if s["p_flags"] & _WRITABLE]),
+        arrays=tuple(sorted(arrays, key=lambda array: array.start)),
+    )
+
+
+def _symbols(elf: Any) -> Iterator[tuple[str, Any]]:
+    for name in (".symtab", ".dynsym"):
+        table = elf.get_section_by_name(name)
+        if table is not None:
+            yield from ((symbol.name, symbol.entry) for symbol in table.iter_symbols())
+            return
+
+
+def _span(segments: list[Any]) -> tuple[int, int]:
+    if not segments:
+        return 0, 0
+    start = min(s["p_vaddr"] for s in segments)
+    return start, max(s["p_vaddr"] + s["p_memsz"] for s in segments)
+
+
+def variable_name(symbol: str) -> str:
+    """The name of a variable from its mangled symbol: ``shared`` from ``_ZZ6kernelvE6shared_0``.
+
+    Of a function's own variable a symbol ends in the name, its length before it, and a number
+    where the function has several of that name.
+    """
+    text = symbol.partition(".")[0]
+    if not text.startswith("_Z"):
+        return text
+    stem, _, number = text.rpartition("_")
+    forms = [text, stem.rstrip("_")] if number.isdecimal() else [text]
+    for form in forms:
+        for length in range(1, len(form)):
+            at = len(form) - length
+            if form[:at].endswith(str(length)) and not form[at].isdecimal():
+                return form[at:]
+    return symbol
+
+
+@dataclass(frozen=True, slots=True)
+class _Inlined:
+    """A call that was inlined: the spans of its code, and the call's line, 0 outside of the text."""
+
+    spans: tuple[tuple[int, int], ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineTable:
+    """Source lines by address.
+
+    Attributes:
+        starts: first addresses of stretches, ascending.
+        lines: of each stretch; 0 where the code comes from a header of the simulator or of MLX.
+        inlined: calls inlined, outer before inner.
+    """
+
+    starts: tuple[int, ...]
+    lines: tuple[int, ...]
+    inlined: tuple[_Inlined, ...]
+
+    def line_at(self, address: int) -> int | None:
+        """The line that the code at an address comes from, or the one that calls it there."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        if at < 0:
+            return None
+        if self.lines[at]:
+            return self.lines[at]
+        around = [
+            call.line
+            for call in self.inlined
+            if any(start <= address < end for start, end in call.spans) and call.line
+        ]
+        return around[-1] if around else None
+
+
+@functools.lru_cache(maxsize=64)
+def read_lines(path: Path) -> LineTable:
+    """The line table of a kernel object."""
+    starts: list[int] = []
+    lines: list[int] = []
+    inlined: list[_Inlined] = []
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        if not elf.has_dwarf_info():
+            return LineTable((), (), ())
+        dwarf = elf.get_dwarf_info()
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            if program is None:
+                continue
+            own = _own_files(program)
+            for start, line in _rows(program, own):
+                starts.append(start)
+                lines.append(line)
+            inlined += _inlined_calls(dwarf, unit, own)
+    order = sorted(range(len(starts)), key=starts.__getitem__)
+    return LineTable(
+        tuple(starts[i] for i in order), tuple(lines[i] for i in order), tuple(inlined)
+    )
+
+
+def _own_files(program: Any) -> frozenset[int]:
+    """The numbers under which a line program knows the kernel's text."""
+    first = 0 if program.header.version >= 5 else 1
+    return frozenset(
+        number
+        for number, entry in enumerate(program.header["file_entry"], start=first)
+        if Path(entry.name.decode(errors="replace")).name == SOURCE_NAME
+    )
+
+
+def _rows(program: Any, own: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """Where stretches of code begin, and their lines; 0 behind the end of a sequence."""
+    last = 0
+    for entry in program.get_entries():
+        state = entry.state
+        if state is None:
+            continue
+        if state.end_sequence:
+            yield state.address, 0
+            last = 0
+            continue
+        line = state.line if state.file in own else 0
+        # Code that belongs to no line is part of what stands before it.
+        if state.file in own and not line:
+            line = last
+        last = line
+        yield state.address, line
+
+
+def _inlined_calls(dwarf: Any, unit: Any, own: frozenset[int]) -> Iterator[_Inlined]:
+    ranges = dwarf.range_lists()
+    for die in unit.iter_DIEs():
+        if die.tag != "DW_TAG_inlined_subroutine":
+            continue
+        attributes = die.attributes
+        if "DW_AT_call_line" not in attributes or "DW_AT_call_file" not in attributes:
+            continue
+        inside = attributes["DW_AT_call_file"].value in own
+        line = attributes["DW_AT_call_line"].value if inside else 0
+        yield _Inlined(tuple(_spans(unit, die, ranges)), line)
+
+
+def _spans(unit: Any, die: Any, ranges: Any) -> Iterator[tuple[int, int]]:
+    attributes = die.attributes
+    if "DW_AT_low_pc" in attributes and "DW_AT_high_pc" in attributes:
+        low = attributes["DW_AT_low_pc"].value
+        high = attributes["DW_AT_high_pc"]
+        yield low, high.value if high.form == "DW_FORM_addr" else low + high.value
+    elif "DW_AT_ranges" in attributes and ranges is not None:
+        top = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
+        base = top.value if top is not None else 0
+        for entry in ranges.get_range_list_at_offset(attributes["DW_AT_ranges"].value, unit):
+            if hasattr(entry, "begin_offset"):
+                shift = 0 if getattr(entry, "is_absolute", False) else base
+                yield entry.begin_offset + shift, entry.end_offset + shift
+            else:
+                base = entry.base_address

@@ -1,0 +1,409 @@
+"""The child process that kernels run in, seen from the one that wants them run.
+
+Whatever a kernel does, an endless loop or a wild pointer, happens to the child; it is replaced, and
+what happened is a finding.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from embercoach.simulator import objects
+from embercoach.simulator.evidence import Scene, raw_findings
+from embercoach.simulator.lines import read_image, read_lines
+from embercoach.simulator.model import Access, Limits, RawFinding, RunResult, SimulatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from embercoach.simulator.lines import Image
+    from embercoach.simulator.model import Buffer, BuiltKernel
+    from embercoach.simulator.toolchain import Toolchain
+
+_CHILD = Path(__file__).with_name("child.py")
+_ROLES = {"input": 0, "output": 1, "info": 2}
+_SLOTS = 32
+_THREADS = 1024
+#: Seconds that the child has beyond a run's, before it is taken to hang.
+_GRACE = 10.0
+_PAGE = 1 << 14
+_Lost = Literal["late", "gone"]
+
+
+class _ChildLost(Exception):
+    """The child did not answer in time, or ended; `code` is what it ended with."""
+
+    def __init__(self, why: _Lost, code: int | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.code = code
+
+
+class _Child:
+    """One child process, its pipes, and the file that buffers travel in."""
+
+    def __init__(self, runtime: Path) -> None:
+        self._file = _shared_file()
+        self._said = tempfile.TemporaryFile()
+        request_out, request_in = os.pipe()
+        answer_out, answer_in = os.pipe()
+        passed = (request_out, answer_in, self._file)
+        # Isolated and without site packages, it starts fast and sees no module of the user's.
+        command = [sys.executable, "-I", "-S", str(_CHILD), *map(str, passed), str(runtime)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                pass_fds=passed,
+            )
+        except OSError as error:
+            for number in (request_in, answer_out, self._file, request_out, answer_in):
+                os.close(number)
+            raise SimulatorError(f"the simulator's process can't be started: {error}") from error
+        finally_closed = (request_out, answer_in)
+        for number in finally_closed:
+            os.close(number)
+        self._writing, self._reading = request_in, answer_out
+        self._size = 0
+        self.view: mmap.mmap | None = None
+
+    def ready(self) -> None:
+        """Wait until it can take requests."""
+        try:
+            self._expect("ready", self.receive(60.0))
+        except _ChildLost as lost:
+            raise SimulatorError(
+                f"the simulator's process does not start ({lost.why}): {self.complaint()}"
+            ) from None
+
+    def grow(self, size: int) -> mmap.mmap:
+        """A view of the file, of at least `size` bytes."""
+        if self.view is None or self._size < size:
+            self._size = -(-max(size, _PAGE) // _PAGE) * _PAGE
+            try:
+                os.ftruncate(self._file, self._size)
+                self.view = mmap.mmap(self._file, self._size)
+            except OSError as error:
+                raise SimulatorError(f"no memory for buffers of {size:,} bytes: {error}") from error
+        return self.view
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._size
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Hand it a request or an answer to its question."""
+        data = json.dumps(message).encode()
+        data = len(data).to_bytes(4, "little") + data
+        try:
+            while data:
+                data = data[os.write(self._writing, data) :]
+        except OSError:
+            raise _ChildLost("gone", self._end()) from None
+
+    def receive(self, seconds: float) -> dict[str, Any]:
+        """Its next message."""
+        deadline = time.monotonic() + seconds
+        length = int.from_bytes(self._exactly(4, deadline), "little")
+        return cast("dict[str, Any]", json.loads(self._exactly(length, deadline)))
+
+    def _exactly(self, count: int, deadline: float) -> bytes:
+        parts = []
+        while count:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._reading], [], [], left)[0]:
+                raise _ChildLost("late")
+            part = os.read(self._reading, count)
+            if not part:
+                raise _ChildLost("gone", self._end())
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def _expect(self, what: str, message: dict[str, Any]) -> None:
+        if message["is"] != what:
+            raise SimulatorError(message.get("why", f"unexpected answer: {message}"))
+
+    def complaint(self) -> str:
+        """The last that it wrote to its standard error."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace").strip()[-2000:] or "it says nothing"
+
+    def _end(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(5.0)
+        return None
+
+    def close(self) -> None:
+        """End it, whatever it does, and keep nothing of it."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what this process holds of it."""
+        for number in (self._writing, self._reading, self._file):
+            with contextlib.suppress(OSError):
+                os.close(number)
+        self._said.close()
+        self.view = None
+
+
+def _shared_file() -> int:
+    """A file without a name, in memory where the system can."""
+    if sys.platform == "linux":
+        return os.memfd_create("embercoach", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class Process:
+    """Runs kernels in a child process that lives as long as nothing happens to it.
+
+    Safe to use from several threads, which take turns, and in processes that fork: each has a child
+    of its own. The child ends with the process.
+    """
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        self._toolchain = toolchain
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+        self._owner = os.getpid()
+        _ALL.add(self)
+
+    def run(
+        self,
+        kernel: BuiltKernel,
+        buffers: Sequence[Buffer],
+        grid: tuple[int, int, int],
+        threadgroup: tuple[int, int, int],
+        *,
+        limits: Limits,
+    ) -> RunResult:
+        """Run every thread of a launch: once, or, of a checked kernel, in both orders.
+
+        Args:
+            kernel: to run.
+            buffers: what stands behind each ``[[buffer(n)]]``.
+            grid: threads in each dimension.
+            threadgroup: threads of a threadgroup; at the grid's edge it may be cut.
+            limits: of the launch.
+
+        Returns:
+            The outputs of the run in ascending order, and the findings of all.
+
+        Raises:
+            SimulatorError: more memory or threads than allowed, or the simulator itself fails.
+        """
+        _refuse(kernel, buffers, grid, threadgroup, limits)
+        image = read_image(kernel.object)
+        scene = Scene(
+            kernel,
+            image,
+            partial(read_lines, kernel.object),
+            {buffer.index: buffer for buffer in buffers},
+        )
+        request, size = _request(kernel, image, buffers, limits)
+        request |= {"grid": list(grid), "threadgroup": list(threadgroup)}
+        with self._lock:
+            child = self._ready_child()
+            try:
+                return self._launch(child, request, size, scene, limits)
+            except _ChildLost as lost:
+                return _result_of_loss(lost, buffers, limits)
+            finally:
+                if not request.get("done"):
+                    self._drop()
+
+    def close(self) -> None:
+        """End the child; the next launch starts another."""
+        with self._lock:
+            self._drop()
+
+    def _launch(
+        self, child: _Child, request: dict[str, Any], size: int, scene: Scene, limits: Limits
+    ) -> RunResult:
+        view = child.grow(size)
+        memory = np.frombuffer(view, np.uint8)
+        for asked in request["buffers"]:
+            if asked["data"] is not None:
+                data = scene.buffers[asked["slot"]].data
+                memory[asked["data"] : asked["data"] + asked["size"]] = data
+        child.send({**request, "arena": child.size})
+        # Filling and comparing buffers takes its time as well.
+        patience = limits.seconds + _GRACE + size / 50e6
+        while (answer := child.receive(patience))["is"] != "result":
+            if answer["is"] == "refusal":
+                request["done"] = True
+                raise SimulatorError(f"kernel {scene.kernel.name!r} was not run: {answer['why']}")
+            if answer["is"] == "line":
+                child.send({"line": scene.line(answer["pc"]) or 0})
+        outputs = tuple(
+            memory[asked["result"] : asked["result"] + asked["size"]].copy()
+            for asked in request["buffers"]
+            if "result" in asked
+        )
+        request["done"] = all(run["ended"] for run in answer["runs"])
+        first = answer["runs"][0]
+        return RunResult(outputs, raw_findings(answer, scene), first["seconds"], first["accesses"])
+
+    def _ready_child(self) -> _Child:
+        if self._owner != os.getpid():
+            self._disown()
+        if self._child is None:
+            child = _Child(objects.build_runtime(self._toolchain))
+            try:
+                child.ready()
+            except BaseException:
+                child.close()
+                raise
+            self._child = child
+        return self._child
+
+    def _drop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if self._owner == os.getpid():
+            child.close()
+        else:
+            child.forget()
+
+    def _disown(self) -> None:
+        """After a fork: the child is the other process's."""
+        self._lock = threading.Lock()
+        child, self._child = self._child, None
+        self._owner = os.getpid()
+        if child is not None:
+            child.forget()
+
+
+_ALL: weakref.WeakSet[Process] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for process in list(_ALL):
+        process._disown()
+
+
+@atexit.register
+def _close_all() -> None:
+    for process in list(_ALL):
+        if process._owner == os.getpid():
+            process._drop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _refuse(
+    kernel: BuiltKernel,
+    buffers: Sequence[Buffer],
+    grid: tuple[int, int, int],
+    threadgroup: tuple[int, int, int],
+    limits: Limits,
+) -> None:
+    """Refuse launches that can't be."""
+    total = sum(buffer.data.nbytes for buffer in buffers)
+    if total > limits.bytes:
+        raise SimulatorError(
+            f"kernel {kernel.name!r}: its buffers take {total:,} bytes; the limit is "
+            f"{limits.bytes:,}. Launch it on smaller arrays, or raise the limit: "
+            "activate(limits=Limits(bytes=...))"
+        )
+    if any(buffer.index >= _SLOTS for buffer in buffers):
+        raise SimulatorError(
+            f"kernel {kernel.name!r}: it has {len(buffers)} buffers, Metal allows {_SLOTS - 1}"
+        )
+    size = [min(extent, whole) for extent, whole in zip(threadgroup, grid, strict=True)]
+    if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > _THREADS:
+        raise SimulatorError(
+            f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
+            f"launched; extents are positive, and a threadgroup has at most {_THREADS} threads"
+        )
+
+
+def _request(
+    kernel: BuiltKernel, image: Image, buffers: Sequence[Buffer], limits: Limits
+) -> tuple[dict[str, Any], int]:
+    """What the child is asked, but for the geometry, and the bytes that travel."""
+    size = 0
+
+    def room(count: int) -> int:
+        nonlocal size
+        start, size = size, size + -(-count // 64) * 64
+        return start
+
+    asked = []
+    for buffer in buffers:
+        has_content = buffer.initialized or buffer.role != "output"
+        count = buffer.data.nbytes
+        one = {
+            "slot": buffer.index,
+            "role": _ROLES[buffer.role],
+            "initialized": int(has_content),
+            "itemsize": buffer.itemsize,
+            "size": count,
+            "offset": buffer.offset,
+            "data": room(count) if has_content else None,
+        }
+        if buffer.role == "output":
+            one["result"] = room(count)
+        asked.append(one)
+    request = {
+        "object": str(kernel.object),
+        "entry": image.entry,
+        "image": image.whole,
+        "text": image.text,
+        "writable": image.writable,
+        "arrays": [(array.start, array.size) for array in image.arrays],
+        "checked": int(kernel.checked),
+        "seconds": limits.seconds,
+        "buffers": asked,
+    }
+    return request, size
+
+
+def _result_of_loss(lost: _ChildLost, buffers: Iterable[Buffer], limits: Limits) -> RunResult:
+    """What can be said of a launch whose process is no more."""
+    if lost.why == "late":
+        kind, detail = "timeout", f"after {limits.seconds:g} s"
+    else:
+        kind, detail = "crash", f"its process ended {_ending(lost.code)}"
+    outputs = tuple(
+        np.zeros(buffer.data.nbytes, np.uint8) for buffer in buffers if buffer.role == "output"
+    )
+    nowhere = Access(None, None, None)
+    return RunResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "without a trace"
+    if code >= 0:
+        return f"with code {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"

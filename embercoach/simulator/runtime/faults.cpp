@@ -1,0 +1,138 @@
+// Signals: accesses outside of buffers go on with scratch, everything else that would kill the
+// process ends the run with a finding; so does its time.
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+#if defined(__APPLE__)
+#include <sys/ucontext.h>
+#else
+#include <ucontext.h>
+#endif
+
+#include "schedule.h"
+#include "state.h"
+
+namespace {
+constexpr int WORDS = 512;  // of stack searched for a return address in the kernel
+u8 signal_stack[64 << 10];
+
+struct Registers {
+  u64 pc, sp, link;
+};
+
+// (The Darwin forms could not be tried.)
+Registers registers_of(void* context) {
+  auto* machine = (ucontext_t*)context;
+#if defined(__APPLE__) && defined(__x86_64__)
+  return {machine->uc_mcontext->__ss.__rip, machine->uc_mcontext->__ss.__rsp, 0};
+#elif defined(__APPLE__)
+  return {(u64)__darwin_arm_thread_state64_get_pc(machine->uc_mcontext->__ss),
+          (u64)__darwin_arm_thread_state64_get_sp(machine->uc_mcontext->__ss),
+          (u64)__darwin_arm_thread_state64_get_lr(machine->uc_mcontext->__ss)};
+#elif defined(__x86_64__)
+  return {(u64)machine->uc_mcontext.gregs[REG_RIP], (u64)machine->uc_mcontext.gregs[REG_RSP], 0};
+#else
+  return {machine->uc_mcontext.pc, machine->uc_mcontext.sp, machine->uc_mcontext.regs[30]};
+#endif
+}
+
+bool in_kernel(u64 pc) { return pc - launch->text_start < launch->text_end - launch->text_start; }
+
+// Where in the kernel a thread is, also while it is in a function that the kernel called.
+u64 place_in_kernel(const Registers& registers) {
+  if (in_kernel(registers.pc)) return registers.pc;
+  if (in_kernel(registers.link - 1)) return registers.link - 1;
+  u64 address = (registers.sp + 7) & ~7ull;
+  while (on_guard(address)) address += page_bytes() - address % page_bytes();
+  for (int i = 0; i < WORDS && on_stacks(address); i++, address += 8) {
+    u64 word = *(u64*)address;
+    if (in_kernel(word - 1)) return word - 1;
+  }
+  return 0;
+}
+
+void stop_with(Kind kind, u64 pc, Reason reason, int signal, u64 address) {
+  ember_finding* finding = report(kind, pc, 0, -1, reason);
+  finding->detail[0] = signal;
+  finding->address = address;
+  blame_current(finding);
+  abandon_run();
+}
+
+void die(int signal) {
+  struct sigaction standard;
+  memset(&standard, 0, sizeof standard);
+  standard.sa_handler = SIG_DFL;
+  sigaction(signal, &standard, nullptr);
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  if (!launch || !current) {
+    die(signal);  // not the kernel's: the instruction is tried again and kills
+    return;
+  }
+  Registers registers = registers_of(context);
+  u64 address = signal == SIGSEGV || signal == SIGBUS ? (u64)info->si_addr : 0;
+  u64 pc = place_in_kernel(registers);
+  Slot* slot = address ? slot_of(address) : nullptr;
+  if (slot) {
+    if (!map_scratch(address)) stop_with(CRASH, pc, BECAUSE_SCRATCH, signal, address);
+    if (!launch->checked || was_outside(address)) return;
+    ember_finding* finding =
+        report(OUT_OF_BOUNDS, pc, 0, slot->used ? slot - hot.slots : -1, BECAUSE_NOTHING);
+    if (finding->count > 1) return;
+    finding->address = address;
+    finding->offset = (i64)(address - slot->start - slot->offset);
+    blame_current(finding);
+    return;
+  }
+  if (address && on_guard(address)) stop_with(CRASH, pc, BECAUSE_STACK, signal, address);
+  stop_with(CRASH, pc, BECAUSE_SIGNAL, signal, address);
+}
+
+void on_alarm(int signal, siginfo_t*, void* context) {
+  if (!launch) return;
+  if (!current) {
+    stop_requested = 1;
+    return;
+  }
+  u64 pc = place_in_kernel(registers_of(context));
+  stop_with(TIMEOUT, pc, BECAUSE_NOTHING, signal, 0);
+}
+}  // namespace
+
+bool catch_faults() {
+  static bool caught;
+  if (caught) return true;
+  stack_t stack;
+  memset(&stack, 0, sizeof stack);
+  stack.ss_sp = signal_stack;
+  stack.ss_size = sizeof signal_stack;
+  if (sigaltstack(&stack, nullptr) != 0) return false;
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  action.sa_sigaction = on_fault;
+  const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+  for (int signal : signals)
+    if (sigaction(signal, &action, nullptr) != 0) return false;
+  action.sa_sigaction = on_alarm;
+  action.sa_flags |= SA_RESTART;
+  return caught = sigaction(SIGALRM, &action, nullptr) == 0;
+}
+
+void start_clock(double seconds) {
+  struct itimerval timer;
+  timer.it_value.tv_sec = (long)seconds;
+  timer.it_value.tv_usec = (int)((seconds - (double)(long)seconds) * 1e6) + 1;
+  // Again and again, in case the first came while no thread ran.
+  timer.it_interval.tv_sec = 0;
+  timer.it_interval.tv_usec = 20000;
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+void stop_clock() {
+  struct itimerval timer;
+  memset(&timer, 0, sizeof timer);
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}

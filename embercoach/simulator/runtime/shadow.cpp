@@ -1,0 +1,182 @@
+// What instrumented code calls before each access. The common cases are settled here in a few
+// instructions; the rest goes to conflict.cpp.
+#include "state.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+// Of the running thread since the last synchronisation, plainly and alone.
+INLINE bool is_mine(u64 record, u64 me) { return (record ^ me) >> 21 == 0; }
+
+// Of the running thread in this threadgroup, plainly and alone.
+INLINE bool is_own(u64 record, u64 me) {
+  return (((record ^ me) >> 21) & 0x1fff) == 0 && record >= hot.first;
+}
+
+// Of this threadgroup, before the last barrier that orders this memory.
+INLINE bool is_past(u64 record, u64 start) { return record - hot.first < start - hot.first; }
+
+// Of no one whom an access could still race with. What threadgroups before left in threadgroup
+// memory is gone, what they left in device memory is not.
+template <Space SPACE>
+INLINE bool is_settled(u64 record, u64 start) {
+  return SPACE == IN_THREADGROUP ? record < start : record == 0 || is_past(record, start);
+}
+
+template <Space SPACE>
+INLINE bool quick_read(u64 writer, u64* reader_at, u64 start, u64 pc, bool initialized) {
+  u64 me = hot.me, reader = *reader_at;
+  bool fine = is_past(writer, start) || is_mine(writer, me) || is_own(writer, me);
+  if (!fine && !(writer == 0 && initialized)) return false;
+  if ((reader ^ me) >> THREAD_SHIFT == 0) return true;
+  if (is_settled<SPACE>(reader, start)) {
+    *reader_at = me | pc_bits(pc);
+    return true;
+  }
+  if (reader < start) return false;
+  if (reader & SEVERAL_SIMDS && !(reader & ATOMIC)) return true;
+  if ((reader ^ me) >> (THREAD_SHIFT + 5) == 0 && !(reader & ATOMIC)) {
+    if (!(reader & SEVERAL_LANES)) *reader_at = reader | SEVERAL_LANES;
+    return true;
+  }
+  return false;
+}
+
+template <Space SPACE>
+INLINE bool quick_write(u64* writer_at, u64 reader, u64 start, u64 pc) {
+  u64 me = hot.me, writer = *writer_at;
+  if (!is_settled<SPACE>(reader, start) && !is_mine(reader, me) && !is_own(reader, me)) return false;
+  if (!is_mine(writer, me) && !is_settled<SPACE>(writer, start) && !is_own(writer, me)) return false;
+  *writer_at = me | pc_bits(pc);
+  return true;
+}
+
+template <u32 LOG, bool WRITE>
+INLINE void access(u64 address, u64 pc) {
+  constexpr u64 BYTES = 1ull << LOG;
+  hot.accesses++;
+  u64 distance = address - hot.slots_base;
+  if (EMBER_LIKELY(distance < hot.slots_span)) {
+    Slot& slot = hot.slots[distance >> SLOT_SHIFT];
+    u64 offset = address - slot.start;
+    if (EMBER_LIKELY(offset < slot.last[LOG])) {
+      if (slot.readonly) {
+        if (!WRITE) return;
+      } else if (slot.shift <= LOG) {
+        u64 start = hot.start[IN_DEVICE], first = offset >> slot.shift;
+        u64 end = first + (BYTES >> slot.shift);
+        if (WRITE) {
+          while (first < end &&
+                 quick_write<IN_DEVICE>(&slot.writers[first],
+                                        slot.was_read ? slot.readers[first] : 0, start, pc))
+            first++;
+        } else if (slot.was_read) {
+          while (first < end && quick_read<IN_DEVICE>(slot.writers[first], &slot.readers[first],
+                                                      start, pc, slot.initialized))
+            first++;
+        }
+        if (first == end) return;
+      }
+    }
+  } else if ((distance = address - hot.arrays_base) < hot.arrays_span) {
+    if (hot.array_shift <= LOG) {
+      u64 start = hot.start[IN_THREADGROUP], first = distance >> hot.array_shift;
+      u64 end = first + (BYTES >> hot.array_shift);
+      if (WRITE) {
+        while (first < end && quick_write<IN_THREADGROUP>(&hot.array_writers[first],
+                                                          hot.array_readers[first], start, pc))
+          first++;
+      } else {
+        while (first < end &&
+               quick_read<IN_THREADGROUP>(hot.array_writers[first], &hot.array_readers[first],
+                                          start, pc, false))
+          first++;
+      }
+      if (first == end) return;
+    }
+  }
+  check(address, BYTES, WRITE ? PLAIN_WRITE : PLAIN_READ, pc);
+}
+}  // namespace
+
+extern "C" {
+EMBER_EXPORT void __tsan_init() {}
+EMBER_EXPORT void __tsan_func_entry(void*) {}
+EMBER_EXPORT void __tsan_func_exit() {}
+EMBER_EXPORT void __tsan_ignore_thread_begin() {}
+EMBER_EXPORT void __tsan_ignore_thread_end() {}
+
+#define ACCESSES(bytes, log)                                                                \
+  EMBER_EXPORT void __tsan_read##bytes(void* p) { access<log, false>((u64)p, CALLER()); }   \
+  EMBER_EXPORT void __tsan_write##bytes(void* p) { access<log, true>((u64)p, CALLER()); }   \
+  EMBER_EXPORT void __tsan_volatile_read##bytes(void* p) {                                  \
+    access<log, false>((u64)p, CALLER());                                                   \
+  }                                                                                         \
+  EMBER_EXPORT void __tsan_volatile_write##bytes(void* p) {                                 \
+    access<log, true>((u64)p, CALLER());                                                    \
+  }                                                                                         \
+  EMBER_EXPORT void __tsan_read_write##bytes(void* p) {                                     \
+    access<log, false>((u64)p, CALLER());                                                   \
+    access<log, true>((u64)p, CALLER());                                                    \
+  }
+ACCESSES(1, 0)
+ACCESSES(2, 1)
+ACCESSES(4, 2)
+ACCESSES(8, 3)
+ACCESSES(16, 4)
+
+// Addresses that are no multiple of the size take the long way.
+#define UNALIGNED(bytes)                                                                          \
+  EMBER_EXPORT void __tsan_unaligned_read##bytes(void* p) {                                       \
+    hot.accesses++;                                                                               \
+    check((u64)p, bytes, PLAIN_READ, CALLER());                                                   \
+  }                                                                                               \
+  EMBER_EXPORT void __tsan_unaligned_write##bytes(void* p) {                                      \
+    hot.accesses++;                                                                               \
+    check((u64)p, bytes, PLAIN_WRITE, CALLER());                                                  \
+  }                                                                                               \
+  EMBER_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {                              \
+    hot.accesses++;                                                                               \
+    check((u64)p, bytes, PLAIN_READ, CALLER());                                                   \
+  }                                                                                               \
+  EMBER_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {                             \
+    hot.accesses++;                                                                               \
+    check((u64)p, bytes, PLAIN_WRITE, CALLER());                                                  \
+  }                                                                                               \
+  EMBER_EXPORT void __tsan_unaligned_read_write##bytes(void* p) {                                 \
+    hot.accesses++;                                                                               \
+    check((u64)p, bytes, PLAIN_READ, CALLER());                                                   \
+    check((u64)p, bytes, PLAIN_WRITE, CALLER());                                                  \
+  }
+UNALIGNED(2)
+UNALIGNED(4)
+UNALIGNED(8)
+UNALIGNED(16)
+
+EMBER_EXPORT void __tsan_read_range(void* p, unsigned long size) {
+  hot.accesses++;
+  check((u64)p, size, PLAIN_READ, CALLER());
+}
+EMBER_EXPORT void __tsan_write_range(void* p, unsigned long size) {
+  hot.accesses++;
+  check((u64)p, size, PLAIN_WRITE, CALLER());
+}
+
+EMBER_EXPORT void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
+  hot.accesses += 2;
+  check((u64)from, size, PLAIN_READ, CALLER());
+  check((u64)to, size, PLAIN_WRITE, CALLER());
+  return __builtin_memmove(to, from, size);
+}
+EMBER_EXPORT void* __tsan_memmove(void* to, const void* from, unsigned long size) {
+  hot.accesses += 2;
+  check((u64)from, size, PLAIN_READ, CALLER());
+  check((u64)to, size, PLAIN_WRITE, CALLER());
+  return __builtin_memmove(to, from, size);
+}
+EMBER_EXPORT void* __tsan_memset(void* to, int value, unsigned long size) {
+  hot.accesses++;
+  check((u64)to, size, PLAIN_WRITE, CALLER());
+  return __builtin_memset(to, value, size);
+}
+}

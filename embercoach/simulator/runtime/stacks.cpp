@@ -1,0 +1,61 @@
+// The stacks of fibers: 256 KB each, with an inaccessible stretch below that is wide enough for
+// large frames not to step over.
+#include <string.h>
+#include <sys/mman.h>
+
+#include "stacks.h"
+#include "state.h"
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+
+namespace {
+constexpr u64 STRIDE = 1ull << 20, USABLE = 256ull << 10;
+u64 base;
+int unused[MAX_THREADS], unused_count, opened;
+}  // namespace
+
+bool reserve_stacks() {
+  if (!base) {
+    void* memory = mmap(nullptr, (MAX_THREADS + 1) * STRIDE, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    base = ((u64)memory + STRIDE - 1) & ~(STRIDE - 1);
+  }
+  unused_count = 0;
+  for (int i = opened; i-- > 0;) unused[unused_count++] = i;
+  return true;
+}
+
+int take_stack() {
+  if (unused_count) return unused[--unused_count];
+  int stack = opened++;
+  mprotect((void*)(base + (stack + 1) * STRIDE - USABLE), USABLE, PROT_READ | PROT_WRITE);
+  return stack;
+}
+
+void give_stack_back(int stack) { unused[unused_count++] = stack; }
+
+void* stack_top(int stack) { return (void*)(base + (stack + 1) * STRIDE); }
+
+bool on_stacks(u64 address) {
+  return base && address - base < MAX_THREADS * STRIDE &&
+         (address - base) % STRIDE >= STRIDE - USABLE;
+}
+
+bool on_guard(u64 address) {
+  return base && address - base < MAX_THREADS * STRIDE &&
+         (address - base) % STRIDE < STRIDE - USABLE;
+}
+
+// So that a local that is read before it is written shows the run's pattern, not what a thread
+// before left.
+__attribute__((noinline)) void soil_stack(u32 pattern) {
+  volatile u8 below[4096];
+  memset((void*)below, (int)pattern, sizeof below);
+  asm volatile("" : : "r"(below) : "memory");
+}
