@@ -77,7 +77,8 @@ class SimulatedDevices:
         yield mx, "is_available", self._is_available(mx.is_available)
         yield mx, "device_count", self._device_count(mx.device_count)
         yield mx, "device_info", self._device_info(mx.device_info)
-        yield mx.metal, "device_info", self._device_info(mx.metal.device_info)
+        if hasattr(mx.metal, "device_info"):  # deprecated
+            yield mx.metal, "device_info", lambda: _MODEL | _memory()
         for name in ("new_stream", "new_thread_local_stream", "default_stream"):
             yield mx, name, self._stream_of(getattr(mx, name), remember=name != "default_stream")
 
@@ -137,7 +138,7 @@ class SimulatedDevices:
         def device_info(device: Any = None) -> dict[str, str | int]:
             if (self.default_device() if device is None else device) == self.gpu:
                 return _MODEL | _memory()
-            return dict(real(mx.cpu)) if real is not mx.metal.device_info else dict(real())
+            return dict(real(mx.cpu))
 
         return device_info
 
