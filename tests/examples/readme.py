@@ -10,7 +10,6 @@ import functools
 import re
 import sys
 from dataclasses import dataclass
-
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": BOTTOM,
     "report": {"fixes"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "config"} | BOTTOM,
-    "simulator": {"metal"} | BOTTOM,
+    "simulator": {"metal", "config"} | BOTTOM,
     "cli": {"engine", "checks", "analysis", "metal", "fixes", "config", "report", "simulator"}
     | BOTTOM,
     "__main__": {"cli"},
@@ -155,8 +155,13 @@ def test_the_kernel_pack_stands_alone() -> None:
     assert reaching <= {"xlstm_kernels/executors/simulated.py"}
 
 
+#: Distributions that are imported by another name.
+IMPORTED = {"pyelftools": "elftools"}
+
+
 def declared(lines: list[str]) -> set[str]:
-    return {Requirement(line).name.replace("-", "_") for line in lines}
+    names = (Requirement(line).name for line in lines)
+    return {IMPORTED.get(name, name.replace("-", "_")) for name in names}
 
 
 def test_third_party_imports_are_declared() -> None:

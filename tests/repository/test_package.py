@@ -107,7 +107,7 @@ def test_extras() -> None:
 def test_the_simulator_brings_all_that_it_imports() -> None:
     extras = PROJECT["optional-dependencies"]
     names = {Requirement(line).name for line in extras["simulator"]}
-    assert names == {"embercoach", "ziglang", "pyelftools"}
+    assert names == {"embercoach", "platformdirs", "pyelftools", "ziglang"}
     assert "embercoach[kernels]" in extras["simulator"]
     assert "embercoach[simulator]" in extras["test"]
 
