@@ -40,13 +40,15 @@ def place_of(finding: Finding) -> Place | None:
     """The line of a kernel's source in the Python file that holds it.
 
     It is known where one string literal alone has that text on that line of it: sources that are
-    put together from pieces or read from a file are not found.
+    put together from pieces or read from a file are not found. A first line alone proves little:
+    of another module than the launch's it counts only if the literal is given with the name.
     """
     if finding.line is None or not finding.excerpt or finding.part == "generated":
         return None
-    found = [place for path in _candidates(finding) for place in _in_file(path, finding)]
+    found = [pair for path in _candidates(finding) for pair in _in_file(path, finding)]
+    near = finding.launched_at[0] if finding.launched_at is not None else None
     named = [place for place, own in found if own]
-    places = named or [place for place, _ in found]
+    places = named or [place for place, _ in found if finding.line > 1 or place.path == near]
     return places[0] if len(set(places)) == 1 else None
 
 

@@ -1,0 +1,112 @@
+"""Where a kernel's line stands in Python: in one literal alone, or it is not told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embercoach.simulator.model import Finding
+from embercoach.simulator.places import Place, place_of
+
+HEAD = "import mlx.core as mx\n\n"
+BUILD = (
+    "mx.fast.metal_kernel(name={name!r}, input_names=['x'], output_names=['y'], source={source})\n"
+)
+BODY = '"""\n    uint i = 0;\n    y[i] = x[i];\n"""'
+
+
+def build(name: str, source: str) -> str:
+    return BUILD.format(name=name, source=source)
+
+
+def finding(path: Path, line: int | None, excerpt: str, part: str = "body") -> Finding:
+    return Finding(
+        kind="out-of-bounds",
+        kernel="copy",
+        part=part,  # type: ignore[arg-type]
+        line=line,
+        thread=None,
+        message="m",
+        excerpt=excerpt,
+        launched_at=(str(path), 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "excerpt", "text"),
+    [
+        # Triple quotes; the body's first line is empty.
+        (HEAD + build("copy", BODY), 3, "y[i] = x[i];", "y[i] = x[i];"),
+        # On the line of the quotes.
+        (HEAD + build("copy", '"y[0] = x[0];"'), 1, "y[0] = x[0];", "y[0] = x[0];"),
+        # Adjacent literals, a line each.
+        (HEAD + build("copy", '(\n    "uint i = 0;\\n"\n    "y[i] = x[i];"\n)'), 2, "y[i] = x[i];",
+         "y[i] = x[i];"),
+        # An f-string, where the line holds no field.
+        (HEAD + "n = 3\n" + build("copy", 'f"""\n  uint i = {n};\n  y[i] = x[i];\n"""'), 3,
+         "y[i] = x[i];", "y[i] = x[i];"),
+        # A constant that is used elsewhere.
+        (HEAD + f"BODY = {BODY}\n" + build("copy", "BODY"), 3, "y[i] = x[i];", "y[i] = x[i];"),
+        # Two kernels with the same text: the name tells which.
+        (HEAD + build("other", BODY) + build("copy", BODY), 3, "y[i] = x[i];", "y[i] = x[i];"),
+        # Words before and behind on the line.
+        (HEAD + build("copy", '"""uint i = 0;\n  y[i] = x[i]; // copies\n"""'), 2,
+         "y[i] = x[i]; // copies", "y[i] = x[i]; // copies"),
+    ],
+)  # fmt: skip
+def test_a_line_is_found(code: str, line: int, excerpt: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(code, encoding="utf-8")
+    place = place_of(finding(path, line, excerpt))
+    assert place is not None
+    assert place.path == str(path)
+    shown = code.split("\n")[place.line - 1]
+    assert shown[place.column - 1 : place.end_column - 1] == text
+    # It is the last literal that has the text: in the case of two kernels the second.
+    assert place.line == max(n for n, one in enumerate(code.split("\n"), 1) if text in one)
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "excerpt", "part"),
+    [
+        # Put together from pieces: the line is another one.
+        (
+            HEAD + f"BODY = {BODY}\n" + build("copy", '"int a;\\n" + BODY'),
+            4,
+            "y[i] = x[i];",
+            "body",
+        ),
+        # Filled in.
+        (HEAD + build("copy", 'f"y[{1}] = x[{1}];"'), 1, "y[1] = x[1];", "body"),
+        # Two literals have it, and neither is named.
+        (HEAD + f"A = {BODY}\nB = {BODY}\n", 3, "y[i] = x[i];", "body"),
+        # The kernel has another name.
+        (HEAD + build("other", BODY), 3, "y[i] = x[i];", "body"),
+        (HEAD + build("copy", BODY), None, "y[i] = x[i];", "body"),
+        (HEAD + build("copy", BODY), 3, "", "body"),
+        (HEAD + build("copy", BODY), 3, "y[i] = x[i];", "generated"),
+        (HEAD + build("copy", BODY), 30, "y[i] = x[i];", "body"),
+        ("metal_kernel = (\n", 1, "(", "body"),
+        ("metal_kernel = '\0'\n", 1, "(", "body"),
+    ],
+)
+def test_what_is_not_sure_is_not_told(
+    code: str, line: int | None, excerpt: str, part: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(code, encoding="utf-8")
+    assert place_of(finding(path, line, excerpt, part)) is None
+
+
+def test_a_module_that_was_imported_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_kernels.py").write_text(
+        "class Fast:\n    def metal_kernel(self, **_): ...\nfast = Fast()\n"
+        'fast.metal_kernel(name="copy", source="""\n  y[9] = x[9];\n""")\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    __import__("their_kernels")
+    found = place_of(finding(tmp_path / "gone.py", 2, "y[9] = x[9];"))
+    assert found == Place(str(tmp_path / "their_kernels.py"), 5, 3, 15)
