@@ -117,7 +117,7 @@ class _Said:
 def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
     """The errors in what clang printed, each with its notes.
 
-    What clang says of lines that are not MLX's follows from errors in those, if there are any.
+    What clang says of the thunk follows from the errors before it, if there are any.
 
     Args:
         output: clang's standard error, without carets, colours and wrapped lines.
@@ -132,9 +132,10 @@ def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
             groups.append([])
         if groups:
             groups[-1].append(said)
-    errors = [_placed(group, rewritten) for group in groups if group[0].severity == "error"]
-    inside = [error for error in errors if error.excerpt]
-    return tuple(inside or errors)
+    last = rewritten.edited.text.count("\n") + 1
+    groups = [group for group in groups if group[0].severity == "error"]
+    inside = [group for group in groups if any(_is_users(s) and s.line <= last for s in group)]
+    return tuple(_placed(group, rewritten) for group in inside or groups[:1])
 
 
 def problem_diagnostics(rewritten: Rewritten) -> tuple[Diagnostic, ...]:
@@ -213,7 +214,12 @@ def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
 
 def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Diagnostic:
     line, column = said.line, said.column
-    if edited:
+    lines = rewritten.edited.original.split("\n")
+    if line > len(lines):
+        # The text ended where clang wanted more; what it then read is the thunk.
+        line = rewritten.lines.body_start + rewritten.lines.body_lines - 1
+        column = len(lines[line - 1].rstrip()) + 1
+    elif edited:
         line, column = rewritten.edited.original_place(line, column)
     part, own_line = rewritten.lines.place(line)
     return Diagnostic(
@@ -222,13 +228,8 @@ def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Di
         line=own_line,
         column=column,
         message=_in_metal(said.message, rewritten),
-        excerpt=_excerpt(rewritten, line),
+        excerpt=lines[line - 1].rstrip("\r") if line > 0 else "",
     )
-
-
-def _excerpt(rewritten: Rewritten, line: int) -> str:
-    lines = rewritten.edited.original.split("\n")
-    return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
 
 
 def _in_metal(message: str, rewritten: Rewritten) -> str:

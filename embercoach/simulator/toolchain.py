@@ -109,7 +109,7 @@ class Toolchain:
 
     Attributes:
         compiler: the command that is clang, without arguments.
-        linker: the command that links a shared object of this machine.
+        linker: the command that links for this machine, with what tells it so.
         identity: changes whenever the compiler does.
         includes: folders of the C library's headers; none where the compiler finds them itself.
         host: what it compiles for.
@@ -136,10 +136,8 @@ class Toolchain:
     def link_flags(self) -> tuple[str, ...]:
         """What makes a shared object that finds the rest in the process that loads it."""
         if self.host.system == "darwin":
-            # Not tried: nobody had a Mac when this was written.
-            arch = "arm64" if self.host.machine == "aarch64" else self.host.machine
-            versions = ("-platform_version", "macos", "11.0", "11.0")
-            return ("-arch", arch, *versions, "-dylib", "-undefined", "dynamic_lookup")
+            # The compiler's driver links there. Tried as far as Linux can: it makes a library.
+            return ("-shared", "-nostdlib", "-Wl,-undefined,dynamic_lookup")
         return ("-shared", "--build-id=none", "--hash-style=gnu", "-z", "noexecstack")
 
     def _target(self) -> tuple[str, ...]:
@@ -203,10 +201,10 @@ def _zig(host: Host) -> Toolchain:
         else ("any-darwin-any",)
     )
     includes = (home / "lib" / "include", *(libc / name for name in names))
-    linker = "ld64.lld" if host.system == "darwin" else "ld.lld"
+    linking = ("cc", "-target", f"{host.machine}-macos") if host.system == "darwin" else ("ld.lld",)
     return Toolchain(
         compiler=(str(zig), "clang"),
-        linker=(str(zig), linker),
+        linker=(str(zig), *linking),
         identity=f"ziglang {version} {_stamp(zig)}",
         includes=tuple(folder for folder in includes if folder.is_dir()),
         host=host,
@@ -229,12 +227,18 @@ def _system(compiler: str, host: Host) -> Toolchain:
             f"{path} is clang {number}; the simulator needs {OLDEST_CLANG} or newer, such as the "
             f"one of: {HINT}"
         )
-    lld = "ld64.lld" if host.system == "darwin" else "ld.lld"
-    beside = Path(path).resolve().parent / lld
-    linker = str(beside) if beside.is_file() else shutil.which(lld)
+    return Toolchain((path,), _linker(path, host), f"{version} {_stamp(Path(path))}", (), host)
+
+
+def _linker(path: str, host: Host) -> tuple[str, ...]:
+    """What links for a clang: itself on macOS, LLVM's linker on Linux."""
+    if host.system == "darwin":
+        return (path, f"--target={host.triple}")
+    beside = Path(path).resolve().parent / "ld.lld"
+    linker = str(beside) if beside.is_file() else shutil.which("ld.lld")
     if linker is None:
-        raise SimulatorError(f"{path} has no {lld} beside it, nor is one on the PATH; install lld")
-    return Toolchain((path,), (linker,), f"{version} {_stamp(Path(path))}", (), host)
+        raise SimulatorError(f"{path} has no ld.lld beside it, nor is one on the PATH: install lld")
+    return (linker,)
 
 
 def _stamp(path: Path) -> str:

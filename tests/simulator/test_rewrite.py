@@ -38,7 +38,7 @@ def body_of(result: Rewritten) -> list[str]:
     return lines[first : first + result.lines.body_lines]
 
 
-# -- the frame ---------------------------------------------------------------------------------------
+# -- the frame ----------------------------------------
 
 
 def test_a_plain_kernel_keeps_every_character_of_its_body() -> None:
@@ -123,7 +123,7 @@ def test_lines_are_where_the_map_says(header: str) -> None:
         assert result.lines.place(1) == ("header", 1)
 
 
-# -- threadgroup variables ---------------------------------------------------------------------------
+# -- threadgroup variables ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,12 @@ def test_what_metal_refuses_is_a_problem_of_its_line(declaration: str, word: str
 def test_a_declaration_over_several_lines_keeps_them() -> None:
     body = "threadgroup float\n  a[4], // rows, columns\n  b[2];\ny[0] = a[0];"
     lines = body_of(rewritten(body))
-    assert lines == ["EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float [2])", "", "", "y[0] = a[0];"]
+    assert lines == [
+        "EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float [2])",
+        "",
+        "",
+        "y[0] = a[0];",
+    ]
 
 
 def test_consecutive_declarations_are_all_found() -> None:
@@ -278,18 +283,18 @@ def test_kernels_of_the_header_have_storage_too(mark: str) -> None:
     assert lines[1] == "void helper() { threadgroup float b[4]; }"
 
 
-# -- attributes ----------------------------------------------------------------------------------------
+# -- attributes ----------------------------------------
 
 
 def test_only_metals_own_attributes_go() -> None:
     header = (
-        "struct [[maybe_unused]] V { float4 p [[position]]; [[clang::annotate(\"x\")]] int i; };\n"
+        'struct [[maybe_unused]] V { float4 p [[position]]; [[clang::annotate("x")]] int i; };\n'
     )
     line = rewritten("y[0] = 1;", header).edited.text.split("\n")[0]
     assert line == header.rstrip("\n").replace("[[position]]", " " * 12)
 
 
-# -- refusals ------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -343,7 +348,7 @@ def test_windows_line_ends_stay() -> None:
     ]
 
 
-# -- any text --------------------------------------------------------------------------------------------
+# -- any text ----------------------------------------
 
 STATEMENTS = st.sampled_from(
     [

@@ -22,19 +22,25 @@ struct storage {
   alignas(T) unsigned char bytes[sizeof(T)];
 };
 
+// A function, so that messages tell the type as it was written.
+template <class T>
+EMBER_FN threadgroup T& placed(storage<T>* where) {
+  return *(threadgroup T*)where;
+}
+
 }  // namespace ember
 
 // A threadgroup variable: one for all threads of the threadgroup. `used` keeps the optimizer from
 // assuming that it sees every access. The inner variable bears the same name, for messages. Behind
 // it lies a stretch that is no variable's and has no symbol, where an index out of bounds leads.
-#define EMBER_STORAGE(name, attributes, ...)                                      \
-  threadgroup auto& name = *(threadgroup __typeof__(__VA_ARGS__)*)__extension__({ \
-    attributes static __attribute__((section(EMBER_SECTION), used))               \
-        ember::storage<__typeof__(__VA_ARGS__)> name;                             \
-    static __attribute__((section(EMBER_SECTION), used))                          \
-        unsigned char ember_gap[128] __asm__(EMBER_LABEL(__COUNTER__));           \
-    &name;                                                                        \
-  });
+#define EMBER_STORAGE(name, attributes, ...)                            \
+  threadgroup auto& name = ember::placed(__extension__({                \
+    attributes static __attribute__((section(EMBER_SECTION), used))     \
+        ember::storage<__typeof__(__VA_ARGS__)> name;                   \
+    static __attribute__((section(EMBER_SECTION), used))                \
+        unsigned char ember_gap[128] __asm__(EMBER_LABEL(__COUNTER__)); \
+    &name;                                                              \
+  }));
 
 // In SYCL's device mode, code that no such function reaches is left out.
 #define EMBER_ENTRY \

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.simulator.toolchain import Toolchain, find_toolchain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    return find_toolchain()
+
+
+@pytest.fixture(scope="session")
+def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled objects of this session's tests alone."""
+    return tmp_path_factory.mktemp("objects")

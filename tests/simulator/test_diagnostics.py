@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.generated import generated_source
+from embercoach.simulator.diagnostics import CompileError, Diagnostic, read_errors
+from embercoach.simulator.model import SimulatorError
+from embercoach.simulator.objects import build
+from embercoach.simulator.rewrite import Rewritten, rewrite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from embercoach.simulator.toolchain import Toolchain
+
+X = Input.of_shape("x", (16,), "float32")
+C = Input.of_shape("c", (4,), "float32")
+Y = Output("y", "float32")
+
+
+def generated(body: str, header: str = "", template: tuple[TemplateArgument, ...] = ()) -> str:
+    return generated_source(Kernel("k", (X, C), (Y,), body, header, template))
+
+
+@pytest.fixture
+def errors(toolchain: Toolchain, object_cache: Path):
+    def compiled(
+        body: str, header: str = "", template: tuple[TemplateArgument, ...] = ()
+    ) -> CompileError:
+        with pytest.raises(CompileError) as caught:
+            build(
+                generated(body, header, template),
+                "k",
+                body,
+                header,
+                checks=True,
+                toolchain=toolchain,
+                cache=object_cache,
+            )
+        return caught.value
+
+    return compiled
+
+
+def test_an_error_is_printed_like_a_linter(errors) -> None:
+    error = errors("\n\tuint i = thread_position_in_grid.x;\n\ty[i] = z[i];\n")
+    assert str(error) == (
+        "kernel 'k' does not compile: 1 error\n"
+        "\n"
+        "body:3:9: error: use of undeclared identifier 'z'\n"
+        "  3 | \ty[i] = z[i];\n"
+        "    | \t       ^\n"
+        "\n"
+        "MLX generates this function for it:\n"
+        "  [[kernel]] void custom_kernel_k_float_floatc_float(\n"
+        "    const device float* x [[buffer(0)]],\n"
+        "    const constant float* c [[buffer(1)]],\n"
+        "    device float* y [[buffer(2)]],\n"
+        "    uint3 thread_position_in_grid [[thread_position_in_grid]]) {"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "place", "message"),
+    [
+        ("y[0] = x;", "", ("body", 1, 8), "from incompatible type 'const device float *'"),
+        (
+            "device const float* p = c;",
+            "",
+            ("body", 1, 21),
+            "'const device float *' with an lvalue of type 'const constant float *'",
+        ),
+        (
+            "threadgroup float a[2]; device float* p = a;",
+            "",
+            ("body", 1, 39),
+            "'device float *' with an lvalue of type 'float threadgroup[2]'",
+        ),
+        ("x[0] = 1;", "", ("body", 1, 6), "not assignable"),
+        ("half h = x[0]; h.foo();", "", ("body", 1, 17), "'half'"),
+        ("y[0] = 1;", "int f() { return g; }\n", ("header", 1, 18), "undeclared identifier 'g'"),
+        ("/* é */ y[0] = q;", "", ("body", 1, 16), "undeclared identifier 'q'"),
+        (
+            "threadgroup float a[2]; float b[2]; b[0] = q;",
+            "",
+            ("body", 1, 44),
+            "undeclared identifier 'q'",
+        ),
+        ("float f() { return 1; } y[0] = f();", "", ("body", 1, 11), "not allowed here"),
+        ("threadgroup float a[2] = {1};", "", ("body", 1, 1), "initializer"),
+        ("double d = 1;", "", ("body", 1, 1), "double"),
+        (
+            "y[0] = f(x);",
+            "float f(threadgroup const float* p) { return p[0]; }\n",
+            ("body", 1, 8),
+            "no matching function",
+        ),
+        (
+            "y[0] = 1;",
+            "float f() { threadgroup float a[2]; return a[0]; }\n",
+            ("header", 1, 31),
+            "only in a kernel function",
+        ),
+    ],
+)
+def test_an_error_is_at_its_place(
+    errors,
+    body: str,
+    header: str,
+    place: tuple[str, int, int],
+    message: str,
+) -> None:
+    first = errors(body, header).diagnostics[0]
+    assert message in first.message
+    assert "__" not in first.message
+    assert (first.part, first.line, first.column) == place
+    assert first.excerpt == (body if place[0] == "body" else header.split("\n", maxsplit=1)[0])
+
+
+def test_an_error_of_an_instance_is_at_the_users_line(errors) -> None:
+    header = "template <typename T>\nT twice(T v) {\n  return v.nothing;\n}\n"
+    error = errors("y[0] = twice(x[0]);", header)
+    (found,) = error.diagnostics
+    assert (found.part, found.line) == ("header", 3)
+    assert [(n.severity, n.part, n.line) for n in found.notes] == [("note", "body", 1)]
+    assert "in instantiation" in found.notes[0].message
+
+
+def test_a_template_kernel_is_checked_as_instantiated(errors) -> None:
+    body = 'static_assert(sizeof(T) == 4, "T must have\\nfour bytes");\ny[0] = T(0);'
+    error = errors(body, "", (TemplateArgument("T", "float16"),))
+    (found,) = error.diagnostics
+    assert "T must have" in found.message
+    assert (found.part, found.line) == ("body", 1)
+
+
+def test_a_hidden_declaration_names_its_macro(errors) -> None:
+    error = errors("ARRAY(a);\ny[0] = a[0];", "#define ARRAY(n) threadgroup float n[4]\n")
+    assert "macro ARRAY" in error.diagnostics[0].message
+    assert (error.diagnostics[0].part, error.diagnostics[0].line) == ("body", 1)
+
+
+def test_a_body_that_does_not_end_is_told_at_its_end(errors) -> None:
+    error = errors("y[0] = 1;\nif (true) {\n  y[1] = 2;")
+    first = error.diagnostics[0]
+    assert "expected '}'" in first.message
+    assert (first.part, first.line, first.column) == ("body", 3, 12)
+
+
+def test_what_clang_says_of_the_thunk_follows_from_the_rest(errors) -> None:
+    error = errors("y[0] = 1; }\nvoid other() {\n  z = 3;")
+    assert [(d.part, d.line) for d in error.diagnostics] == [("body", 3)]
+
+
+def test_every_error_is_told(errors) -> None:
+    error = errors("\n".join(f"y[{i}] = missing_{i};" for i in range(5)))
+    assert [d.line for d in error.diagnostics] == [1, 2, 3, 4, 5]
+    assert str(error).startswith("kernel 'k' does not compile: 5 errors\n")
+
+
+def test_the_error_survives_pickling(errors) -> None:
+    error = errors("y[0] = z;")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.diagnostics) == (str(error), error.diagnostics)
+
+
+# -- reading what a compiler prints ----------------------------------------
+
+
+@pytest.fixture
+def unit() -> Rewritten:
+    body = "int a;\ny[0] = 1;"
+    return rewrite(generated(body, "int h;\n"), body, "int h;\n")
+
+
+def test_frames_and_warnings_are_no_errors(unit: Rewritten) -> None:
+    first = unit.lines.body_start
+    output = (
+        "In file included from x.h:3:\n"
+        f"kernel.metal:{first}:1: warning: odd [-Wodd]\n"
+        f"kernel.metal:{first}:2: note: of the warning\n"
+        f"kernel.metal:{first + 1}:3: fatal error: bad: error: worse\n"
+        "and more of it\n"
+        f"kernel.metal:1:1: note: see here\n"
+        "1 warning and 1 error generated.\n"
+    )
+    (found,) = read_errors(output, unit)
+    assert found == Diagnostic(
+        "error",
+        "body",
+        2,
+        3,
+        "bad: error: worse and more of it",
+        "y[0] = 1;",
+        (Diagnostic("note", "header", 1, 1, "see here", "int h;"),),
+    )
+
+
+def test_an_error_in_the_library_is_told_at_the_line_that_led_there(unit: Rewritten) -> None:
+    first = unit.lines.body_start
+    output = (
+        "/a/ember_math.h:7:9: error: no matching function for call to 'f'\n"
+        f"kernel.metal:{first + 1}:8: note: in instantiation of 'g<_Float16>' requested here\n"
+    )
+    (found,) = read_errors(output, unit)
+    assert (found.part, found.line, found.column) == ("body", 2, 8)
+    assert found.message == (
+        "no matching function for call to 'f' (in the Metal library, ember_math.h:7)"
+    )
+
+
+def test_an_error_of_a_name_that_metal_has_says_so(unit: Rewritten) -> None:
+    output = f"kernel.metal:{unit.lines.body_start}:1: error: use of undeclared identifier 'erf'\n"
+    known = output.replace("'erf'", "'simd_sum'")
+    assert "simulator does not yet" in read_errors(known, unit)[0].message
+    assert "simulator" not in read_errors(output.replace("erf", "my_erf"), unit)[0].message
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["zig: error: unknown argument '-fnew'\n", "/a/ember_math.h:7:9: error: bad\n"],
+)
+def test_an_error_that_is_not_the_users_is_no_compile_error(unit: Rewritten, output: str) -> None:
+    with pytest.raises(SimulatorError, match="own Metal library") as caught:
+        read_errors(output, unit)
+    assert not isinstance(caught.value, CompileError)

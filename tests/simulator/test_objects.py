@@ -1,0 +1,476 @@
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.generated import generated_source
+from embercoach.simulator import objects
+from embercoach.simulator import toolchain as toolchains
+from embercoach.simulator.model import BuiltKernel, SimulatorError
+from embercoach.simulator.object_cache import GRACE, ObjectCache
+from embercoach.simulator.toolchain import Toolchain, find_toolchain
+
+X = Input.of_shape("x", (16,), "float32")
+Y = Output("y", "float32")
+BODY = "threadgroup float a[4];\na[0] = x[0];\ny[0] = a[0];\n"
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads ELF")
+
+
+def generated(
+    body: str, header: str = "", template: tuple[TemplateArgument, ...] = (), atomic: bool = False
+) -> str:
+    kernel = Kernel("k", (X,), (Y,), body, header, template, atomic_outputs=atomic)
+    return generated_source(kernel)
+
+
+def build(
+    toolchain: Toolchain,
+    cache: Path,
+    body: str = BODY,
+    header: str = "",
+    *,
+    checks: bool = True,
+    template: tuple[TemplateArgument, ...] = (),
+    atomic: bool = False,
+    math_mode: str = "safe",
+) -> BuiltKernel:
+    source = generated(body, header, template, atomic)
+    return objects.build(
+        source,
+        "k",
+        body,
+        header,
+        checks=checks,
+        toolchain=toolchain,
+        math_mode=math_mode,
+        cache=cache,
+    )
+
+
+def undefined(path: Path) -> set[str]:
+    with path.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        return {s.name for s in symbols if s.name and s["st_shndx"] == "SHN_UNDEF"}
+
+
+def threadgroup_arrays(path: Path) -> dict[str, int]:
+    """Mangled name's end and size of what lies in the section of threadgroup variables."""
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        index = elf.get_section_index("msltg")
+        symbols = elf.get_section_by_name(".symtab").iter_symbols()
+        return {
+            s.name.rpartition("E")[2]: s["st_size"]
+            for s in symbols
+            if s["st_shndx"] == index and s["st_info"]["type"] == "STT_OBJECT"
+        }
+
+
+def test_a_kernel_is_built(toolchain: Toolchain, object_cache: Path) -> None:
+    built = build(toolchain, object_cache)
+    assert built.object.is_file()
+    assert [p.name for p in built.parameters] == ["x", "y"]
+    assert (built.name, built.checked) == ("k", True)
+    assert built.source == generated(BODY)
+    assert built.lines.place(built.lines.body_start + 2) == ("body", 3)
+
+
+@linux
+def test_only_checked_kernels_call_the_runtime(toolchain: Toolchain, object_cache: Path) -> None:
+    checked = undefined(build(toolchain, object_cache).object)
+    assert {"__tsan_read4", "__tsan_write4"} <= checked
+    assert undefined(build(toolchain, object_cache, checks=False).object) == set()
+
+
+@linux
+@pytest.mark.parametrize("checks", [True, False])
+def test_threadgroup_variables_lie_in_their_section(
+    toolchain: Toolchain, object_cache: Path, checks: bool
+) -> None:
+    body = """
+    struct Pair { float v; int i; };
+    threadgroup float a[32], b[4][4];
+    threadgroup Pair pairs[8];
+    threadgroup T values[N];
+    threadgroup alignas(64) uint u;
+    threadgroup atomic_int counter;
+    threadgroup float4 v4[2];
+    uint i = thread_position_in_grid.x;
+    Pair p = {1.0f, 2};
+    pairs[i & 7] = p;
+    Pair q = pairs[0];
+    a[i & 31] = q.v; b[1][i & 3] = 1; values[0] = T(3); u = i; v4[1] = float4(1);
+    atomic_store_explicit(&counter, 1, memory_order_relaxed);
+    y[i] = a[0] + b[0][0] + float(values[1]) + u + v4[0].x;
+    """
+    template = (TemplateArgument("T", "bfloat16"), TemplateArgument("N", 6))
+    built = build(toolchain, object_cache, body, template=template, checks=checks)
+    assert threadgroup_arrays(built.object) == {
+        "1a": 128,
+        "1b": 64,
+        "5pairs": 64,
+        "6values": 12,
+        "1u": 4,
+        "7counter": 4,
+        "2v4": 32,
+    }
+
+
+@linux
+def test_lines_are_those_of_the_generated_source(toolchain: Toolchain, object_cache: Path) -> None:
+    built = build(toolchain, object_cache, header="inline float f(float v) {\n  return v;\n}")
+    with built.object.open("rb") as file:
+        dwarf = ELFFile(file).get_dwarf_info()
+        (unit,) = dwarf.iter_CUs()
+        program = dwarf.line_program_for_CU(unit)
+        names = {entry.name for entry in program["file_entry"]}
+        lines = {e.state.line for e in program.get_entries() if e.state and e.state.line}
+    assert b"kernel.metal" in names
+    first = built.lines.body_start
+    # a[0] = x[0]; y[0] = a[0]; and what MLX wrote around them; of the library nothing.
+    assert {first + 1, first + 2} <= lines
+    assert min(lines) >= first - 1
+    assert max(lines) == built.source.count("\n") + 2
+
+
+def test_an_unchecked_kernel_computes(toolchain: Toolchain, object_cache: Path) -> None:
+    body = (
+        "uint i = thread_position_in_grid.x;\n"
+        "float r = sin(x[i]) * 1.0h;\n"
+        "y[i] = N * r + threads_per_grid.x + thread_position_in_threadgroup.z;\n"
+    )
+    template = (TemplateArgument("N", 2),)
+    built = build(toolchain, object_cache, body, template=template, checks=False)
+    kernel = ctypes.CDLL(str(built.object)).ember_kernel
+    x, y = (ctypes.c_float * 16)(*[0.5] * 16), (ctypes.c_float * 16)()
+    fields = (ctypes.c_uint32 * 64)()
+    fields[0], fields[5], fields[15] = 3, 7, 16  # see struct ember_thread
+    pointers = (ctypes.c_void_p * 2)(ctypes.addressof(x), ctypes.addressof(y))
+    kernel(ctypes.byref(fields), pointers)
+    assert y[3] == pytest.approx(2 * 0.479425538 + 16 + 7)
+    assert list(y[:3]) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("mode", "value"), [("safe", 0), ("relaxed", 0), ("fast", 1)])
+def test_kernels_see_the_math_mode(
+    toolchain: Toolchain, object_cache: Path, mode: str, value: int
+) -> None:
+    body = "#if defined(__FAST_MATH__) && __FAST_MATH__\ny[0] = 1;\n#else\ny[0] = 0;\n#endif"
+    built = build(toolchain, object_cache, body, checks=False, math_mode=mode)
+    y = (ctypes.c_float * 1)(9)
+    pointers = (ctypes.c_void_p * 2)(None, ctypes.addressof(y))
+    ctypes.CDLL(str(built.object)).ember_kernel(None, pointers)
+    assert y[0] == value
+
+
+def test_the_runtime_defines_what_kernels_call(toolchain: Toolchain, object_cache: Path) -> None:
+    runtime = objects.build_runtime(toolchain, cache=object_cache)
+    assert objects.build_runtime(toolchain, cache=object_cache) == runtime
+    library = ctypes.CDLL(str(runtime))
+    for name in ("__tsan_read4", "__tsan_write4", "ember_self", "ember_threadgroup_barrier"):
+        assert hasattr(library, name)
+
+
+# -- the cache ----------------------------------------
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Grows by one with each text that is compiled."""
+    made: list[object] = []
+    compiled = objects._compiled
+
+    def counted(*arguments: object) -> object:
+        made.append(arguments[1])
+        return compiled(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(objects, "_compiled", counted)
+    return made
+
+
+def test_the_same_is_compiled_once(
+    toolchain: Toolchain, object_cache: Path, compilations: list[object]
+) -> None:
+    body = "y[0] = 11;"
+    first = build(toolchain, object_cache, body)
+    assert build(toolchain, object_cache, body) == first
+    assert len(compilations) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"body": "y[0] = 13;"},
+        {"header": "//\n"},
+        {"checks": False},
+        {"template": (TemplateArgument("N", 1),)},
+        {"math_mode": "fast"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_differs_is_compiled_anew(
+    toolchain: Toolchain, object_cache: Path, change: dict[str, object]
+) -> None:
+    given = {"body": "y[0] = 12;"}
+    first = build(toolchain, object_cache, **given)
+    assert build(toolchain, object_cache, **{**given, **change}).object != first.object  # type: ignore[arg-type]
+
+
+def test_another_compiler_or_header_makes_another_key(
+    toolchain: Toolchain, object_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build(toolchain, object_cache)
+    newer = replace(toolchain, identity=toolchain.identity + " newer")
+    assert build(newer, object_cache).object != first.object
+    copied = tmp_path / "prelude"
+    shutil.copytree(objects.HEADERS[1], copied)
+    with (copied / "ember_prelude.h").open("a", encoding="utf-8") as file:
+        file.write("\n// changed\n")
+    unit, _, runtime = objects.HEADERS
+    monkeypatch.setattr(objects, "HEADERS", (unit, copied, runtime))
+    assert build(toolchain, object_cache).object != first.object
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "facts", "not json"])
+def test_a_damaged_entry_is_made_again(
+    toolchain: Toolchain, object_cache: Path, compilations: list[object], damage: str
+) -> None:
+    body = f"y[0] = 14; // {damage}"
+    built = build(toolchain, object_cache, body)
+    whole = built.object.read_bytes()
+    facts = built.object.parent / "entry.json"
+    if damage == "cut":
+        built.object.write_bytes(whole[:100])
+    elif damage == "gone":
+        built.object.unlink()
+    elif damage == "facts":
+        facts.write_text("{}")
+    else:
+        facts.write_text("{")
+    again = build(toolchain, object_cache, body)
+    assert again == built
+    assert again.object.read_bytes()[:100] == whole[:100]
+    assert len(compilations) == 2
+
+
+def test_many_processes_build_the_same(object_cache: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "shared"
+    script = tmp_path / "build.py"
+    body = "y[0] = 15;"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from embercoach.simulator.objects import build\n"
+        "from embercoach.simulator.toolchain import find_toolchain\n"
+        f"built = build({generated(body)!r}, 'k', {body!r}, '', checks=True,\n"
+        "    toolchain=find_toolchain(), cache=Path(sys.argv[1]))\n"
+        "print(built.object, len(built.object.read_bytes()))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(objects.__file__).parents[2])}
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(cache)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for _ in range(4)
+    ]
+    said = {process.communicate(timeout=60)[0] for process in running}
+    assert [process.returncode for process in running] == [0] * 4
+    assert len(said) == 1
+    assert [p.name for p in cache.iterdir() if p.name.startswith(".")] == []
+
+
+def entry(cache: ObjectCache, key: str, size: int, age: float = 0.0) -> Path:
+    with cache.making() as made:
+        (made / "file").write_bytes(b"x" * size)
+        folder = cache.put(key, made, {"key": key}).folder
+    then = time.time() - age
+    os.utime(folder / "entry.json", (then, then))
+    return folder
+
+
+def test_the_oldest_entries_go_first(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "c", most_bytes=2500)
+    folders = [entry(cache, f"k{i}", 1000, age=GRACE * (9 - i)) for i in range(4)]
+    cache.sweep()
+    assert [folder.exists() for folder in folders] == [False, False, True, True]
+    assert cache.get("k0") is None
+    assert cache.get("k3") is not None
+
+
+def test_an_entry_that_was_just_used_stays(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "c", most_bytes=10)
+    old, used = entry(cache, "old", 100, GRACE * 2), entry(cache, "used", 100, GRACE * 3)
+    assert cache.get("used") is not None
+    cache.sweep()
+    assert (old.exists(), used.exists()) == (False, True)
+
+
+def test_what_a_crash_left_is_removed_later(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "c")
+    entry(cache, "k", 1)
+    fresh, stale = (cache.root / name for name in (".new-a", ".new-b"))
+    for folder in (fresh, stale):
+        folder.mkdir()
+        (folder / "kernel.o").write_text("x")
+    then = time.time() - 2 * GRACE
+    os.utime(stale, (then, then))
+    cache.sweep()
+    assert (fresh.exists(), stale.exists()) == (True, False)
+
+
+def test_storing_sweeps(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "c", most_bytes=10)
+    old = entry(ObjectCache(cache.root), "old", 100, GRACE * 2)
+    entry(cache, "new", 100)
+    assert not old.exists()
+
+
+def test_the_first_of_two_makers_wins(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "c")
+    with cache.making() as first, cache.making() as second:
+        (first / "file").write_text("first")
+        (second / "file").write_text("second")
+        cache.put("k", first, {})
+        got = cache.put("k", second, {})
+    assert (got.folder / "file").read_text() == "first"
+
+
+def test_a_cache_that_can_not_be_written_is_told(toolchain: Toolchain, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(SimulatorError, match="XDG_CACHE_HOME"):
+        build(toolchain, blocked / "cache")
+
+
+def test_facts_are_plain_data(tmp_path: Path) -> None:
+    folder = entry(ObjectCache(tmp_path / "c"), "k", 5)
+    assert json.loads((folder / "entry.json").read_text())["facts"] == {"key": "k"}
+
+
+# -- finding a compiler ----------------------------------------
+
+
+def test_the_zig_of_the_wheel_is_found(toolchain: Toolchain) -> None:
+    assert Path(toolchain.compiler[0]).is_file()
+    assert toolchain.compiler[1:] == ("clang",)
+    assert toolchain.identity.startswith("ziglang ")
+    assert toolchain.includes
+
+
+def test_without_the_wheel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchains.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SimulatorError, match=r"pip install 'embercoach\[simulator\]'"):
+        find_toolchain()
+
+
+def fake(folder: Path, name: str, says: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\ncat <<'E'\n{says}\nE\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ("gcc (Debian 12) 12.2.0", "is not LLVM's clang"),
+        ("Apple clang version 17.0.0 (clang-1700)", "is not LLVM's clang"),
+        ("", "is not LLVM's clang"),
+        ("clang version 14.0.6", "clang 14; the simulator needs 22"),
+    ],
+)
+def test_a_compiler_that_can_not_do_it_is_refused(tmp_path: Path, says: str, words: str) -> None:
+    with pytest.raises(SimulatorError, match=words):
+        find_toolchain(str(fake(tmp_path, "cc", says)))
+
+
+def test_a_named_clang_is_taken_with_the_linker_beside_it(tmp_path: Path) -> None:
+    clang = fake(tmp_path, "clang-23", "Debian clang version 23.1.0 (1)\nTarget: x")
+    linker = fake(tmp_path, "ld.lld", "")
+    found = find_toolchain(str(clang))
+    expected = clang if sys.platform == "darwin" else linker
+    assert (found.compiler, found.linker[0]) == ((str(clang),), str(expected))
+    assert "23.1.0" in found.identity
+    assert found.includes == ()
+
+
+def test_a_compiler_that_is_not_there_is_told() -> None:
+    with pytest.raises(SimulatorError, match="no compiler 'clang-of-nowhere'"):
+        find_toolchain("clang-of-nowhere")
+
+
+@linux
+def test_a_clang_without_a_linker_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clang = fake(tmp_path, "clang", "clang version 22.1.0")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(toolchains, "_version", lambda path, stamp: "clang version 22.1.0")
+    with pytest.raises(SimulatorError, match="install lld"):
+        find_toolchain(str(clang))
+
+
+@linux
+def test_a_system_clang_builds_kernels_like_the_wheels(
+    toolchain: Toolchain, object_cache: Path, tmp_path: Path
+) -> None:
+    """Zig's clang in the guise of a system's: found by name, asked for its version, run."""
+    zig = toolchain.compiler[0]
+    for name, tool in (("clang", "clang"), ("ld.lld", "ld.lld")):
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\nexec "{zig}" {tool} "$@"\n')
+        path.chmod(0o755)
+    found = find_toolchain(str(tmp_path / "clang"))
+    assert build(found, object_cache, "y[0] = 16;").object.is_file()
+
+
+@pytest.mark.parametrize(("system", "machine"), [("Windows", "AMD64"), ("Linux", "riscv64")])
+def test_other_machines_are_told(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str
+) -> None:
+    monkeypatch.setattr(toolchains.platform, "system", lambda: system)
+    monkeypatch.setattr(toolchains.platform, "machine", lambda: machine)
+    with pytest.raises(SimulatorError, match="Linux and macOS"):
+        toolchains._host.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "triple"),
+    [
+        ("linux", "aarch64", "aarch64-unknown-linux-gnu"),
+        ("linux", "x86_64", "x86_64-unknown-linux-gnu"),
+        ("darwin", "aarch64", "arm64-apple-macosx11.0"),
+        ("darwin", "x86_64", "x86_64-apple-macosx11.0"),
+    ],
+)
+def test_kernels_compile_for_every_machine(
+    object_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    system: str,
+    machine: str,
+    triple: str,
+) -> None:
+    """What can't run here compiles and links at least."""
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(tmp_path))
+    host = toolchains.Host(system, machine, wide=False)
+    assert host.triple == triple
+    other = toolchains._zig(host)
+    built = build(other, object_cache, "threadgroup half a[4]; a[0] = x[0]; y[0] = a[0];")
+    magic = b"\x7fELF" if system == "linux" else b"\xcf\xfa\xed\xfe"
+    assert built.object.read_bytes().startswith(magic)
+    assert (built.object.parent / "kernel.o").exists() == (system == "darwin")
