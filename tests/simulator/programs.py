@@ -84,9 +84,13 @@ def python(
     )
 
 
+def plugin() -> str:
+    """What pytest knows our plugin by: an entry point's name, or the module where there is none."""
+    installed = (e.name for e in entry_points(group="pytest11") if e.value == PLUGIN)
+    return next(installed, PLUGIN)
+
+
 def pytest(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder with our plugin, as installed or as it lies here."""
-    installed = (e.name for e in entry_points(group="pytest11") if e.value == PLUGIN)
-    plugin = next(installed, PLUGIN)
-    options = ("-p", plugin, "-p", "no:cacheprovider")
+    options = ("-p", plugin(), "-p", "no:cacheprovider")
     return python("-m", "pytest", *options, *arguments, cwd=cwd)

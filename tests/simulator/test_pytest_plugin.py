@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.simulator.programs import KERNELS, kernels_in
+from tests.simulator.programs import KERNELS, kernels_in, plugin, python
 from tests.simulator.programs import pytest as run_pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
 SIMULATE = "--embercoach-simulate"
 RACE = next(n for n, line in enumerate(KERNELS.splitlines(), 1) if "// RACE" in line)
@@ -306,9 +309,5 @@ def test_mlx_is_as_before_when_the_session_ends(project: Path) -> None:
         "import sys\nimport mlx.core as mx\nimport pytest\nbefore = mx.fast.metal_kernel\n"
         "assert pytest.main(sys.argv[1:]) == 0\nassert mx.fast.metal_kernel is before\n"
     )
-    from tests.simulator.programs import python
-
-    result = python("run.py", "-p", "embercoach.simulator.pytest_plugin", SIMULATE, cwd=project)
-    if "already registered" in result.stderr:  # installed, it is known by its entry point's name
-        result = python("run.py", SIMULATE, cwd=project)
+    result = python("run.py", "-p", plugin(), SIMULATE, cwd=project)
     assert result.returncode == 0, result.stdout + result.stderr
