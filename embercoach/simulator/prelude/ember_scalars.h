@@ -72,20 +72,17 @@ class initializer_list {
 };
 }  // namespace std
 
-// clang-format off
+// Metal's literals: clang takes the suffix h as it is; the rewriter makes _h of H and _bf of bf and BF,
+// which clang does not take.
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wuser-defined-literals"
-#pragma clang diagnostic ignored "-Wreserved-user-defined-literal"
 EMBER_CFN half operator""h(long double value) { return half(value); }
 EMBER_CFN half operator""h(unsigned long long value) { return half(value); }
-EMBER_CFN half operator""H(long double value) { return half(value); }
-EMBER_CFN half operator""H(unsigned long long value) { return half(value); }
-EMBER_CFN bfloat operator""bf(long double value) { return bfloat(value); }
-EMBER_CFN bfloat operator""bf(unsigned long long value) { return bfloat(value); }
-EMBER_CFN bfloat operator""BF(long double value) { return bfloat(value); }
-EMBER_CFN bfloat operator""BF(unsigned long long value) { return bfloat(value); }
 #pragma clang diagnostic pop
-// clang-format on
+EMBER_CFN half operator""_h(long double value) { return half(value); }
+EMBER_CFN half operator""_h(unsigned long long value) { return half(value); }
+EMBER_CFN bfloat operator""_bf(long double value) { return bfloat(value); }
+EMBER_CFN bfloat operator""_bf(unsigned long long value) { return bfloat(value); }
 
 // What the compiler calls for conversions that the processor lacks; in every object, since no library
 // of the process is sure to have them. Rounds to nearest, ties to even.
