@@ -65,6 +65,18 @@ _CHECKS = (
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
+    # What moves or merges accesses: one that the kernel's author wrote in front of its condition is
+    # to be checked there, and each has a line of its own. Null is no address that code may be
+    # taken not to use.
+    "-fno-delete-null-pointer-checks",
+    "-mllvm",
+    "-opt-disable=licm,instcombine",
+    "-mllvm",
+    "-simplifycfg-hoist-common=false",
+    "-mllvm",
+    "-simplifycfg-sink-common=false",
+    "-mllvm",
+    "-enable-tail-merge=false",
 )
 _PLAIN = ("-O2", "-gline-tables-only", "-fdebug-compilation-dir=.")
 _RUNTIME = (
