@@ -101,6 +101,76 @@ BUGS = (
         (8, 8, 1),
     ),
     Case(
+        "right_neighbour_in_one_of_two_branches",
+        """
+        uint i = thread_position_in_grid.x;
+        float v;
+        if (i % 3 == 0) {
+          v = x[i];
+        } else {
+          v = x[i + 1];  // <- out-of-bounds
+        }
+        y[i] = v;
+        """,
+        {"x": Array(floats(30))},
+        {"y": Out((30,))},
+        (30, 1, 1),
+        (30, 1, 1),
+    ),
+    Case(
+        "stores_of_both_branches_go_too_far",
+        """
+        uint i = thread_position_in_grid.x;
+        if (x[i] > 0) {
+          y[i] = 1.0f;
+        } else {
+          y[i + 8] = -x[i];  // <- out-of-bounds
+        }
+        """,
+        {"x": Array(-np.abs(floats(24)))},
+        {"y": Out((24,))},
+        (24, 1, 1),
+        (24, 1, 1),
+        init_value=0,
+    ),
+    Case(
+        "choice_of_two_neighbours",
+        """
+        uint i = thread_position_in_grid.x;
+        bool left = x[i] < 0;
+        float v = left
+            ? x[i - 1]  // <- out-of-bounds
+            : x[min(i + 1, 19u)];
+        y[i] = v;
+        """,
+        {"x": Array(-np.abs(floats(20)))},
+        {"y": Out((20,))},
+        (20, 1, 1),
+        (4, 1, 1),
+    ),
+    Case(
+        "one_slot_for_two_branches",
+        """
+        threadgroup float slot[2];
+        uint lid = thread_position_in_threadgroup.x;
+        if (lid < 2) slot[lid] = 0;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        float v = x[lid];
+        if (v > 0) {
+          slot[0] = v;  // <- threadgroup-race
+        } else {
+          slot[1] = -1;
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[lid] = slot[0];
+        """,
+        {"x": Array(np.where(np.arange(64) % 32 == 9, np.arange(64), -1).astype(np.float32))},
+        {"y": Out((64,))},
+        (64, 1, 1),
+        (64, 1, 1),
+        also=_ORDER,
+    ),
+    Case(
         "wide_batch_offset_in_32_bits",
         """
         uint i = thread_position_in_grid.x;
