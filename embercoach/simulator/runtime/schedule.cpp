@@ -1,5 +1,5 @@
 // Runs the threads of a launch: threadgroups one after another, a threadgroup's threads as fibers,
-// simdgroup by simdgroup, each thread until it waits.
+// simdgroup by simdgroup in turn, each thread until it waits.
 #include "schedule.h"
 
 #include <string.h>
@@ -21,6 +21,7 @@ bool stopped;
 void* buffers[MAX_SLOTS];
 u64 seq;
 u32 thread_count, simd_count;
+u32 cut_off;  // threads that came to no end of their own
 
 u32* group_seqs;  // the first seq of each threadgroup, in the order they ran
 u64 group_capacity, groups_run;
@@ -197,6 +198,7 @@ void perform(Simd& simd, u32 group, const Thread& leader) {
              (group >> quad * 4) & 15);
   } else if (leader.state == AT_SIMD_BARRIER) {
     simd.barrier_start = simd.stamp;
+    simd.barrier_place = leader.place;
     if (leader.flags & EMBER_MEM_DEVICE) simd.memory_start[IN_DEVICE] = simd.stamp;
     if (leader.flags & EMBER_MEM_THREADGROUP) simd.memory_start[IN_THREADGROUP] = simd.stamp;
   }
@@ -215,7 +217,8 @@ bool is_about_activity(const Thread& thread) {
 void tell_divergence(const Thread& leader, u32 there, const Thread& missing, u32 absent) {
   Kind kind = leader.state == AT_SIMD_BARRIER ? DIVERGENT_BARRIER : DIVERGENT_SIMD;
   if (leader.state == AT_STEP || (kind == DIVERGENT_SIMD && is_about_activity(leader))) return;
-  ember_finding* finding = report(kind, leader.place, missing.place, -1,
+  u64 elsewhere = missing.state == DONE ? 0 : missing.place;
+  ember_finding* finding = report(kind, leader.place, elsewhere, -1,
                                   kind == DIVERGENT_SIMD ? BECAUSE_ELSEWHERE : BECAUSE_SIMD_BARRIER);
   if (finding->count > 1) return;
   finding->detail[0] = there;
@@ -245,6 +248,16 @@ u32 like(const Simd& simd, u32 among, const Thread& leader) {
   return group;
 }
 
+// Of a barrier, unlike of an operation, all lanes must take part that began.
+u32 exited_lanes(const Simd& simd) {
+  u32 exited = 0, base = (&simd - simds) * EMBER_LANES;
+  for (u32 left = simd.lanes & ~simd.live; left; left &= left - 1) {
+    u32 lane = __builtin_ctz(left);
+    if (threads[base + lane].state == DONE) exited |= 1u << lane;
+  }
+  return exited;
+}
+
 // The lanes that wait furthest up go first, and the rest, as hardware would mask them, later.
 bool perform_first(Simd& simd, u32 among) {
   u32 base = (&simd - simds) * EMBER_LANES;
@@ -260,6 +273,7 @@ bool perform_first(Simd& simd, u32 among) {
   if (!leader || (yielded && leader->state != AT_STEP)) return false;
   u32 span = leader->state == AT_QUAD ? 15u << (leader->index % EMBER_LANES / 4 * 4) : ~0u;
   u32 expected = among & span, group = like(simd, expected, *leader);
+  if (leader->state == AT_SIMD_BARRIER) expected |= exited_lanes(simd);
   if (group != expected) {
     const Thread& missing = threads[base + __builtin_ctz(expected & ~group)];
     tell_divergence(*leader, (u32)__builtin_popcount(group), missing,
@@ -287,23 +301,24 @@ bool perform_quads(Simd& simd) {
 bool resolve(Simd& simd) {
   if (!simd.live) return false;
   const Thread& leader = threads[(&simd - simds) * EMBER_LANES + __builtin_ctz(simd.live)];
-  if (is_simd_wait(leader.state) && like(simd, simd.live, leader) == simd.live) {
+  bool all = leader.state != AT_SIMD_BARRIER || simd.live == simd.lanes;
+  if (all && is_simd_wait(leader.state) && like(simd, simd.live, leader) == simd.live) {
     perform(simd, simd.live, leader);
     return true;
   }
   return perform_quads(simd) || perform_first(simd, simd.live);
 }
 
-void run_simd(Simd& simd) {
-  for (;;) {
-    while (Thread* next = next_ready(simd)) {
-      prepare(next);
-      run_as(next);
-      ember_switch(&scheduler, next->context);
-      if (stopped || stop_requested) return;
-    }
-    if (!resolve(simd)) return;
+// Runs lanes until all wait, then does what they wait for. Returns whether some can go on: the other
+// simdgroups come first, as simdgroups of a GPU advance side by side.
+bool run_simd(Simd& simd) {
+  while (Thread* next = next_ready(simd)) {
+    prepare(next);
+    run_as(next);
+    ember_switch(&scheduler, next->context);
+    if (stopped || stop_requested) return false;
   }
+  return resolve(simd);
 }
 
 // -- Threadgroups
@@ -350,9 +365,10 @@ void check_barrier() {
   if (elsewhere) tell_barrier(*leader, *elsewhere, there, others, BECAUSE_ELSEWHERE);
 }
 
-void start_interval(u32 flags) {
+void start_interval(u32 flags, u64 place) {
   u64 stamp = next_stamp();
   hot.barrier_start = stamp;
+  hot.barrier_place = place;
   if (flags & EMBER_MEM_DEVICE) hot.start[IN_DEVICE] = stamp;
   if (flags & EMBER_MEM_THREADGROUP) hot.start[IN_THREADGROUP] = stamp;
   for (u32 s = 0; s < simd_count; s++) simds[s].stamp = stamp;
@@ -373,7 +389,7 @@ void pass_barrier() {
     flags &= thread.flags;
   }
   if (differ && launch->checked) check_barrier();
-  start_interval(flags);
+  start_interval(flags, place);
   for (u32 s = 0; s < simd_count; s++) release(simds[s], simds[s].live);
 }
 
@@ -390,11 +406,12 @@ bool wake_yielded() {
 
 void run_group() {
   for (;;) {
+    bool goes_on = false;
     for (u32 i = 0; i < simd_count; i++) {
-      run_simd(simds[launch->reverse ? simd_count - 1 - i : i]);
+      goes_on |= run_simd(simds[launch->reverse ? simd_count - 1 - i : i]);
       if (stopped || stop_requested) return;
     }
-    if (wake_yielded()) continue;
+    if (goes_on || wake_yielded()) continue;
     bool alive = false;
     for (u32 s = 0; s < simd_count; s++) alive |= simds[s].live != 0;
     if (!alive) return;
@@ -499,6 +516,7 @@ void abandon_run() {
 }
 
 void end_thread() {
+  cut_off++;
   Thread* self = current;
   leave_fiber(self, retire(self, CUT_OFF));
 }
@@ -577,9 +595,10 @@ EMBER_EXPORT void ember_partial_simdgroup(const char* operation, u32 active) {
 }
 
 // Runs all threads once; buffers were placed before. Null, or why it could not. `*seconds` and
-// `*accesses` tell of the run, `*ended` whether all threads came to their end.
+// `*accesses` tell of the run, `*ended` whether all threads came to an end, `*cut` how many
+// were ended before theirs.
 EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u64* accesses,
-                                   u32* ended) {
+                                   u32* ended, u32* cut) {
   launch = what;
   *ended = 0;
   if (!reserve_stacks() || !catch_faults()) return "no memory for the threads' stacks";
@@ -590,6 +609,7 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
   stopped = false;
   stop_requested = 0;
   seq = 0;
+  cut_off = 0;
   groups_run = 0;
   u64 total = (u64)group_counts[0] * group_counts[1] * group_counts[2];
   double started = now();
@@ -602,6 +622,7 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
   *seconds = now() - started;
   *accesses = hot.accesses;
   if (stop_requested && !stopped) report(TIMEOUT, 0, 0, -1, BECAUSE_NOTHING);
+  *cut = cut_off;
   *ended = !stopped && !stop_requested;
   current = nullptr;
   launch = nullptr;
