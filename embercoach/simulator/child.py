@@ -73,6 +73,7 @@ class FindingRecord(Structure):
         ("reason", c_uint32),
         ("pc", c_uint64),
         ("other_pc", c_uint64),
+        ("barrier_pc", c_uint64),
         ("address", c_uint64),
         ("place", c_int64),
         ("offset", c_int64),
@@ -175,6 +176,7 @@ class Runtime:
             POINTER(c_double),
             POINTER(c_uint64),
             POINTER(c_uint32),
+            POINTER(c_uint32),
         ]
         self.start = library.ember_buffer_start
         self.start.restype = c_void_p
@@ -235,7 +237,8 @@ class Launch:
         if self._asked["checked"] and first["ended"]:
             second = self._run(reverse=True, pattern=PATTERNS[1])
             runs.append(second)
-            if second["ended"]:
+            # Where threads were cut off, what is missing is their doing.
+            if second["ended"] and not first["cut"] and not second["cut"]:
                 differences = self._differences()
         if any(difference["different"] for difference in differences):
             third = self._run(reverse=False, pattern=PATTERNS[1])
@@ -273,11 +276,11 @@ class Launch:
         count = len(self._asked["buffers"])
         checked = self._record.checked
         problem = self._runtime.place(self._buffers, count, checked, pattern, self._inputs_stand)
-        seconds, accesses, ended = c_double(), c_uint64(), c_uint32()
+        seconds, accesses, ended, cut = c_double(), c_uint64(), c_uint32(), c_uint32()
         self._pipe.send({"is": "running"})
         if not problem:
             problem = self._runtime.run(
-                byref(self._record), byref(seconds), byref(accesses), byref(ended)
+                byref(self._record), byref(seconds), byref(accesses), byref(ended), byref(cut)
             )
         if problem:
             raise Refusal(problem.decode())
@@ -287,6 +290,7 @@ class Launch:
             "seconds": seconds.value,
             "accesses": accesses.value,
             "ended": bool(ended.value),
+            "cut": cut.value,
             "findings": [self._tell(records[i]) for i in range(found.value)],
         }
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
@@ -333,6 +337,7 @@ class Launch:
         for name in ("thread", "threadgroup", "other_thread", "other_threadgroup", "detail"):
             told[name] = list(getattr(record, name))
         told["pc"] = self._offset(record.pc)
+        told["barrier_pc"] = self._offset(record.barrier_pc)
         told["other_pc"] = self._offset(record.other_pc)
         told["text"] = record.text.decode(errors="replace")
         told["value"] = bytes(record.value)[: record.value_size].hex()

@@ -52,6 +52,7 @@ _REASONS = (
     "scratch",
     "simdgroup barrier",
     "other threadgroup",
+    "variable",
 )
 _SIGNALS = {
     4: "an illegal instruction, or code that is never reached",
@@ -62,6 +63,7 @@ _SIGNALS = {
     10: "a bad address",
     11: "an access to memory that is not there",
 }
+_SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
 _TYPES = {
     "bool": "?",
     "char": "i1",
@@ -196,7 +198,8 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
 
 
 def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
-    line = record["line"] or scene.line(record["pc"])
+    # Of a barrier that lacks a flag, the barrier is what is wrong.
+    line = record["line"] or scene.line(record["barrier_pc"] or record["pc"])
     at = _access(line, record, "thread") if record["has_thread"] else Access(line, None, None)
     other = None
     other_line = scene.line(record["other_pc"])
@@ -224,6 +227,9 @@ def _access(line: int | None, record: Mapping[str, Any], name: str) -> Access:
 def _place(record: Mapping[str, Any], scene: Scene) -> str:
     if record["column"]:
         return scene.word(record["line"], record["column"])
+    if _REASONS[record["reason"]] == "variable":
+        line, column = scene.lines().place_at(record["pc"])
+        return scene.word(line or 0, column)
     return scene.place(record["place"])
 
 
@@ -274,8 +280,11 @@ def _count(number: int, unit: str) -> str:
 
 
 def _plain_type(text: str) -> str:
-    """The compiler's name of a type without its quotes: ``'float[4]'``."""
-    return text.split("'")[1] if text.count("'") >= 2 else text
+    """A type in Metal's words, from the compiler's: ``'__local _Float16[4]'``."""
+    text = text.split("'")[1] if text.count("'") >= 2 else text
+    for space in _SPACES:
+        text = text.replace(space, "")
+    return " ".join(text.split()).replace("_Float16", "half").replace(" [", "[")
 
 
 def _crash(reason: str, record: Mapping[str, Any]) -> str:

@@ -125,40 +125,57 @@ class _Inlined:
     line: int
 
 
+#: Lines of stretches that have none: moved by the compiler, of a header, or behind all code.
+_MOVED, _FOREIGN, _END = 0, -1, -2
+
+
 @dataclass(frozen=True, slots=True)
 class LineTable:
     """Source lines by address.
 
     Attributes:
         starts: first addresses of stretches, ascending.
-        lines: of each stretch; 0 where the code comes from a header of the simulator or of MLX.
+        places: line and column of each stretch.
         inlined: calls inlined, outer before inner.
     """
 
     starts: tuple[int, ...]
-    lines: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
     inlined: tuple[_Inlined, ...]
 
     def line_at(self, address: int) -> int | None:
         """The line that the code at an address comes from, or the one that calls it there."""
+        return self.place_at(address)[0]
+
+    def place_at(self, address: int) -> tuple[int | None, int]:
+        """That line, and the column, 0 if unknown."""
         at = bisect.bisect_right(self.starts, address) - 1
-        if at < 0:
-            return None
-        if self.lines[at]:
-            return self.lines[at]
+        if at < 0 or self.places[at][0] == _END:
+            return None, 0
+        line, column = self.places[at]
+        if line == _MOVED:
+            # An access moved out of a loop stands in front of it.
+            line, column = self._next(at)
+        if line > 0:
+            return line, column
         around = [
             call.line
             for call in self.inlined
-            if any(start <= address < end for start, end in call.spans) and call.line
+            if call.line and any(start <= address < end for start, end in call.spans)
         ]
-        return around[-1] if around else None
+        return (around[-1] if around else None), 0
+
+    def _next(self, at: int) -> tuple[int, int]:
+        for place in self.places[at + 1 :]:
+            if place[0] != _MOVED:
+                return place
+        return _END, 0
 
 
 @functools.lru_cache(maxsize=64)
 def read_lines(path: Path) -> LineTable:
     """The line table of a kernel object."""
-    starts: list[int] = []
-    lines: list[int] = []
+    rows: list[tuple[int, tuple[int, int]]] = []
     inlined: list[_Inlined] = []
     with path.open("rb") as file:
         elf = ELFFile(file)
@@ -170,14 +187,11 @@ def read_lines(path: Path) -> LineTable:
             if program is None:
                 continue
             own = _own_files(program)
-            for start, line in _rows(program, own):
-                starts.append(start)
-                lines.append(line)
+            rows += _rows(program, own)
             inlined += _inlined_calls(dwarf, unit, own)
-    order = sorted(range(len(starts)), key=starts.__getitem__)
-    return LineTable(
-        tuple(starts[i] for i in order), tuple(lines[i] for i in order), tuple(inlined)
-    )
+    rows.sort(key=lambda row: row[0])
+    starts, places = tuple(row[0] for row in rows), tuple(row[1] for row in rows)
+    return LineTable(starts, places, tuple(inlined))
 
 
 def _own_files(program: Any) -> frozenset[int]:
@@ -190,23 +204,20 @@ def _own_files(program: Any) -> frozenset[int]:
     )
 
 
-def _rows(program: Any, own: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """Where stretches of code begin, and their lines; 0 behind the end of a sequence."""
-    last = 0
+def _rows(program: Any, own: frozenset[int]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Where stretches of code begin, and their places."""
     for entry in program.get_entries():
         state = entry.state
         if state is None:
             continue
         if state.end_sequence:
-            yield state.address, 0
-            last = 0
-            continue
-        line = state.line if state.file in own else 0
-        # Code that belongs to no line is part of what stands before it.
-        if state.file in own and not line:
-            line = last
-        last = line
-        yield state.address, line
+            yield state.address, (_END, 0)
+        elif not state.line:
+            yield state.address, (_MOVED, 0)
+        elif state.file in own:
+            yield state.address, (state.line, state.column)
+        else:
+            yield state.address, (_FOREIGN, 0)
 
 
 def _inlined_calls(dwarf: Any, unit: Any, own: frozenset[int]) -> Iterator[_Inlined]:

@@ -63,6 +63,14 @@ u32 reason_of(Verdict verdict, u64 record, Space space) {
   return record < hot.first ? BECAUSE_OTHER_THREADGROUP : BECAUSE_NOTHING;
 }
 
+// The last barrier between a record and now; there is one.
+u64 barrier_since(u64 record) {
+  const Simd& simd = simds[current->index / EMBER_LANES];
+  bool by_simd = record < simd.barrier_start && simd.barrier_start > hot.barrier_start &&
+                 thread_of(record) / EMBER_LANES == current->index / EMBER_LANES;
+  return by_simd ? simd.barrier_place : hot.barrier_place;
+}
+
 void show_value(ember_finding* finding, u64 address, u64 size) {
   finding->value_size = size < MAX_VALUE ? (u32)size : MAX_VALUE;
   memcpy(finding->value, (const void*)address, finding->value_size);
@@ -94,6 +102,7 @@ void tell_conflict(Verdict verdict, const Touch& touch, u64 record, bool with_wr
   }
   ember_finding* finding = tell(kind, touch, record, reason_of(verdict, record, touch.space));
   if (finding->count > 1) return;
+  if (verdict == LACKS_FLAG) finding->barrier_pc = barrier_since(record);
   finding->other_access = (with_write ? PLAIN_WRITE : PLAIN_READ) | (record & ATOMIC ? ATOMICALLY : 0);
   show_value(finding, touch.address, touch.size);
 }
@@ -388,4 +397,16 @@ EMBER_EXPORT void __ubsan_handle_out_of_bounds(ember_out_of_bounds* data, u64 in
   strncpy(finding->text, data->array->name, sizeof finding->text - 1);
   end_thread();  // a local array's neighbours are the frame that the thread would return by
 }
+
+// -fsanitize=local-bounds: the compiler knows no more than that an access leaves its variable.
+static void tell_outside_variable(u64 pc) {
+  if (!current || !launch->checked) return;
+  settle_pending();
+  ember_finding* finding = report(OUT_OF_BOUNDS, pc, 0, -1, BECAUSE_VARIABLE);
+  if (finding->count == 1) blame_current(finding);
+  end_thread();
+}
+
+EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
+EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
 }

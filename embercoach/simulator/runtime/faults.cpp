@@ -51,6 +51,60 @@ u64 place_in_kernel(const Registers& registers) {
   return 0;
 }
 
+// GPUs give some number for a quotient by zero; x86-64 raises a signal instead. Gives what arm64
+// gives, and goes on behind the instruction. False if it is no division.
+bool skip_division(void* context) {
+#if defined(__x86_64__)
+  auto* machine = (ucontext_t*)context;
+#if defined(__APPLE__)
+  auto *ip = (u64*)&machine->uc_mcontext->__ss.__rip, *low = (u64*)&machine->uc_mcontext->__ss.__rax,
+       *high = (u64*)&machine->uc_mcontext->__ss.__rdx;
+#else
+  auto *ip = (u64*)&machine->uc_mcontext.gregs[REG_RIP],
+       *low = (u64*)&machine->uc_mcontext.gregs[REG_RAX],
+       *high = (u64*)&machine->uc_mcontext.gregs[REG_RDX];
+#endif
+  const u8* code = (const u8*)*ip;
+  bool narrow = false, wide = false;
+  for (;; code++) {
+    if (*code == 0x66)
+      narrow = true;
+    else if ((*code & 0xf0) == 0x40)
+      wide = *code & 8;
+    else
+      break;
+  }
+  bool bytes = *code == 0xf6;
+  if (!bytes && *code != 0xf7) return false;
+  u8 form = code[1], mode = form >> 6, base = form & 7;
+  bool is_signed = (form >> 3 & 7) == 7;
+  if (!is_signed && (form >> 3 & 7) != 6) return false;
+  const u8* behind = code + 2;
+  if (mode != 3) {
+    if (base == 4) base = *behind++ & 7;
+    if (mode == 1) behind += 1;
+    if (mode == 2 || (mode == 0 && base == 5)) behind += 4;
+  }
+  u32 bits = bytes ? 8 : narrow ? 16 : wide ? 64 : 32;
+  u64 mask = ~0ull >> (64 - bits), dividend = *low & mask;
+  // The least number by -1 is itself, in two's complement.
+  bool least = is_signed && dividend == 1ull << (bits - 1);
+  u64 quotient = least ? dividend : 0, rest = least ? 0 : dividend;
+  if (bytes) {
+    *low = (*low & ~0xffffull) | rest << 8 | quotient;
+  } else {
+    u64 kept = bits == 16 ? ~mask : 0;
+    *low = (*low & kept) | quotient;
+    *high = (*high & kept) | rest;
+  }
+  *ip = (u64)behind;
+  return true;
+#else
+  (void)context;
+  return false;
+#endif
+}
+
 void stop_with(Kind kind, u64 pc, Reason reason, int signal, u64 address) {
   ember_finding* finding = report(kind, pc, 0, -1, reason);
   finding->detail[0] = signal;
@@ -71,6 +125,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     die(signal);  // not the kernel's: the instruction is tried again and kills
     return;
   }
+  if (signal == SIGFPE && skip_division(context)) return;
   Registers registers = registers_of(context);
   u64 address = signal == SIGSEGV || signal == SIGBUS ? (u64)info->si_addr : 0;
   u64 pc = place_in_kernel(registers);

@@ -83,12 +83,13 @@ enum { PLAIN_READ = 1, PLAIN_WRITE = 2, ATOMICALLY = 4 };
 enum Reason {
   BECAUSE_NOTHING, BECAUSE_EXITED, BECAUSE_ELSEWHERE, BECAUSE_INACTIVE_LANE, BECAUSE_PARTIAL,
   BECAUSE_FLAG_DEVICE, BECAUSE_FLAG_THREADGROUP, BECAUSE_INDEX, BECAUSE_WILD, BECAUSE_SIGNAL,
-  BECAUSE_STACK, BECAUSE_SCRATCH, BECAUSE_SIMD_BARRIER, BECAUSE_OTHER_THREADGROUP,
+  BECAUSE_STACK, BECAUSE_SCRATCH, BECAUSE_SIMD_BARRIER, BECAUSE_OTHER_THREADGROUP, BECAUSE_VARIABLE,
 };
 
 struct ember_finding {
   u32 kind, reason;
   u64 pc, other_pc;       // 0 if unknown; inside the instruction that called
+  u64 barrier_pc;         // of the barrier that lacks a flag
   u64 address;            // what was accessed, 0 if nothing
   i64 place;              // buffer's slot, or 64 + the index of the threadgroup array, or -1
   i64 offset;             // in bytes from the buffer's element 0, or the array's start
@@ -127,6 +128,7 @@ struct Simd {
   u32 lanes, ready, live;  // masks
   u64 stamp;               // seq << SEQ_SHIFT of the last synchronisation that its lanes share
   u64 barrier_start;       // of its last simdgroup barrier
+  u64 barrier_place;       // pc of that
   u64 memory_start[2];     // of its last simdgroup barrier with flags for device, threadgroup
   u32 parity, quad_parity[EMBER_LANES / 4];
   alignas(16) u8 exchanged[2][EMBER_LANES][EMBER_SLOT];
@@ -158,6 +160,7 @@ struct Hot {
   u64 first;                     // all times are seq << SEQ_SHIFT; of the threadgroup's start
   u64 start[2];                  // of the last barrier with flags for device, threadgroup
   u64 barrier_start;             // of the last threadgroup barrier
+  u64 barrier_place;             // pc of that
   u64 text;                      // pcs count from here
   u64 *array_writers, *array_readers;
   u32 array_shift;
