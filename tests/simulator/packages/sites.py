@@ -35,7 +35,8 @@ def sites(package: str) -> list[Site]:
     return [
         Site(str(file), node.lineno, node.end_lineno or node.lineno)
         for file in files
-        for node in ast.walk(ast.parse(file.read_bytes()))
+        if b"metal_kernel" in (text := file.read_bytes())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "metal_kernel"
