@@ -12,11 +12,8 @@ from embercoach.simulator import activate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_DTYPES = {
-    np.dtype(name): getattr(mx, name)
-    for name in ("float32", "float16", "int8", "uint8", "int16", "uint16")
-    + ("int32", "uint32", "int64", "uint64")
-} | {np.dtype(bool): mx.bool_}
+_NAMES = "float32 float16 int8 uint8 int16 uint16 int32 uint32 int64 uint64".split()
+_DTYPES = {np.dtype(name): getattr(mx, name) for name in _NAMES} | {np.dtype(bool): mx.bool_}
 
 
 def evaluate(

@@ -15,7 +15,9 @@ EMBER_FN typename V::value_type dot(A a, B b) {
 }
 template <class T>
 EMBER_FN vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
-  return a.yzx * b.zxy - a.zxy * b.yzx;
+  // By component: clang does not find operators of swizzles in a template of a precompiled header.
+  return vec<T, 3>(T(T(a.y * b.z) - T(a.z * b.y)), T(T(a.z * b.x) - T(a.x * b.z)),
+                   T(T(a.x * b.y) - T(a.y * b.x)));
 }
 template <class T, int N>
 EMBER_FN T length_squared(vec<T, N> v) {

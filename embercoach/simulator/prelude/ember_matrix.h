@@ -31,47 +31,60 @@ struct matrix {
   EMBER_CFN vec<T, R>& operator[](int c) { return columns[c]; }
   EMBER_CFN const vec<T, R>& operator[](int c) const { return columns[c]; }
 
-#define EMBER_BY_COLUMN(op)                                                        \
-  friend EMBER_FN matrix operator op(const matrix& a, const matrix& b) {           \
-    matrix m;                                                                      \
-    for (int c = 0; c < C; ++c) m.columns[c] = a.columns[c] op b.columns[c];       \
-    return m;                                                                      \
-  }                                                                                \
-  EMBER_FN matrix& operator op##=(const matrix& b) { return *this = *this op b; }
-  EMBER_BY_COLUMN(+)
-  EMBER_BY_COLUMN(-)
-#undef EMBER_BY_COLUMN
-  friend EMBER_FN matrix operator-(const matrix& a) {
-    matrix m;
-    for (int c = 0; c < C; ++c) m.columns[c] = -a.columns[c];
-    return m;
-  }
-  friend EMBER_FN matrix operator*(const matrix& a, T s) {
-    matrix m;
-    for (int c = 0; c < C; ++c) m.columns[c] = a.columns[c] * s;
-    return m;
-  }
-  friend EMBER_FN matrix operator*(T s, const matrix& a) { return a * s; }
+  EMBER_FN matrix& operator+=(const matrix& b) { return *this = *this + b; }
+  EMBER_FN matrix& operator-=(const matrix& b) { return *this = *this - b; }
   EMBER_FN matrix& operator*=(T s) { return *this = *this * s; }
-  friend EMBER_FN vec<T, R> operator*(const matrix& a, vec<T, C> v) {
-    vec<T, R> r = a.columns[0] * v.x;
-    for (int c = 1; c < C; ++c) r += a.columns[c] * v[c];
-    return r;
-  }
-  friend EMBER_FN vec<T, C> operator*(vec<T, R> v, const matrix& a) {
-    vec<T, C> r;
-    for (int c = 0; c < C; ++c) r[c] = dot(v, a.columns[c]);
-    return r;
-  }
-  friend EMBER_FN bool operator==(const matrix& a, const matrix& b) {
-    for (int c = 0; c < C; ++c) {
-      if (!all(a.columns[c] == b.columns[c])) return false;
-    }
-    return true;
-  }
-  friend EMBER_FN bool operator!=(const matrix& a, const matrix& b) { return !(a == b); }
 };
 
+#define EMBER_BY_COLUMN(op)                                                                \
+  template <class T, int C, int R>                                                         \
+  EMBER_FN matrix<T, C, R> operator op(const matrix<T, C, R>& a, const matrix<T, C, R>& b) { \
+    matrix<T, C, R> m;                                                                     \
+    for (int c = 0; c < C; ++c) m.columns[c] = a.columns[c] op b.columns[c];               \
+    return m;                                                                              \
+  }
+EMBER_BY_COLUMN(+)
+EMBER_BY_COLUMN(-)
+#undef EMBER_BY_COLUMN
+template <class T, int C, int R>
+EMBER_FN matrix<T, C, R> operator-(const matrix<T, C, R>& a) {
+  matrix<T, C, R> m;
+  for (int c = 0; c < C; ++c) m.columns[c] = -a.columns[c];
+  return m;
+}
+template <class T, int C, int R>
+EMBER_FN matrix<T, C, R> operator*(const matrix<T, C, R>& a, type_identity_t<T> s) {
+  matrix<T, C, R> m;
+  for (int c = 0; c < C; ++c) m.columns[c] = a.columns[c] * s;
+  return m;
+}
+template <class T, int C, int R>
+EMBER_FN matrix<T, C, R> operator*(type_identity_t<T> s, const matrix<T, C, R>& a) {
+  return a * s;
+}
+template <class T, int C, int R>
+EMBER_FN vec<T, R> operator*(const matrix<T, C, R>& a, vec<T, C> v) {
+  vec<T, R> r = a.columns[0] * v.x;
+  for (int c = 1; c < C; ++c) r += a.columns[c] * v[c];
+  return r;
+}
+template <class T, int C, int R>
+EMBER_FN vec<T, C> operator*(vec<T, R> v, const matrix<T, C, R>& a) {
+  vec<T, C> r;
+  for (int c = 0; c < C; ++c) r[c] = dot(v, a.columns[c]);
+  return r;
+}
+template <class T, int C, int R>
+EMBER_FN bool operator==(const matrix<T, C, R>& a, const matrix<T, C, R>& b) {
+  for (int c = 0; c < C; ++c) {
+    if (!all(a.columns[c] == b.columns[c])) return false;
+  }
+  return true;
+}
+template <class T, int C, int R>
+EMBER_FN bool operator!=(const matrix<T, C, R>& a, const matrix<T, C, R>& b) {
+  return !(a == b);
+}
 template <class T, int C, int R, int K>
 EMBER_FN matrix<T, K, R> operator*(const matrix<T, C, R>& a, const matrix<T, K, C>& b) {
   matrix<T, K, R> m;
@@ -100,7 +113,7 @@ EMBER_FN T determinant(const matrix<T, 4, 4>& m) {
   for (int c = 0; c < 4; ++c) {
     matrix<T, 3, 3> rest;
     for (int k = 0, to = 0; k < 4; ++k) {
-      if (k != c) rest[to++] = m[k].yzw;
+      if (k != c) rest[to++] = vec<T, 3>(m[k].y, m[k].z, m[k].w);
     }
     T part = T(m[c].x * determinant(rest));
     sum = T(c & 1 ? sum - part : sum + part);

@@ -6,7 +6,8 @@
 #pragma once
 
 #define device __attribute__((opencl_global_device))
-#define constant __attribute__((opencl_global_host))
+// Read-only, as in Metal; and tables of constants stay out of the section that threadgroup arrays are in.
+#define constant const __attribute__((opencl_global_host))
 #define threadgroup __attribute__((opencl_local))
 #define thread
 #define kernel

@@ -93,9 +93,12 @@ struct remove_addrspace {
     using type = const T;                        \
   };
 EMBER_SPACE(device)
-EMBER_SPACE(constant)
 EMBER_SPACE(threadgroup)
 #undef EMBER_SPACE
+template <class T>
+struct remove_addrspace<constant T> {
+  using type = const T;
+};
 template <class T>
 using remove_addrspace_t = typename remove_addrspace<T>::type;
 template <class T>

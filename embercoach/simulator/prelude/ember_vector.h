@@ -57,26 +57,12 @@ inline constexpr bool builds =
     sizeof...(A) > 1 && ((width<A> > 0) && ...) && (width<A> + ...) == N;
 }  // namespace ember
 
-#define EMBER_C2(op) a.x op b.x, a.y op b.y
-#define EMBER_C3(op) EMBER_C2(op), a.z op b.z
-#define EMBER_C4(op) EMBER_C3(op), a.w op b.w
-#define EMBER_L2(op) T(a.x op b.x), T(a.y op b.y)
-#define EMBER_L3(op) EMBER_L2(op), T(a.z op b.z)
-#define EMBER_L4(op) EMBER_L3(op), T(a.w op b.w)
-#define EMBER_U2(op) T(op a.x), T(op a.y)
-#define EMBER_U3(op) EMBER_U2(op), T(op a.z)
-#define EMBER_U4(op) EMBER_U3(op), T(op a.w)
 #define EMBER_ONE2(v) v, v
 #define EMBER_ONE3(v) v, v, v
 #define EMBER_ONE4(v) v, v, v, v
 
-#define EMBER_BINARY(N, op)                                                         \
-  friend EMBER_CFN vec operator op(vec a, vec b) { return vec(EMBER_L##N(op)); }    \
+#define EMBER_ASSIGN(op) \
   EMBER_CFN vec& operator op##=(vec b) { return *this = *this op b; }
-#define EMBER_COMPARE(N, op) \
-  friend EMBER_CFN vec<bool, N> operator op(vec a, vec b) { return vec<bool, N>(EMBER_C##N(op)); }
-#define EMBER_UNARY(N, op) \
-  friend EMBER_CFN vec operator op(vec a) { return vec(EMBER_U##N(op)); }
 
 #define EMBER_VECTOR(N)                                                                       \
   using value_type = T;                                                                       \
@@ -98,28 +84,16 @@ inline constexpr bool builds =
     if (__builtin_is_constant_evaluated()) return ember::flat<T, N>(*this).at[i];             \
     return reinterpret_cast<const T(&)[N]>(x)[i];                                             \
   }                                                                                           \
-  EMBER_BINARY(N, +)                                                                          \
-  EMBER_BINARY(N, -)                                                                          \
-  EMBER_BINARY(N, *)                                                                          \
-  EMBER_BINARY(N, /)                                                                          \
-  EMBER_BINARY(N, %)                                                                          \
-  EMBER_BINARY(N, &)                                                                          \
-  EMBER_BINARY(N, |)                                                                          \
-  EMBER_BINARY(N, ^)                                                                          \
-  EMBER_BINARY(N, <<)                                                                         \
-  EMBER_BINARY(N, >>)                                                                         \
-  EMBER_COMPARE(N, ==)                                                                        \
-  EMBER_COMPARE(N, !=)                                                                        \
-  EMBER_COMPARE(N, <)                                                                         \
-  EMBER_COMPARE(N, <=)                                                                        \
-  EMBER_COMPARE(N, >)                                                                         \
-  EMBER_COMPARE(N, >=)                                                                        \
-  EMBER_COMPARE(N, &&)                                                                        \
-  EMBER_COMPARE(N, ||)                                                                        \
-  EMBER_UNARY(N, -)                                                                           \
-  EMBER_UNARY(N, +)                                                                           \
-  EMBER_UNARY(N, ~)                                                                           \
-  friend EMBER_CFN vec<bool, N> operator!(vec a) { return vec<bool, N>(a == vec(T(0))); }     \
+  EMBER_ASSIGN(+)                                                                             \
+  EMBER_ASSIGN(-)                                                                             \
+  EMBER_ASSIGN(*)                                                                             \
+  EMBER_ASSIGN(/)                                                                             \
+  EMBER_ASSIGN(%)                                                                             \
+  EMBER_ASSIGN(&)                                                                             \
+  EMBER_ASSIGN(|)                                                                             \
+  EMBER_ASSIGN(^)                                                                             \
+  EMBER_ASSIGN(<<)                                                                            \
+  EMBER_ASSIGN(>>)                                                                            \
   EMBER_CFN vec& operator++() { return *this += vec(T(1)); }                                  \
   EMBER_CFN vec& operator--() { return *this -= vec(T(1)); }                                  \
   EMBER_CFN vec operator++(int) {                                                             \
@@ -211,39 +185,6 @@ struct packed_vec<T, 4> {
   EMBER_PACKED(4)
 };
 
-#define EMBER_PACKED_OPERATOR(op)                                                            \
-  template <class T, int N>                                                                  \
-  EMBER_CFN auto operator op(packed_vec<T, N> a, packed_vec<T, N> b) {                       \
-    return vec<T, N>(a) op vec<T, N>(b);                                                     \
-  }                                                                                          \
-  template <class T, int N, class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>      \
-  EMBER_CFN auto operator op(packed_vec<T, N> a, S b) {                                      \
-    return vec<T, N>(a) op vec<T, N>(b);                                                     \
-  }                                                                                          \
-  template <class T, int N, class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>      \
-  EMBER_CFN auto operator op(S a, packed_vec<T, N> b) {                                      \
-    return vec<T, N>(a) op vec<T, N>(b);                                                     \
-  }
-EMBER_PACKED_OPERATOR(+)
-EMBER_PACKED_OPERATOR(-)
-EMBER_PACKED_OPERATOR(*)
-EMBER_PACKED_OPERATOR(/)
-EMBER_PACKED_OPERATOR(%)
-EMBER_PACKED_OPERATOR(&)
-EMBER_PACKED_OPERATOR(|)
-EMBER_PACKED_OPERATOR(^)
-EMBER_PACKED_OPERATOR(==)
-EMBER_PACKED_OPERATOR(!=)
-EMBER_PACKED_OPERATOR(<)
-EMBER_PACKED_OPERATOR(<=)
-EMBER_PACKED_OPERATOR(>)
-EMBER_PACKED_OPERATOR(>=)
-#undef EMBER_PACKED_OPERATOR
-template <class T, int N>
-EMBER_CFN vec<T, N> operator-(packed_vec<T, N> a) {
-  return -vec<T, N>(a);
-}
-
 #define EMBER_NAMES(T)                \
   using T##2 = vec<T, 2>;             \
   using T##3 = vec<T, 3>;             \
@@ -322,6 +263,66 @@ inline constexpr bool floats<vec<T, N>> = metal::is_floating_point_v<T>;
 template <class... A>
 using float_vector_of_t = enable_if_t<floats<vector_of_t<A...>>, vector_of_t<A...>>;
 }  // namespace ember
+
+namespace metal {
+// Operators of one vector type and of scalars that spread; packed vectors take part as plain ones.
+#define EMBER_L(V, E, op)                                                                        \
+  using T = typename V::value_type;                                                              \
+  using R = vec<E, V::ember_size>;                                                               \
+  V p(a), q(b);                                                                                  \
+  if constexpr (V::ember_size == 2) return R(E(p.x op q.x), E(p.y op q.y));                      \
+  if constexpr (V::ember_size == 3) return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z));       \
+  if constexpr (V::ember_size == 4)                                                              \
+    return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z), E(p.w op q.w));
+#define EMBER_BINARY(op)                                                                         \
+  template <class A, class B, class V = ember::vector_of_t<A, B>>                                \
+  EMBER_CFN V operator op(A a, B b) {                                                            \
+    EMBER_L(V, T, op)                                                                            \
+  }
+#define EMBER_COMPARE(op)                                                                        \
+  template <class A, class B, class V = ember::vector_of_t<A, B>>                                \
+  EMBER_CFN vec<bool, V::ember_size> operator op(A a, B b) {                                     \
+    EMBER_L(V, bool, op)                                                                         \
+  }
+#define EMBER_UNARY(op)                                                                          \
+  template <class A, class V = ember::vector_of_t<A>>                                            \
+  EMBER_CFN V operator op(A a) {                                                                 \
+    using T = typename V::value_type;                                                            \
+    V p(a);                                                                                      \
+    if constexpr (V::ember_size == 2) return V(T(op p.x), T(op p.y));                            \
+    if constexpr (V::ember_size == 3) return V(T(op p.x), T(op p.y), T(op p.z));                 \
+    if constexpr (V::ember_size == 4) return V(T(op p.x), T(op p.y), T(op p.z), T(op p.w));      \
+  }
+EMBER_BINARY(+)
+EMBER_BINARY(-)
+EMBER_BINARY(*)
+EMBER_BINARY(/)
+EMBER_BINARY(%)
+EMBER_BINARY(&)
+EMBER_BINARY(|)
+EMBER_BINARY(^)
+EMBER_BINARY(<<)
+EMBER_BINARY(>>)
+EMBER_COMPARE(==)
+EMBER_COMPARE(!=)
+EMBER_COMPARE(<)
+EMBER_COMPARE(<=)
+EMBER_COMPARE(>)
+EMBER_COMPARE(>=)
+EMBER_COMPARE(&&)
+EMBER_COMPARE(||)
+EMBER_UNARY(-)
+EMBER_UNARY(+)
+EMBER_UNARY(~)
+#undef EMBER_UNARY
+#undef EMBER_COMPARE
+#undef EMBER_BINARY
+#undef EMBER_L
+template <class A, class V = ember::vector_of_t<A>>
+EMBER_CFN vec<bool, V::ember_size> operator!(A a) {
+  return V(a) == V(typename V::value_type(0));
+}
+}  // namespace metal
 
 // V from a function of one to four vectors' components.
 #define EMBER_MAP1(V, f, a)                                                       \
