@@ -200,7 +200,7 @@ void check_buffer(Slot& slot, Touch& touch) {
   }
   u32 fitting = fitting_shift(offset, touch.size, slot.shift);
   if (fitting != slot.shift) refine(slot, fitting);
-  if (touch.access & PLAIN_READ) slot.was_read = true;
+  if (touch.access & PLAIN_READ) slot.was_read = true, slot.is_fresh = false;
   bool told = false;
   u64 nobody = 0, granule = 1ull << slot.shift;
   for (u64 at = offset; at < offset + touch.size; at += granule) {

@@ -71,6 +71,9 @@ void ember_partial_simdgroup(const char* operation, ember_u32 active);
 // An atomic access is about to happen; the caller does it, as no other thread can come between.
 void ember_atomic(const volatile void* address, ember_u32 size, ember_u32 access);
 
+// The byte that memory without a value consists of in this run.
+__attribute__((const)) unsigned char ember_fill(void);
+
 // The object's own: runs one GPU thread to its end. buffers[i] is the address behind [[buffer(i)]].
 void ember_kernel(const struct ember_thread* self, void* const* buffers);
 }

@@ -152,6 +152,7 @@ extern "C" EMBER_EXPORT const char* ember_place(const ember_buffer* buffers, u32
     slot.role = buffer.role;
     slot.readonly = buffer.role != ROLE_OUTPUT;
     slot.initialized = buffer.initialized;
+    slot.is_fresh = !slot.readonly;
     slot.itemsize = buffer.itemsize ? buffer.itemsize : 1;
     slot.size = buffer.size;
     slot.offset = buffer.offset;

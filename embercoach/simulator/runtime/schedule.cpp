@@ -21,6 +21,9 @@ bool stopped;
 void* buffers[MAX_SLOTS];
 u64 seq;
 u32 thread_count, simd_count;
+u32 runs;                     // of this process
+u32 soiled_in[MAX_THREADS];   // the run in which a stack was last filled whole
+u64 deepest, entered;         // bytes of stack that threads use, threads looked at
 u32 cut_off;  // threads that came to no end of their own
 
 u32* group_seqs;  // the first seq of each threadgroup, in the order they ran
@@ -93,13 +96,34 @@ __attribute__((noreturn)) void leave_fiber(Thread* self, Thread* next) {
   ember_leave_to(next->context);
 }
 
+__attribute__((noinline)) void enter(Thread* self) {
+  u8 clearance[CLEARANCE];
+  asm volatile("" : : "r"(clearance) : "memory");
+  launch->kernel(&self->self, buffers);
+  asm volatile("" : : "r"(clearance) : "memory");
+}
+
+// Fills what the thread will use of its stack: all of it once, then as deep as the first threads
+// went, which every so often is looked at again.
+void run_soiled(Thread* self) {
+  bool first = soiled_in[self->stack] != runs;
+  soiled_in[self->stack] = runs;
+  soil_stack(launch->pattern, first ? SOILED : deepest);
+  enter(self);
+  if (++entered > 32 && entered % 1024) return;
+  u64 used = used_stack(launch->pattern, SOILED);
+  if (used > deepest) deepest = used;
+}
+
 // A stack whose thread has ended goes on with the simdgroup's next, so that threads that never wait
 // cost no switch.
 void fiber() {
   for (;;) {
     Thread* self = current;
-    if (launch->checked) soil_stack(launch->pattern);
-    launch->kernel(&self->self, buffers);
+    if (launch->checked)
+      run_soiled(self);
+    else
+      launch->kernel(&self->self, buffers);
     Thread* next = retire(self, DONE);
     if (!next || next->state != FRESH) leave_fiber(self, next);
     next->state = READY;
@@ -610,6 +634,8 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
   stop_requested = 0;
   seq = 0;
   cut_off = 0;
+  runs++;
+  deepest = entered = 0;
   groups_run = 0;
   u64 total = (u64)group_counts[0] * group_counts[1] * group_counts[2];
   double started = now();

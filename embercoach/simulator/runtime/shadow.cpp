@@ -51,51 +51,95 @@ INLINE bool quick_write(u64* writer_at, u64 reader, u64 start, u64 pc) {
   return true;
 }
 
+// The access of several granules, or of one in a rarer state.
 template <u32 LOG, bool WRITE>
-INLINE void access(u64 address, u64 pc) {
+__attribute__((noinline)) void visit_granules(u64 address, u64 pc) {
   constexpr u64 BYTES = 1ull << LOG;
-  hot.accesses++;
   u64 distance = address - hot.slots_base;
-  if (EMBER_LIKELY(distance < hot.slots_span)) {
+  if (distance < hot.slots_span) {
     Slot& slot = hot.slots[distance >> SLOT_SHIFT];
     u64 offset = address - slot.start;
-    if (EMBER_LIKELY(offset < slot.last[LOG])) {
-      if (slot.readonly) {
-        if (!WRITE) return;
-      } else if (slot.shift <= LOG) {
-        u64 start = hot.start[IN_DEVICE], first = offset >> slot.shift;
-        u64 end = first + (BYTES >> slot.shift);
-        if (WRITE) {
-          while (first < end &&
-                 quick_write<IN_DEVICE>(&slot.writers[first],
-                                        slot.was_read ? slot.readers[first] : 0, start, pc))
-            first++;
-        } else if (slot.was_read) {
-          while (first < end && quick_read<IN_DEVICE>(slot.writers[first], &slot.readers[first],
-                                                      start, pc, slot.initialized))
-            first++;
-        }
-        if (first == end) return;
-      }
-    }
-  } else if ((distance = address - hot.arrays_base) < hot.arrays_span) {
-    if (hot.array_shift <= LOG) {
-      u64 start = hot.start[IN_THREADGROUP], first = distance >> hot.array_shift;
-      u64 end = first + (BYTES >> hot.array_shift);
+    if (offset < slot.last[LOG] && !slot.readonly && slot.shift <= LOG) {
+      u64 start = hot.start[IN_DEVICE], first = offset >> slot.shift;
+      u64 end = first + (BYTES >> slot.shift);
       if (WRITE) {
-        while (first < end && quick_write<IN_THREADGROUP>(&hot.array_writers[first],
-                                                          hot.array_readers[first], start, pc))
-          first++;
-      } else {
         while (first < end &&
-               quick_read<IN_THREADGROUP>(hot.array_writers[first], &hot.array_readers[first],
-                                          start, pc, false))
+               quick_write<IN_DEVICE>(&slot.writers[first],
+                                      slot.was_read ? slot.readers[first] : 0, start, pc))
+          first++;
+      } else if (slot.was_read) {
+        while (first < end && quick_read<IN_DEVICE>(slot.writers[first], &slot.readers[first],
+                                                    start, pc, slot.initialized))
           first++;
       }
       if (first == end) return;
     }
+  } else if ((distance = address - hot.arrays_base) < hot.arrays_span &&
+             hot.array_shift <= LOG) {
+    u64 start = hot.start[IN_THREADGROUP], first = distance >> hot.array_shift;
+    u64 end = first + (BYTES >> hot.array_shift);
+    if (WRITE) {
+      while (first < end && quick_write<IN_THREADGROUP>(&hot.array_writers[first],
+                                                        hot.array_readers[first], start, pc))
+        first++;
+    } else {
+      while (first < end &&
+             quick_read<IN_THREADGROUP>(hot.array_writers[first], &hot.array_readers[first],
+                                        start, pc, false))
+        first++;
+    }
+    if (first == end) return;
   }
   check(address, BYTES, WRITE ? PLAIN_WRITE : PLAIN_READ, pc);
+}
+
+// The commonest cases, in so few registers that none needs saving: an input within its bounds, an
+// output that none or only this thread has touched, and one granule of a threadgroup array.
+template <u32 LOG>
+INLINE void read(u64 address, u64 pc) {
+  hot.accesses++;
+  u64 distance = address - hot.slots_base;
+  if (EMBER_LIKELY(distance < hot.slots_span)) {
+    const Slot& slot = hot.slots[distance >> SLOT_SHIFT];
+    if (EMBER_LIKELY(address - slot.start < slot.last[LOG] && slot.readonly)) return;
+  } else {
+    distance = address - hot.arrays_base;
+    if (distance < hot.arrays_span && hot.array_shift == LOG) {
+      u64 at = distance >> LOG;
+      if (quick_read<IN_THREADGROUP>(hot.array_writers[at], &hot.array_readers[at],
+                                     hot.start[IN_THREADGROUP], pc, false))
+        return;
+    }
+  }
+  return visit_granules<LOG, false>(address, pc);
+}
+
+template <u32 LOG>
+INLINE void write(u64 address, u64 pc) {
+  hot.accesses++;
+  u64 distance = address - hot.slots_base;
+  if (EMBER_LIKELY(distance < hot.slots_span)) {
+    const Slot& slot = hot.slots[distance >> SLOT_SHIFT];
+    u64 offset = address - slot.start;
+    if (EMBER_LIKELY(offset < slot.last[LOG] && slot.is_fresh)) {
+      // Nobody has read it, so that only the records of writers count.
+      u64 me = hot.me;
+      u64* at = slot.writers + (offset >> slot.shift);
+      if (slot.shift == LOG && (*at == 0 || is_mine(*at, me))) {
+        *at = me | pc_bits(pc);
+        return;
+      }
+    }
+  } else {
+    distance = address - hot.arrays_base;
+    if (distance < hot.arrays_span && hot.array_shift == LOG) {
+      u64 at = distance >> LOG;
+      if (quick_write<IN_THREADGROUP>(&hot.array_writers[at], hot.array_readers[at],
+                                      hot.start[IN_THREADGROUP], pc))
+        return;
+    }
+  }
+  return visit_granules<LOG, true>(address, pc);
 }
 }  // namespace
 
@@ -107,17 +151,17 @@ EMBER_EXPORT void __tsan_ignore_thread_begin() {}
 EMBER_EXPORT void __tsan_ignore_thread_end() {}
 
 #define ACCESSES(bytes, log)                                                                \
-  EMBER_EXPORT void __tsan_read##bytes(void* p) { access<log, false>((u64)p, CALLER()); }   \
-  EMBER_EXPORT void __tsan_write##bytes(void* p) { access<log, true>((u64)p, CALLER()); }   \
+  EMBER_EXPORT void __tsan_read##bytes(void* p) { read<log>((u64)p, CALLER()); }   \
+  EMBER_EXPORT void __tsan_write##bytes(void* p) { write<log>((u64)p, CALLER()); }   \
   EMBER_EXPORT void __tsan_volatile_read##bytes(void* p) {                                  \
-    access<log, false>((u64)p, CALLER());                                                   \
+    read<log>((u64)p, CALLER());                                                   \
   }                                                                                         \
   EMBER_EXPORT void __tsan_volatile_write##bytes(void* p) {                                 \
-    access<log, true>((u64)p, CALLER());                                                    \
+    write<log>((u64)p, CALLER());                                                    \
   }                                                                                         \
   EMBER_EXPORT void __tsan_read_write##bytes(void* p) {                                     \
-    access<log, false>((u64)p, CALLER());                                                   \
-    access<log, true>((u64)p, CALLER());                                                    \
+    read<log>((u64)p, CALLER());                                                   \
+    write<log>((u64)p, CALLER());                                                    \
   }
 ACCESSES(1, 0)
 ACCESSES(2, 1)

@@ -53,9 +53,19 @@ bool on_guard(u64 address) {
 }
 
 // So that a local that is read before it is written shows the run's pattern, not what a thread
-// before left.
-__attribute__((noinline)) void soil_stack(u32 pattern) {
-  volatile u8 below[4096];
-  memset((void*)below, (int)pattern, sizeof below);
-  asm volatile("" : : "r"(below) : "memory");
+// before left. Both functions mean the stack from so far below their caller's frame that their own
+// has room there; the kernel is called from a frame of that size.
+__attribute__((noinline)) void soil_stack(u32 pattern, u64 bytes) {
+  u8* top = (u8*)__builtin_frame_address(0) - CLEARANCE;
+  memset(top - bytes, (int)pattern, bytes);
+}
+
+// How much of what was soiled has been used, rounded up.
+__attribute__((noinline)) u64 used_stack(u32 pattern, u64 bytes) {
+  const u64 whole = 0x0101010101010101ull * (u8)pattern;
+  auto* top = (const u64*)(((u64)__builtin_frame_address(0) - CLEARANCE) & ~7ull);
+  const u64* lowest = top - bytes / 8 + 1;
+  while (lowest < top && *lowest == whole) lowest++;
+  u64 used = ((u64)(top - lowest) * 8 + 511) / 256 * 256;
+  return used < bytes ? used : bytes;
 }

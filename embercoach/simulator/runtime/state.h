@@ -142,6 +142,7 @@ struct Slot {
   u64 *writers, *readers;  // one record a granule
   u32 shift;      // of the granule
   bool readonly, initialized, was_read, used;
+  bool is_fresh;  // a writable one that nobody has read
   u64 size, offset;
   u32 itemsize, role;
   u64 records_bytes;  // reserved behind each of writers and readers
