@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.remembering import remembered
 from embercoach.analysis.values import (
     FLOAT,
     NO_PULLS,
@@ -259,7 +259,7 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
     return False
 
 
-@cache
+@remembered
 def sequence_of(kind: SequenceKind, item: Value) -> Value:
     """A sequence of unknown length."""
     return Sequence(kind, item)

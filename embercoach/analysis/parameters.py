@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -13,6 +12,7 @@ from embercoach.analysis.conventions import SETTING_NAMES, assumed_parameter
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.lattice import join, join_all, options
+from embercoach.analysis.remembering import remembered
 from embercoach.analysis.values import (
     NO_PULLS,
     NONE,
@@ -63,7 +63,7 @@ def plain(value: Value) -> Value:
     return value
 
 
-@lru_cache(maxsize=2048)
+@remembered
 def _plain_union(value: Union) -> Value:
     return join_all(plain(o) for o in value.options)
 
@@ -151,7 +151,7 @@ def _traced(value: Value) -> Value:
     return value
 
 
-@lru_cache(maxsize=2048)
+@remembered
 def _traced_union(value: Union) -> Value:
     return join_all(_traced(o) for o in value.options)
 

@@ -11,6 +11,7 @@ import libcst as cst
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
 from embercoach.analysis.module import Module
 from embercoach.analysis.parse import TooDeepError, parse, refuse_deep_nesting
+from embercoach.analysis.remembering import forget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,10 +71,14 @@ class Project:
 
     def release(self) -> None:
         """Forget files beyond the limit, those that have not been asked for longest first."""
-        while self._characters > KEPT_CHARACTERS and len(self._parsed) > 1:
-            path, parsed = self._parsed.popitem(last=False)
+        if self._characters <= KEPT_CHARACTERS:
+            return
+        while self._characters > KEPT_CHARACTERS * 3 // 4 and len(self._parsed) > 1:
+            _, parsed = self._parsed.popitem(last=False)
             self._characters -= len(parsed.source)
-            self._imported.pop(path, None)
+        # Modules refer to each other: those that stay would keep those that go.
+        self._imported.clear()
+        forget()
 
     def _module(self, path: Path, source: str, *, is_shared: bool) -> Module:
         parsed = self._parsed.get(path)

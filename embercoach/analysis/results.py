@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import promotion
 from embercoach.analysis.lattice import as_array, join_all, pulls_of
 from embercoach.analysis.mlx_api.results import Result, parse_result
+from embercoach.analysis.remembering import remembered
 from embercoach.analysis.values import (
     ARRAY,
     BOOL,
@@ -155,7 +156,7 @@ def _spread(value: Value) -> tuple[Value, ...]:
     return (value,)
 
 
-@cache
+@remembered
 def _mentions_array(value: Value) -> bool:
     return _replace_arrays(value, Array("bool")) != value
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import textwrap
+import weakref
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
@@ -281,3 +283,22 @@ def test_findings_do_not_depend_on_the_order_of_files(tmp_path: Path) -> None:
         project = Project()
         for path in order:
             assert check_source(texts[path], path, project).findings == alone[path], order
+
+
+def test_what_was_let_go_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither importers nor caches of values keep modules beyond the limit."""
+    monkeypatch.setattr("embercoach.analysis.project.KEPT_CHARACTERS", 2_000)
+    project = Project()
+    checked = []
+    for number in range(12):
+        library, main = tmp_path / f"lib{number}.py", tmp_path / f"main{number}.py"
+        library.write_text("class Box:\n    pass\ndef same(x):\n    return x\n" + "# .\n" * 40)
+        text = (
+            f"from lib{number} import Box, same\nboxes = [same(Box()), same('a')]\nx = boxes[0]\n"
+        )
+        check_source(text + "def f(y=boxes):\n    return y[0] or 1\nf(x)\n", main, project)
+        checked.append(weakref.ref(project.load(library)))
+    gc.collect()
+    alive = [number for number, module in enumerate(checked) if module() is not None]
+    assert alive
+    assert len(alive) <= 8
