@@ -97,7 +97,7 @@ void tell_conflict(Verdict verdict, const Touch& touch, u64 record, bool with_wr
   if (by_value && !pending.awaited) {
     pending = Pending{true, kind, touch, record, address, size, {}};
     memcpy(pending.old, (const void*)address, size);
-    hot.slots_span = hot.arrays_span = 0;
+    hot.slots_span = hot.arrays_span = hot.stacks_span = 0;
     return;
   }
   ember_finding* finding = tell(kind, touch, record, reason_of(verdict, record, touch.space));
@@ -200,7 +200,7 @@ void check_buffer(Slot& slot, Touch& touch) {
   }
   u32 fitting = fitting_shift(offset, touch.size, slot.shift);
   if (fitting != slot.shift) refine(slot, fitting);
-  if (touch.access & PLAIN_READ) slot.was_read = true, slot.is_fresh = false;
+  if (touch.access & PLAIN_READ) slot.was_read = true;
   bool told = false;
   u64 nobody = 0, granule = 1ull << slot.shift;
   for (u64 at = offset; at < offset + touch.size; at += granule) {
@@ -292,6 +292,7 @@ bool was_outside(u64 address) { return address - last_outside < EMBER_SLOT; }
 static void open_quick_paths() {
   hot.slots_span = launch->lockstep ? 0 : MAX_SLOTS * SLOT_BYTES;
   hot.arrays_span = launch->lockstep ? 0 : arrays_bytes;
+  hot.stacks_span = stacks_bytes();
 }
 
 void settle_pending() {

@@ -17,7 +17,7 @@ Hot hot;
 namespace {
 constexpr u64 SCRATCH_PAGES = 16384;
 constexpr u64 KEPT_BYTES = 64ull << 20;  // larger mappings are given back after a launch
-constexpr u64 SMALL_BYTES = 1ull << 20;  // cheaper to clear than to map anew
+constexpr u64 SMALL_BYTES = 32ull << 20;  // cheaper to clear than to map anew
 u64 scratch_left;
 
 u64 whole_pages(u64 bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
@@ -152,7 +152,6 @@ extern "C" EMBER_EXPORT const char* ember_place(const ember_buffer* buffers, u32
     slot.role = buffer.role;
     slot.readonly = buffer.role != ROLE_OUTPUT;
     slot.initialized = buffer.initialized;
-    slot.is_fresh = !slot.readonly;
     slot.itemsize = buffer.itemsize ? buffer.itemsize : 1;
     slot.size = buffer.size;
     slot.offset = buffer.offset;

@@ -51,6 +51,9 @@ INLINE bool quick_write(u64* writer_at, u64 reader, u64 start, u64 pc) {
   return true;
 }
 
+// A thread's own variable, whose address something else has seen.
+INLINE bool is_local(u64 address) { return address - hot.stacks_base < hot.stacks_span; }
+
 // The access of several granules, or of one in a rarer state.
 template <u32 LOG, bool WRITE>
 __attribute__((noinline)) void visit_granules(u64 address, u64 pc) {
@@ -101,7 +104,16 @@ INLINE void read(u64 address, u64 pc) {
   u64 distance = address - hot.slots_base;
   if (EMBER_LIKELY(distance < hot.slots_span)) {
     const Slot& slot = hot.slots[distance >> SLOT_SHIFT];
-    if (EMBER_LIKELY(address - slot.start < slot.last[LOG] && slot.readonly)) return;
+    u64 offset = address - slot.start;
+    if (EMBER_LIKELY(offset < slot.last[LOG])) {
+      if (EMBER_LIKELY(slot.readonly)) return;
+      u64 me = hot.me, at = offset >> LOG;
+      if (slot.shift == LOG && slot.was_read && is_mine(slot.writers[at], me) &&
+          is_mine(slot.readers[at], me))
+        return;
+    }
+  } else if (is_local(address)) {
+    return;
   } else {
     distance = address - hot.arrays_base;
     if (distance < hot.arrays_span && hot.array_shift == LOG) {
@@ -121,15 +133,18 @@ INLINE void write(u64 address, u64 pc) {
   if (EMBER_LIKELY(distance < hot.slots_span)) {
     const Slot& slot = hot.slots[distance >> SLOT_SHIFT];
     u64 offset = address - slot.start;
-    if (EMBER_LIKELY(offset < slot.last[LOG] && slot.is_fresh)) {
-      // Nobody has read it, so that only the records of writers count.
+    if (EMBER_LIKELY(offset < slot.last[LOG] && slot.shift == LOG && !slot.readonly)) {
       u64 me = hot.me;
-      u64* at = slot.writers + (offset >> slot.shift);
-      if (slot.shift == LOG && (*at == 0 || is_mine(*at, me))) {
+      u64* at = slot.writers + (offset >> LOG);
+      bool is_mine_or_fresh = slot.was_read ? is_mine(*at, me) && is_mine(slot.readers[offset >> LOG], me)
+                                            : *at == 0 || is_mine(*at, me);
+      if (EMBER_LIKELY(is_mine_or_fresh)) {
         *at = me | pc_bits(pc);
         return;
       }
     }
+  } else if (is_local(address)) {
+    return;
   } else {
     distance = address - hot.arrays_base;
     if (distance < hot.arrays_span && hot.array_shift == LOG) {

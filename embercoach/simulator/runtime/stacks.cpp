@@ -15,16 +15,19 @@
 
 namespace {
 constexpr u64 STRIDE = 1ull << 20, USABLE = 256ull << 10;
+constexpr u64 BELOW = 256ull << 20;  // so far a frame may reach below the lowest stack
 u64 base;
 int unused[MAX_THREADS], unused_count, opened;
 }  // namespace
 
 bool reserve_stacks() {
   if (!base) {
-    void* memory = mmap(nullptr, (MAX_THREADS + 1) * STRIDE, PROT_NONE,
+    void* memory = mmap(nullptr, BELOW + (MAX_THREADS + 1) * STRIDE, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return false;
     base = ((u64)memory + STRIDE - 1) & ~(STRIDE - 1);
+    base += BELOW;
+    hot.stacks_base = base;
   }
   unused_count = 0;
   for (int i = opened; i-- > 0;) unused[unused_count++] = i;
@@ -42,14 +45,17 @@ void give_stack_back(int stack) { unused[unused_count++] = stack; }
 
 void* stack_top(int stack) { return (void*)(base + (stack + 1) * STRIDE); }
 
+u64 stacks_bytes() { return MAX_THREADS * STRIDE; }
+
 bool on_stacks(u64 address) {
   return base && address - base < MAX_THREADS * STRIDE &&
          (address - base) % STRIDE >= STRIDE - USABLE;
 }
 
 bool on_guard(u64 address) {
-  return base && address - base < MAX_THREADS * STRIDE &&
-         (address - base) % STRIDE < STRIDE - USABLE;
+  if (!base) return false;
+  return address - (base - BELOW) < BELOW ||
+         (address - base < MAX_THREADS * STRIDE && (address - base) % STRIDE < STRIDE - USABLE);
 }
 
 // So that a local that is read before it is written shows the run's pattern, not what a thread

@@ -142,7 +142,6 @@ struct Slot {
   u64 *writers, *readers;  // one record a granule
   u32 shift;      // of the granule
   bool readonly, initialized, was_read, used;
-  bool is_fresh;  // a writable one that nobody has read
   u64 size, offset;
   u32 itemsize, role;
   u64 records_bytes;  // reserved behind each of writers and readers
@@ -157,6 +156,7 @@ enum Space { IN_DEVICE = 0, IN_THREADGROUP = 1 };
 struct Hot {
   u64 slots_base, slots_span;    // spans are 0 while a write's value is awaited
   u64 arrays_base, arrays_span;
+  u64 stacks_base, stacks_span;
   u64 me;                        // record of the running thread, without pc
   u64 first;                     // all times are seq << SEQ_SHIFT; of the threadgroup's start
   u64 start[2];                  // of the last barrier with flags for device, threadgroup
@@ -218,3 +218,4 @@ EMBER_HIDDEN void stop_clock();
 // -- stacks in schedule.cpp
 EMBER_HIDDEN bool on_guard(u64 address);
 EMBER_HIDDEN bool on_stacks(u64 address);
+EMBER_HIDDEN u64 stacks_bytes();
