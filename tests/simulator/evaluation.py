@@ -12,8 +12,12 @@ from embercoach.simulator import activate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_NAMES = "float32 float16 int8 uint8 int16 uint16 int32 uint32 int64 uint64".split()
-_DTYPES = {np.dtype(name): getattr(mx, name) for name in _NAMES} | {np.dtype(bool): mx.bool_}
+_DTYPES = {np.dtype(np.float32): mx.float32, np.dtype(np.float16): mx.float16} | {
+    np.dtype(f"{kind}{bits}"): getattr(mx, f"{kind}{bits}")
+    for kind in ("int", "uint")
+    for bits in (8, 16, 32, 64)
+}
+_DTYPES[np.dtype(bool)] = mx.bool_
 
 
 def evaluate(
@@ -26,6 +30,7 @@ def evaluate(
     header: str = "",
     checks: bool = False,
     atomic: bool = False,
+    init: float | None = None,
 ) -> dict[str, np.ndarray]:
     """The outputs of a one-dimensional launch of a kernel body; inputs are device arrays.
 
@@ -49,6 +54,7 @@ def evaluate(
             threadgroup=(threadgroup or min(threads, 1024), 1, 1),
             output_shapes=[tuple(shape) for shape, _ in outputs.values()],
             output_dtypes=[_DTYPES[np.dtype(dtype)] for _, dtype in outputs.values()],
+            init_value=init,
         )
         return {name: np.array(result) for name, result in zip(outputs, results, strict=True)}
 
