@@ -257,6 +257,15 @@ using vector_of_t =
     typename checked_vector<typename among<void, plain_t<A>...>::type, A...>::type;
 
 template <class V>
+struct mask {};
+template <class T, int N>
+struct mask<vec<T, N>> {
+  using type = vec<bool, N>;
+};
+template <class V>
+using mask_t = typename mask<V>::type;
+
+template <class V>
 inline constexpr bool floats = false;
 template <class T, int N>
 inline constexpr bool floats<vec<T, N>> = metal::is_floating_point_v<T>;
@@ -280,8 +289,8 @@ namespace metal {
     EMBER_L(V, T, op)                                                                            \
   }
 #define EMBER_COMPARE(op)                                                                        \
-  template <class A, class B, class V = ember::vector_of_t<A, B>>                                \
-  EMBER_CFN vec<bool, V::ember_size> operator op(A a, B b) {                                     \
+  template <class A, class B, class V = ember::vector_of_t<A, B>, class M = ember::mask_t<V>>    \
+  EMBER_CFN M operator op(A a, B b) {                                                            \
     EMBER_L(V, bool, op)                                                                         \
   }
 #define EMBER_UNARY(op)                                                                          \
@@ -318,8 +327,8 @@ EMBER_UNARY(~)
 #undef EMBER_COMPARE
 #undef EMBER_BINARY
 #undef EMBER_L
-template <class A, class V = ember::vector_of_t<A>>
-EMBER_CFN vec<bool, V::ember_size> operator!(A a) {
+template <class A, class V = ember::vector_of_t<A>, class M = ember::mask_t<V>>
+EMBER_CFN M operator!(A a) {
   return V(a) == V(typename V::value_type(0));
 }
 }  // namespace metal

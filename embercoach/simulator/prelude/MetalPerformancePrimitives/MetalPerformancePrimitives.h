@@ -1,1 +1,0 @@
-#error "Metal Performance Primitives (tensor operations) are not supported by the simulator"
