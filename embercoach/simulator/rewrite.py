@@ -2,8 +2,8 @@
 
 Clang compiles Metal's dialect as C++ once a header has declared what is missing; only what no
 header can express is edited here: the attributes of the generated function, its instantiation,
-and threadgroup variables. Edits keep lines. What is not understood stays as it is, so that clang
-refuses it; address spaces stay everywhere.
+threadgroup variables, and locals without a value. Edits keep lines. What is not understood stays
+as it is, so that clang refuses it; address spaces stay everywhere.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from embercoach.simulator.rewrite_layout import (
     kernel_mark,
     read_layout,
 )
+from embercoach.simulator.rewrite_locals import fillings
 from embercoach.simulator.rewrite_text import EditedText, TextEdit, apply, blanked, line_of
 from embercoach.simulator.rewrite_threadgroup import SPACE, spelling, threadgroup_storage
 
@@ -115,7 +116,13 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
     ):
         _refuse_line_directives(syntax, source, shift)
         edits += _attribute_edits(syntax, source, shift)
-        for found in threadgroup_storage(syntax, words):
+        shared = tuple(threadgroup_storage(syntax, words))
+        for filling in fillings(syntax):
+            # Macros that say threadgroup are not in the tree.
+            if all(filling.at != found.end for found in shared):
+                at = shift + filling.at
+                edits.append(TextEdit(at, at, filling.text))
+        for found in shared:
             start, end = shift + found.start, shift + found.end
             if found.problem:
                 line = line_of(source, start)

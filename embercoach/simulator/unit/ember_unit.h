@@ -28,7 +28,21 @@ EMBER_FN threadgroup T& placed(storage<T>* where) {
   return *(threadgroup T*)where;
 }
 
+// Not for types with constructors: they have their values.
+template <class T>
+EMBER_FN void fill(T& variable) {
+  if constexpr (__is_trivially_constructible(T))
+    __builtin_memset((void*)&variable, ember_fill(), sizeof(T));
+}
+
 }  // namespace ember
+
+// A local variable that was declared without a value holds the run's pattern.
+#if __has_feature(thread_sanitizer)
+#define EMBER_FILL(name) ember::fill(name);
+#else
+#define EMBER_FILL(name)
+#endif
 
 // A threadgroup variable: one for all threads of the threadgroup. `used` keeps the optimizer from
 // assuming that it sees every access. The inner variable bears the same name, for messages. Behind
