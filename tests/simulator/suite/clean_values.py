@@ -194,9 +194,9 @@ CLEAN = (
         uint i = thread_position_in_grid.x;
         int q = a[i] / b[i];
         int r = a[i] % b[i];
-        y[i] = select(q * 1000 + r, -1, b[i] == 0);
+        y[i] = select(-1, q * 1000 + r, keep[i]);
         """,
-        {"a": Array(_NUM), "b": Array(_DEN)},
+        {"a": Array(_NUM), "b": Array(_DEN), "keep": Array(_DEN != 0)},
         {"y": Out((24,), "int32")},
         (24, 1, 1),
         (24, 1, 1),

@@ -73,7 +73,7 @@ BUGS = (
         "table_too_large_for_a_stack",
         """
         uint i = thread_position_in_grid.x;
-        float table[1 << 22];
+        float table[1 << 22];  // <- crash
         for (uint k = 0; k < (1u << 22); k += 4099) {
           table[(k + i) % (1u << 22)] = x[k % 16];  // <- crash
         }
