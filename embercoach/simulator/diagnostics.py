@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.msl_names import FUNCTIONS, VALUES
-from embercoach.simulator.model import Part, SimulatorError
+from embercoach.simulator.model import Part, SimulatorError, UnsetUse
 from embercoach.simulator.rewrite import FILE_NAME
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ _WORDS = (
     ("metal::", ""),
 )
 _MOST_NOTES = 4
+#: For ``read_unset_uses``.
+UNSET_WARNINGS = (
+    "-Wuninitialized",
+    "-Wsometimes-uninitialized",
+    "-Wconditional-uninitialized",
+)
 _LOST_VARIABLE = "automatic variable qualified with an address space"
 
 
@@ -136,6 +142,27 @@ def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
     groups = [group for group in groups if group[0].severity == "error"]
     inside = [group for group in groups if any(_is_users(s) and s.line <= last for s in group)]
     return tuple(_placed(group, rewritten) for group in inside or groups[:1])
+
+
+def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
+    """The uses of variables without a value that clang warns of, in the order of the lines.
+
+    Args:
+        output: of clang with ``UNSET_WARNINGS``.
+    """
+    found: set[tuple[int, str]] = set()
+    variable = ""
+    for said in _said(output):
+        if said.severity == "warning":
+            _, _, rest = said.message.partition("'")
+            variable, _, claim = rest.partition("'")
+            # Where a condition decides, a note tells the use.
+            used = "when used here" in claim
+        else:
+            used = said.message == "uninitialized use occurs here"
+        if used and variable and _is_users(said):
+            found.add((said.line, variable))
+    return tuple(UnsetUse(line, name) for line, name in sorted(found))
 
 
 def problem_diagnostics(rewritten: Rewritten) -> tuple[Diagnostic, ...]:

@@ -88,6 +88,19 @@ class SourceMap:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsetUse:
+    """A use of a local variable that the compiler finds without a value on some path.
+
+    Attributes:
+        line: of the generated source.
+        variable: its name.
+    """
+
+    line: int
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltKernel:
     """A kernel compiled for this machine's CPU.
 
@@ -98,6 +111,7 @@ class BuiltKernel:
         source: the text that MLX generated.
         lines: its map.
         checked: whether memory accesses call the runtime.
+        unset: what to blame first where a result depends on memory without a value.
     """
 
     name: str
@@ -106,6 +120,7 @@ class BuiltKernel:
     source: str
     lines: SourceMap
     checked: bool
+    unset: tuple[UnsetUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 import embercoach.metal
-from embercoach.simulator.diagnostics import CompileError, problem_diagnostics, read_errors
-from embercoach.simulator.model import BuiltKernel, Parameter, SimulatorError, SourceMap
+from embercoach.simulator.diagnostics import (
+    UNSET_WARNINGS,
+    CompileError,
+    problem_diagnostics,
+    read_errors,
+    read_unset_uses,
+)
+from embercoach.simulator.model import BuiltKernel, Parameter, SimulatorError, SourceMap, UnsetUse
 from embercoach.simulator.object_cache import ObjectCache
 from embercoach.simulator.rewrite import rewrite
+from embercoach.simulator.rewrite_locals import FILL_MACRO
 from embercoach.simulator.toolchain import mlx_includes
 
 if TYPE_CHECKING:
@@ -69,7 +76,8 @@ def build(
     store = _store(cache)
     entry = store.get(key)
     if entry is None:
-        entry = _compiled(store, key, name, rewrite(source, body, header), flags, toolchain)
+        rewritten = rewrite(source, body, header)
+        entry = _compiled(store, key, name, rewritten, flags, toolchain, checks=checks)
     facts = entry.facts
     return BuiltKernel(
         name=name,
@@ -78,6 +86,7 @@ def build(
         source=source,
         lines=SourceMap(**facts["lines"]),
         checked=checks,
+        unset=tuple(UnsetUse(**fields) for fields in facts["unset"]),
     )
 
 
@@ -97,8 +106,9 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
         with store.making() as made:
             parts = [made / f"{source.stem}.o" for source in sources]
             for source, part in zip(sources, parts, strict=True):
-                output = _run([*toolchain.compiler, *flags, "-c", str(source), "-o", str(part)])
-                if output is not None:
+                command = [*toolchain.compiler, *flags, "-c", str(source), "-o", str(part)]
+                failed, output = _run(command)
+                if failed:
                     raise SimulatorError(f"the simulator's runtime does not compile:\n{output}")
             _link(toolchain, parts, made / _RUNTIME)
             for part in parts:
@@ -114,15 +124,17 @@ def _compiled(
     rewritten: Rewritten,
     flags: Sequence[str],
     toolchain: Toolchain,
+    *,
+    checks: bool,
 ) -> Entry:
     if rewritten.problems:
         raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
     with store.making() as made:
         part = made / "kernel.o"
-        first = ("-include-pch", str(_precompiled(store, flags, toolchain)), "-x", "c++")
-        command = [*toolchain.compiler, *flags, *_folders(), *first, "-c", "-", "-o", str(part)]
-        output = _run(command, rewritten.text)
-        if output is not None:
+        library = ("-include-pch", str(_precompiled(store, flags, toolchain)), "-x", "c++")
+        command = [*toolchain.compiler, *flags, *_folders(), *library]
+        failed, output = _run([*command, "-c", "-", "-o", str(part)], rewritten.text)
+        if failed:
             errors = read_errors(output, rewritten)
             if not errors:
                 raise SimulatorError(f"the compiler failed on kernel {name!r}:\n{output}")
@@ -134,20 +146,33 @@ def _compiled(
         facts = {
             "parameters": [asdict(parameter) for parameter in rewritten.parameters],
             "lines": asdict(rewritten.lines),
+            "unset": [asdict(u) for u in _unset_uses(command, rewritten)] if checks else [],
         }
         return store.put(key, made, facts)
 
 
+def _unset_uses(command: Sequence[str], rewritten: Rewritten) -> tuple[UnsetUse, ...]:
+    """Where clang sees a variable used that has no value, would it not get the run's pattern."""
+    if FILL_MACRO not in rewritten.edited.text:
+        return ()
+    text = f"#undef {FILL_MACRO}\n#define {FILL_MACRO}(name)\n{rewritten.text}"
+    failed, output = _run([*command, *UNSET_WARNINGS, "-fsyntax-only", "-"], text)
+    if failed:
+        raise SimulatorError(f"the compiler contradicts itself:\n{output}")
+    return read_unset_uses(output)
+
+
 def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> Path:
     """The Metal library as clang reads it fastest."""
-    key = _key("headers", toolchain.identity, *flags, _contents(tuple(_headers())))
+    # It holds the paths of its files.
+    key = _key("headers", toolchain.identity, *flags, *_folders(), _contents(tuple(_headers())))
     entry = store.get(key)
     if entry is None:
         with store.making() as made:
             options = ("-x", "c++-header", "-Xclang", "-fno-pch-timestamp")
             files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
-            output = _run([*toolchain.compiler, *flags, *_folders(), *options, *files])
-            if output is not None:
+            failed, output = _run([*toolchain.compiler, *flags, *_folders(), *options, *files])
+            if failed:
                 raise SimulatorError(f"the simulator's Metal library does not compile:\n{output}")
             entry = store.put(key, made, {})
     return entry.folder / _HEADERS
@@ -161,13 +186,13 @@ def _folders() -> list[str]:
 
 def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path) -> None:
     inputs = [str(part) for part in parts]
-    output = _run([*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs])
-    if output is not None:
+    failed, output = _run([*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs])
+    if failed:
         raise SimulatorError(f"the linker failed: {output}")
 
 
-def _run(command: Sequence[str], text: str = "") -> str | None:
-    """What a command said of its failure, None if it worked."""
+def _run(command: Sequence[str], text: str = "") -> tuple[bool, str]:
+    """Whether a command failed, and what it said."""
     try:
         done = subprocess.run(
             command,
@@ -183,10 +208,9 @@ def _run(command: Sequence[str], text: str = "") -> str | None:
         ) from None
     except OSError as error:
         raise SimulatorError(f"{command[0]} can't be run: {error}") from error
-    if done.returncode == 0:
-        return None
     said = done.stderr.decode(errors="replace").strip()
-    return said or f"{command[0]} ended with code {done.returncode}"
+    failed = done.returncode != 0
+    return failed, said or f"{command[0]} ended with code {done.returncode}" * failed
 
 
 @functools.cache

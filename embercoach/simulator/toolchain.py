@@ -17,6 +17,8 @@ from embercoach.simulator.model import SimulatorError
 HINT = "python -m pip install 'embercoach[simulator]'"
 #: Clang before 22 has no ``sycl_external``, which the Metal library needs.
 OLDEST_CLANG = 22
+#: The first one with that clang.
+OLDEST_ZIG = (0, 17)
 
 # Half and bfloat round after each operation, a literal without suffix is single, nothing is fused,
 # and numbers keep their signs and infinities: what a Metal kernel computes with safe math.
@@ -49,7 +51,7 @@ _DIAGNOSTICS = (
     "-fmessage-length=0",
     "-fno-crash-diagnostics",
     "-ferror-limit=20",
-    "-w",
+    "-Wno-everything",
 )
 # Every access of at most 16 bytes calls the runtime: the pass skips wider ones, which only
 # vectorizers make, and without the option a read in front of a write.
@@ -205,6 +207,11 @@ def _zig(host: Host) -> Toolchain:
             'a clang: [tool.embercoach.simulator] compiler = "clang"'
         )
     version = metadata.version("ziglang")
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST_ZIG:
+        raise SimulatorError(
+            f"ziglang {version} is too old; the simulator needs "
+            f"{OLDEST_ZIG[0]}.{OLDEST_ZIG[1]} or newer: {HINT}"
+        )
     libc = home / "lib" / "libc" / "include"
     family = "x86" if host.machine == "x86_64" else host.machine
     names = (

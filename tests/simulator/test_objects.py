@@ -176,6 +176,28 @@ def test_kernels_see_the_math_mode(
     assert y[0] == value
 
 
+@pytest.mark.parametrize(
+    ("body", "uses"),
+    [
+        ("float s;\ns += x[0];\ny[0] = s;", [(2, "s")]),
+        ("float s;\nif (x[0] > 0) s = 1;\n\ny[0] = s;", [(4, "s")]),
+        (
+            "int at;\nfor (int k = 0; k < 4; ++k) { if (x[k] > 2) { at = k; } }\ny[0] = at;",
+            [(3, "at")],
+        ),
+        ("float s;\nif (x[0] > 0) { s = 1; } else { s = 2; }\ny[0] = s;", []),
+        ("float a[4];\nfor (int k = 0; k < 4; ++k) a[k] = k;\ny[0] = a[1];", []),
+        ("y[0] = 1;", []),
+    ],
+)
+def test_uses_of_what_has_no_value_are_known(
+    toolchain: Toolchain, object_cache: Path, body: str, uses: list[tuple[int, str]]
+) -> None:
+    built = build(toolchain, object_cache, body)
+    assert [(built.lines.place(u.line)[1], u.variable) for u in built.unset] == uses
+    assert build(toolchain, object_cache, body, checks=False).unset == ()
+
+
 def test_the_runtime_defines_what_kernels_call(toolchain: Toolchain, object_cache: Path) -> None:
     runtime = objects.build_runtime(toolchain, cache=object_cache)
     assert objects.build_runtime(toolchain, cache=object_cache) == runtime
@@ -193,9 +215,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
     compiled = objects._compiled
 
-    def counted(*arguments: object) -> object:
+    def counted(*arguments: object, **more: object) -> object:
         made.append(arguments[1])
-        return compiled(*arguments)  # type: ignore[arg-type]
+        return compiled(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(objects, "_compiled", counted)
     return made
@@ -376,6 +398,12 @@ def test_the_zig_of_the_wheel_is_found(toolchain: Toolchain) -> None:
 def test_without_the_wheel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchains.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SimulatorError, match=r"pip install 'embercoach\[simulator\]'"):
+        find_toolchain()
+
+
+def test_an_old_wheel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchains.metadata, "version", lambda name: "0.16.1")
+    with pytest.raises(SimulatorError, match=r"ziglang 0.16.1 is too old.* 0.17 or newer"):
         find_toolchain()
 
 

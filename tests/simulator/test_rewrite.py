@@ -204,7 +204,7 @@ def test_what_is_no_threadgroup_variable_stays(declaration: str) -> None:
         # In a function of its own, and where the tree is torn, clang must refuse them.
         "auto f = [&]() { threadgroup float a[3]; return a[0]; };",
         "struct S { void f() { threadgroup float a[3]; } };",
-        "threadgroup float a[3] float b;",
+        "threadgroup float a[3] float* b = 0;",
         "threadgroup float a[3",
         "threadgroup float a[\n#if 1\n4\n#endif\n];",
     ],
@@ -253,10 +253,10 @@ def test_consecutive_declarations_are_all_found() -> None:
     ("declaration", "expected"),
     [
         ("SHARED float a[4];", "EMBER_STORAGE(a, , float [4])"),
-        ("int i; SHARED float a[4];", "int i; EMBER_STORAGE(a, , float [4])"),
+        ("f(); SHARED float a[4];", "f(); EMBER_STORAGE(a, , float [4])"),
         ("float SHARED a[4], b;", "EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float)"),
         ("SHARED float* p = a;", "SHARED float* p = a;"),
-        ("f((SHARED float*)a); int i;", "f((SHARED float*)a); int i;"),
+        ("f((SHARED float*)a); f();", "f((SHARED float*)a); f();"),
     ],
 )
 def test_a_macro_of_qualifiers_is_seen_through(declaration: str, expected: str) -> None:
@@ -387,12 +387,13 @@ def test_any_body_keeps_its_lines(pieces: list[str]) -> None:
     }
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         assert old == new or number in touched
-    # Of the body, only declarations of threadgroup variables were touched.
+    # Of the body, only declarations of threadgroup variables were touched; locals are filled.
     start = result.edited.original.index(") {\n") + 4
     for edit in result.edited.edits:
         if start <= edit.start < start + len(body):
-            assert "threadgroup" in result.edited.original[edit.start : edit.end]
-            assert edit.new.startswith("EMBER_STORAGE(")
+            replaced = result.edited.original[edit.start : edit.end]
+            assert edit.new.startswith(" EMBER_FILL(" if not replaced else "EMBER_STORAGE(")
+            assert not replaced or "threadgroup" in replaced
 
 
 @st.composite
