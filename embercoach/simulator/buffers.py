@@ -114,7 +114,9 @@ def _memory(array: mx.array) -> tuple[np.ndarray, tuple[int, ...], int]:
     viewable = array.view(mx.uint16) if array.dtype == mx.bfloat16 else array
     # NumPy keeps the memory alive; a memoryview tells the strides as MLX has them, also those of
     # extents of 1, which NumPy may set as it likes.
-    strided = np.array(viewable, copy=False)
+    strided = np.array(
+        viewable, copy=False
+    )  # embercoach: ignore[HOST-PULL-002] it is simulated here
     strides = memoryview(cast("Any", viewable)).strides or ()
     itemsize = array.dtype.size
     in_elements = tuple(stride // itemsize for stride in strides)

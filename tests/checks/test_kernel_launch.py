@@ -465,3 +465,21 @@ def test_kernels_of_tests_are_noted_as_such() -> None:
         built(EVERY_TIME["a local name"]).replace("def run", "def test_run"), FAMILY
     )
     assert found.context == "test"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'mx.fast.metal_kernel("k", ["x"], ["y"])',
+        "k(inputs=[], grid=G, threadgroup=G, output_shapes=[(1,)], output_dtypes=[t])",
+        "k(inputs=[x], grid=1, threadgroup=G, output_shapes=[(1,)], output_dtypes=[t])",
+    ],
+)
+def test_a_test_of_errors_may_make_them(call: str) -> None:
+    start = (
+        "import pytest\nt = mx.float32\nG = (1, 1, 1)\n"
+        'k = mx.fast.metal_kernel("k", ["x"], ["y"], "y[0] = x[0];")\n'
+    )
+    assert codes(f"{start}def f(x):\n    {call}\n", "KERNEL-")
+    tested = f"{start}def f(x):\n    with pytest.raises(TypeError):\n        {call}\n"
+    assert codes(tested, "KERNEL-") == []

@@ -161,7 +161,7 @@ def test_variants_are_tried_once() -> None:
 def test_mistakes_in_the_arguments_stay_those_of_mlx() -> None:
     with compiling(), pytest.raises(ValueError, match="Expected `inputs` to have size 1"):
         kernel("y[0] = x[0];")(
-            inputs=[],  # embercoach: ignore[KERNEL-ARGS-001] MLX is to refuse it
+            inputs=[],
             grid=(1, 1, 1),
             threadgroup=(1, 1, 1),
             output_shapes=[(1,)],
