@@ -121,7 +121,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         "ruff format --check",
         "ruff check",
         "mypy",
-        "pytest -q -m corpus tests/accuracy",
+        "pytest -q -m corpus tests/accuracy tests/simulator",
         "embercoach check .",
         "embercoach check --profile ember xlstm_kernels",
     ]
@@ -132,7 +132,11 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
     [
         ("ruff", "ruff format --check", "ruff format --check"),
         ("mypy", "mypy", "mypy"),
-        ("pytest", "pytest -q -m corpus tests/accuracy", "pytest -q -m corpus tests/accuracy"),
+        (
+            "pytest",
+            "pytest -q -m corpus tests/accuracy tests/simulator",
+            "pytest -q -m corpus tests/accuracy tests/simulator",
+        ),
         ("embercoach", "embercoach check .", "embercoach check ."),
     ],
 )
