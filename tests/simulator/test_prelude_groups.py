@@ -319,7 +319,7 @@ def test_atomics_of_other_types_and_in_threadgroup_memory() -> None:
     got = evaluate(
         body, {"xs": x}, {"out": ((6,), np.float32)}, threads=32, atomic=True, init=0, checks=True
     )["out"]
-    bins = [float(LANES[LANES % 4 == k].sum()) for k in range(4)]
+    bins = [float(LANES[k == LANES % 4].sum()) for k in range(4)]
     assert got.tolist() == [*bins, 27.0, float(x.sum())]
 
 

@@ -14,7 +14,11 @@ struct Big { float values[9]; };
 constant float4 table[2] = {float4(1, 2, 3, 4), {5, 6, 7, 8}};
 constexpr constant int2 corner = int2(3, 4);
 template <typename T4, typename T> T4 of_four(T a) { return T4(a, a + 1, a + 2, a + 3); }
-template <typename T, int N> T total(vec<T, N> v) { T s = 0; for (int i = 0; i < N; ++i) s += v[i]; return s; }
+template <typename T, int N> T total(vec<T, N> v) {
+  T s = 0;
+  for (int i = 0; i < N; ++i) s += v[i];
+  return s;
+}
 template <typename T> struct lanes_of { using type = vec<T, 4>; };
 """
 
@@ -37,6 +41,7 @@ VALUES = {
     "float4(of_four<half4>(1.0h))": [1, 2, 3, 4],
     "float4(lanes_of<int>::type(1, 2, 3, 4))": [1, 2, 3, 4],
     "(float4)int4(1, 2, 3, 4)": [1, 2, 3, 4],
+    "float4(bfloat4(half4(1, 2, 3, 0.1h)))": [1, 2, 3, 0.10009765625],
     "static_cast<float4>(int4(1, 2, 3, 4))": [1, 2, 3, 4],
     "float4(int4(float4(1.9f, -1.9f, 2.5f, 0)))": [1, -1, 2, 0],
     "float4(bool4(true, false, 1 > 0, 1 < 0))": [1, 0, 1, 0],
@@ -158,7 +163,7 @@ def test_vectors_and_structs_travel_through_every_space() -> None:
     back = x[::-1]
     wanted = np.stack([back[:, 0] + x[:, 0], back[:, 1] + x[:, 1], back[:, 3], back[:, 2]], 1)
     wanted[:, 3] += np.arange(31, -1, -1) + x[:, 0]
-    np.testing.assert_allclose(got["out"], wanted + [5, 6, 7, 8], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(got["out"], wanted + np.arange(5, 9), rtol=1e-6, atol=1e-6)
     assert np.array_equal(got["copied"], x.ravel()[:126])
 
 
@@ -169,9 +174,13 @@ def test_matrices(scalar: str) -> None:
     b = RANDOM.integers(-3, 4, (4, 4)).astype(dtype)
     body = f"""
     {scalar}4x4 a, b;
-    for (int c = 0; c < 4; ++c) for (int r = 0; r < 4; ++r) {{ a[c][r] = A[c * 4 + r]; b[c][r] = B[c * 4 + r]; }}
-    {scalar}4x4 m[] = {{a * b, transpose(a), a + b, a - b, a * {scalar}(2), {scalar}4x4({scalar}(3))}};
-    for (int k = 0; k < 6; ++k) for (int c = 0; c < 4; ++c) for (int r = 0; r < 4; ++r) out[k * 16 + c * 4 + r] = m[k][c][r];
+    for (int k = 0; k < 16; ++k) {{
+      a[k / 4][k % 4] = A[k];
+      b[k / 4][k % 4] = B[k];
+    }}
+    {scalar}4x4 three({scalar}(3));
+    {scalar}4x4 m[] = {{a * b, transpose(a), a + b, a - b, a * {scalar}(2), three}};
+    for (int k = 0; k < 96; ++k) out[k] = m[k / 16][k / 4 % 4][k % 4];
     {scalar}4 v = a[1];
     {scalar}4 products[] = {{b * v, v * b}};
     for (int k = 0; k < 2; ++k) for (int r = 0; r < 4; ++r) out[96 + k * 4 + r] = products[k][r];

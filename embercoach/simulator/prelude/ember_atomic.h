@@ -1,5 +1,5 @@
-// metal_atomic. The runtime is told of each access; the access itself is hidden from the checks, and
-// whole, as threads give up control in calls of the runtime alone.
+// metal_atomic. The runtime is told of each access; the access itself is hidden from the checks,
+// and whole, as threads give up control in calls of the runtime alone.
 #pragma once
 
 #include "ember_group.h"

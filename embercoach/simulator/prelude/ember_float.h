@@ -38,7 +38,7 @@ EMBER_FN float fract(float x) {
   return part < 1.0f ? part : 0x1.fffffep-1f;
 }
 
-// sin(pi x) and cos(pi x): the turn is taken off before pi comes in, so that they are exact at quarters.
+// sin(pi x) and cos(pi x): the turn is taken off before pi comes in, so that quarters are exact.
 EMBER_OWN inline float sinpi(float x) {
   if (!(__builtin_fabsf(x) < 0x1p31f)) return __builtin_isfinite(x) ? 0.0f : __builtin_nanf("");
   ember_double nearest = __builtin_rint(ember_double(x) * 2.0L);

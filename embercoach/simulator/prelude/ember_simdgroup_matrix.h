@@ -71,7 +71,7 @@ using simdgroup_float8x8 = simdgroup_matrix<float, 8, 8>;
 using simdgroup_half8x8 = simdgroup_matrix<half, 8, 8>;
 using simdgroup_bfloat8x8 = simdgroup_matrix<bfloat, 8, 8>;
 
-template <class T, int Cols, int Rows>
+template <class T, int Cols, int Rows = Cols>
 EMBER_FN simdgroup_matrix<T, Cols, Rows> make_filled_simdgroup_matrix(type_identity_t<T> value) {
   simdgroup_matrix<T, Cols, Rows> m;
   m.thread_elements() = vec<T, 2>(value, value);

@@ -187,6 +187,9 @@ template <class T, class... R>
 struct disjunction<T, R...> : conditional_t<bool(T::value), T, disjunction<R...>> {};
 template <class T>
 struct negation : bool_constant<!bool(T::value)> {};
+// Apple's internal name, which MLX's atomic.h uses.
+template <class... T>
+using _disjunction = disjunction<T...>;
 template <class... T>
 inline constexpr bool conjunction_v = conjunction<T...>::value;
 template <class... T>
@@ -243,6 +246,18 @@ EMBER_FN void swap(T& a, T& b) {
   T kept = a;
   a = b;
   b = kept;
+}
+// A value that is the same in all threads.
+template <class T>
+struct uniform {
+  T ember_value;
+  uniform() = default;
+  EMBER_CFN uniform(T value) : ember_value(value) {}
+  EMBER_CFN operator T() const { return ember_value; }
+};
+template <class T>
+EMBER_CFN uniform<T> make_uniform(T value) {
+  return uniform<T>(value);
 }
 template <class T>
 EMBER_CFN T* addressof(T& value) {

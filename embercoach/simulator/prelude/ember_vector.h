@@ -30,15 +30,25 @@ inline constexpr bool spreads =
     (metal::is_arithmetic_v<S> || (__is_enum(S) && __is_convertible(S, int))) &&
     (metal::is_floating_point_v<T> || !metal::is_floating_point_v<S>);
 
+// clang converts between half and bfloat by way of float alone.
+template <class T, class S>
+EMBER_CFN T number(S value) {
+  if constexpr (metal::is_floating_point_v<T> && metal::is_floating_point_v<S>) {
+    return T(float(value));
+  } else {
+    return T(value);
+  }
+}
+
 template <class T, class S>
 EMBER_CFN void append(T* to, int& at, S value) {
   if constexpr (width<S> == 1) {
-    to[at++] = T(value);
+    to[at++] = number<T>(value);
   } else {
-    to[at++] = T(value.x);
-    to[at++] = T(value.y);
-    if constexpr (width<S> > 2) to[at++] = T(value.z);
-    if constexpr (width<S> > 3) to[at++] = T(value.w);
+    to[at++] = number<T>(value.x);
+    to[at++] = number<T>(value.y);
+    if constexpr (width<S> > 2) to[at++] = number<T>(value.z);
+    if constexpr (width<S> > 3) to[at++] = number<T>(value.w);
   }
 }
 
@@ -69,10 +79,10 @@ inline constexpr bool builds =
   static constexpr int ember_size = N;                                                        \
   vec() = default;                                                                            \
   template <class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>                       \
-  EMBER_CFN vec(S s) : vec(EMBER_ONE##N(T(s))) {}                                             \
+  EMBER_CFN vec(S s) : vec(EMBER_ONE##N(ember::number<T>(s))) {}                                       \
   template <class S,                                                                          \
             ember::enable_if_t<metal::is_floating_point_v<S> && !ember::spreads<T, S>, int> = 0> \
-  explicit EMBER_CFN vec(S s) : vec(EMBER_ONE##N(T(s))) {}                                    \
+  explicit EMBER_CFN vec(S s) : vec(EMBER_ONE##N(ember::number<T>(s))) {}                              \
   template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                           \
   explicit EMBER_CFN vec(vec<U, N> v) : vec(ember::flat<T, N>(v)) {}                          \
   template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                           \
