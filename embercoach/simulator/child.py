@@ -14,100 +14,96 @@ import os
 import select
 import signal
 import sys
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_int64, c_uint8
-from ctypes import c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_char,
+    c_char_p,
+    c_double,
+    c_int64,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from typing import Any, cast
 
 #: Bytes that fill what nobody has written yet.
 PATTERNS = (0xA5, 0x5A)
 _OUT_OF_BOUNDS, _WRITE_TO_INPUT, _LANE_SYNCHRONOUS = 0, 1, 13
+_INTEGERS = (c_uint32, c_uint64, c_int64)
 #: Seconds between looks at whether the parent still lives.
 _LOOK = 10.0
 
 
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
 class ArrayRecord(Structure):
-    _fields_ = [("start", c_uint64), ("size", c_uint64)]
+    """The runtime's ``ember_array``."""
+
+    _fields_ = _fields(c_uint64, "start size")
 
 
+#: A request or an answer.
+Message = dict[str, Any]
 LineOf = ctypes.CFUNCTYPE(c_uint32, c_uint64)
 
 
 class LaunchRecord(Structure):
+    """The runtime's ``ember_launch``."""
+
     _fields_ = [
         ("kernel", c_void_p),
-        ("image_start", c_uint64),
-        ("image_end", c_uint64),
-        ("text_start", c_uint64),
-        ("text_end", c_uint64),
-        ("writable_start", c_uint64),
-        ("writable_end", c_uint64),
-        ("arrays_start", c_uint64),
-        ("arrays_end", c_uint64),
+        *_fields(c_uint64, "image_start image_end text_start text_end"),
+        *_fields(c_uint64, "writable_start writable_end arrays_start arrays_end"),
         ("arrays", POINTER(ArrayRecord)),
-        ("array_count", c_uint32),
-        ("checked", c_uint32),
-        ("reverse", c_uint32),
-        ("pattern", c_uint32),
-        ("lockstep", c_uint32),
-        ("grid", c_uint32 * 3),
-        ("threadgroup", c_uint32 * 3),
+        *_fields(c_uint32, "array_count checked reverse pattern lockstep"),
+        *_fields(c_uint32 * 3, "grid threadgroup"),
         ("seconds", c_double),
         ("line_of", LineOf),
     ]
 
 
 class BufferRecord(Structure):
+    """The runtime's ``ember_buffer``."""
+
     _fields_ = [
-        ("slot", c_uint32),
-        ("role", c_uint32),
-        ("initialized", c_uint32),
-        ("itemsize", c_uint32),
-        ("size", c_uint64),
-        ("offset", c_uint64),
+        *_fields(c_uint32, "slot role initialized itemsize"),
+        *_fields(c_uint64, "size offset"),
         ("data", c_void_p),
     ]
 
 
 class FindingRecord(Structure):
+    """The runtime's ``ember_finding``."""
+
     _fields_ = [
-        ("kind", c_uint32),
-        ("reason", c_uint32),
-        ("pc", c_uint64),
-        ("other_pc", c_uint64),
-        ("barrier_pc", c_uint64),
-        ("address", c_uint64),
-        ("place", c_int64),
-        ("offset", c_int64),
-        ("size", c_uint32),
-        ("access", c_uint32),
-        ("other_access", c_uint32),
-        ("has_thread", c_uint32),
-        ("has_other", c_uint32),
-        ("thread", c_uint32 * 3),
-        ("threadgroup", c_uint32 * 3),
-        ("other_thread", c_uint32 * 3),
-        ("other_threadgroup", c_uint32 * 3),
-        ("value_size", c_uint32),
-        ("line", c_uint32),
-        ("column", c_uint32),
-        ("value", c_uint8 * 16),
-        ("other_value", c_uint8 * 16),
+        *_fields(c_uint32, "kind reason"),
+        *_fields(c_uint64, "pc other_pc barrier_pc address"),
+        *_fields(c_int64, "place offset"),
+        *_fields(c_uint32, "size access other_access has_thread has_other"),
+        *_fields(c_uint32 * 3, "thread threadgroup other_thread other_threadgroup"),
+        *_fields(c_uint32, "value_size line column"),
+        *_fields(c_uint8 * 16, "value other_value"),
         ("detail", c_int64 * 2),
         ("text", c_char * 96),
         ("count", c_uint64),
     ]
 
 
+_NUMBERS = tuple(field[0] for field in FindingRecord._fields_ if field[1] in _INTEGERS)
+
+
 class ComparisonRecord(Structure):
-    _fields_ = [
-        ("different", c_uint64),
-        ("first_different", c_uint64),
-        ("unwritten", c_uint64),
-        ("first_unwritten", c_uint64),
-        ("writer_pc", c_uint64),
-    ]
+    """The runtime's ``ember_comparison``."""
+
+    _fields_ = _fields(c_uint64, "different first_different unwritten first_unwritten writer_pc")
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """What can't be done, for the parent to tell."""
 
 
@@ -118,16 +114,17 @@ class Pipe:
         self._reading = reading
         self._writing = writing
 
-    def receive(self) -> dict:
+    def receive(self) -> Message:
         """The next request. Ends the process where there is none to come."""
         parent = os.getppid()
         while not select.select([self._reading], [], [], _LOOK)[0]:
             if os.getppid() != parent:
                 os._exit(0)
         length = int.from_bytes(self._exactly(4), "little")
-        return json.loads(self._exactly(length))
+        return cast("Message", json.loads(self._exactly(length)))
 
-    def send(self, message: dict) -> None:
+    def send(self, message: Message) -> None:
+        """Hand the parent a message."""
         data = json.dumps(message).encode()
         data = len(data).to_bytes(4, "little") + data
         while data:
@@ -178,6 +175,9 @@ class Runtime:
             POINTER(c_uint32),
             POINTER(c_uint32),
         ]
+        self.release = library.ember_release
+        self.release.restype = None
+        self.release.argtypes = []
         self.start = library.ember_buffer_start
         self.start.restype = c_void_p
         self.start.argtypes = [c_uint32]
@@ -196,7 +196,7 @@ class Kernel:
         try:
             library = ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
         except OSError as error:
-            raise Refusal(f"the kernel's object can't be loaded: {error}") from None
+            raise RefusalError(f"the kernel's object can't be loaded: {error}") from None
         self.entry = ctypes.cast(library.ember_kernel, c_void_p).value or 0
         self.base = self.entry - entry
 
@@ -205,7 +205,7 @@ class Launch:
     """One launch: the runs that its request asks for."""
 
     def __init__(
-        self, runtime: Runtime, pipe: Pipe, kernel: Kernel, arena: int, asked: dict
+        self, runtime: Runtime, pipe: Pipe, kernel: Kernel, arena: int, asked: Message
     ) -> None:
         self._runtime = runtime
         self._pipe = pipe
@@ -215,7 +215,7 @@ class Launch:
         self._inputs_stand = False  # in place, from the run before
         self._line_of = LineOf(self._ask_line)
         self._arrays = (ArrayRecord * max(1, len(asked["arrays"])))(
-            *[(kernel.base + start, size) for start, size in asked["arrays"]]
+            *[ArrayRecord(kernel.base + start, size) for start, size in asked["arrays"]]
         )
         self._record = self._describe(kernel)
         self._buffers = (BufferRecord * max(1, len(asked["buffers"])))(
@@ -223,7 +223,7 @@ class Launch:
         )
         self._outputs = [buffer for buffer in asked["buffers"] if "result" in buffer]
 
-    def answer(self) -> dict:
+    def answer(self) -> Message:
         """What all runs gave: the first's outputs are in the file."""
         first = self._run(reverse=False, pattern=PATTERNS[0])
         if first["ended"] and _has(first, _LANE_SYNCHRONOUS):
@@ -233,7 +233,7 @@ class Launch:
         for output in self._outputs:
             self._keep(output)
         runs = [first]
-        differences: list[dict] = []
+        differences: list[Message] = []
         if self._asked["checked"] and first["ended"]:
             second = self._run(reverse=True, pattern=PATTERNS[1])
             runs.append(second)
@@ -265,12 +265,12 @@ class Launch:
         record.line_of = self._line_of
         return record
 
-    def _buffer(self, asked: dict) -> BufferRecord:
+    def _buffer(self, asked: Message) -> BufferRecord:
         data = None if asked["data"] is None else self._arena + asked["data"]
         known = ("slot", "role", "initialized", "itemsize", "size", "offset")
         return BufferRecord(**{name: asked[name] for name in known}, data=data)
 
-    def _run(self, *, reverse: bool, pattern: int) -> dict:
+    def _run(self, *, reverse: bool, pattern: int) -> Message:
         self._record.reverse = reverse
         self._record.pattern = pattern
         count = len(self._asked["buffers"])
@@ -283,7 +283,7 @@ class Launch:
                 byref(self._record), byref(seconds), byref(accesses), byref(ended), byref(cut)
             )
         if problem:
-            raise Refusal(problem.decode())
+            raise RefusalError(problem.decode())
         found = c_uint32()
         records = self._runtime.findings(byref(found))
         run = {
@@ -296,12 +296,12 @@ class Launch:
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
         return run
 
-    def _keep(self, output: dict) -> None:
+    def _keep(self, output: Message) -> None:
         start = self._runtime.start(output["slot"])
         if output["size"]:
             ctypes.memmove(self._arena + output["result"], start, output["size"])
 
-    def _differences(self) -> list[dict]:
+    def _differences(self) -> list[Message]:
         """Of the outputs now beside those of the first run."""
         told = []
         for output in self._outputs:
@@ -328,12 +328,8 @@ class Launch:
             )
         return told
 
-    def _tell(self, record: FindingRecord) -> dict:
-        told = {
-            name: getattr(record, name)
-            for name, _ in FindingRecord._fields_
-            if isinstance(getattr(record, name), int)
-        }
+    def _tell(self, record: FindingRecord) -> Message:
+        told = {name: getattr(record, name) for name in _NUMBERS}
         for name in ("thread", "threadgroup", "other_thread", "other_threadgroup", "detail"):
             told[name] = list(getattr(record, name))
         told["pc"] = self._offset(record.pc)
@@ -352,7 +348,7 @@ class Launch:
         return int(self._pipe.receive()["line"])
 
 
-def _has(run: dict, *kinds: int) -> bool:
+def _has(run: Message, *kinds: int) -> bool:
     return any(finding["kind"] in kinds for finding in run["findings"])
 
 
@@ -375,7 +371,8 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
             arena.grow(asked["arena"])
             launch = Launch(runtime, pipe, kernels[path], arena.address, asked)
             pipe.send({"is": "result", **launch.answer()})
-        except Refusal as refusal:
+            runtime.release()
+        except RefusalError as refusal:
             pipe.send({"is": "refusal", "why": str(refusal)})
         except (MemoryError, OSError, ValueError) as error:
             pipe.send({"is": "refusal", "why": f"{type(error).__name__}: {error}"})
@@ -383,4 +380,4 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    serve(*map(int, sys.argv[1:4]), sys.argv[4])
+    serve(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -351,16 +351,17 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         scene.value(buffer.index, bytes.fromhex(shown[name])) or f"0x{shown[name]}"
         for name in ("before", "now")
     )
+    line = scene.line(shown["pc"])
     if by_memory:
-        detail = (
-            "a variable without a value decides on it, so that it is "
-            f"{before} in one run and {now} in another"
-        )
+        unset = scene.kernel.unset[0] if scene.kernel.unset else None
+        culprit = f"`{unset.variable}`" if unset else "a variable"
+        line = unset.line if unset else line
+        detail = f"{culprit} has no value, so that it is {before} in one run and {now} in another"
     else:
         detail = f"{before} with threads in ascending order, {now} in descending order"
     return RawFinding(
         kind="uninitialized-read" if by_memory else "order-dependent",
-        at=Access(scene.line(shown["pc"]), None, None),
+        at=Access(line, None, None),
         other=None,
         buffer=buffer.name,
         element=shown["first_different"],

@@ -119,7 +119,7 @@ def variable_name(symbol: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Inlined:
-    """A call that was inlined: the spans of its code, and the call's line, 0 outside of the text."""
+    """A call that was inlined: the spans of its code, the call's line, 0 if not in the text."""
 
     spans: tuple[tuple[int, int], ...]
     line: int

@@ -7,25 +7,18 @@ what happened is a finding.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import json
-import mmap
+import math
 import os
-import select
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 import weakref
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embercoach.simulator import objects
+from embercoach.simulator.connection import Child, ChildLostError
 from embercoach.simulator.evidence import Scene, raw_findings
 from embercoach.simulator.lines import read_image, read_lines
 from embercoach.simulator.model import Access, Limits, RawFinding, RunResult, SimulatorError
@@ -37,145 +30,13 @@ if TYPE_CHECKING:
     from embercoach.simulator.model import Buffer, BuiltKernel
     from embercoach.simulator.toolchain import Toolchain
 
-_CHILD = Path(__file__).with_name("child.py")
 _ROLES = {"input": 0, "output": 1, "info": 2}
 _SLOTS = 32
 _THREADS = 1024
+#: Times the limit of bytes that records may take.
+_MOST_RECORDS = 2
 #: Seconds that the child has beyond a run's, before it is taken to hang.
 _GRACE = 10.0
-_PAGE = 1 << 14
-_Lost = Literal["late", "gone"]
-
-
-class _ChildLost(Exception):
-    """The child did not answer in time, or ended; `code` is what it ended with."""
-
-    def __init__(self, why: _Lost, code: int | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.code = code
-
-
-class _Child:
-    """One child process, its pipes, and the file that buffers travel in."""
-
-    def __init__(self, runtime: Path) -> None:
-        self._file = _shared_file()
-        self._said = tempfile.TemporaryFile()
-        request_out, request_in = os.pipe()
-        answer_out, answer_in = os.pipe()
-        passed = (request_out, answer_in, self._file)
-        # Isolated and without site packages, it starts fast and sees no module of the user's.
-        command = [sys.executable, "-I", "-S", str(_CHILD), *map(str, passed), str(runtime)]
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._said,
-                pass_fds=passed,
-            )
-        except OSError as error:
-            for number in (request_in, answer_out, self._file, request_out, answer_in):
-                os.close(number)
-            raise SimulatorError(f"the simulator's process can't be started: {error}") from error
-        finally_closed = (request_out, answer_in)
-        for number in finally_closed:
-            os.close(number)
-        self._writing, self._reading = request_in, answer_out
-        self._size = 0
-        self.view: mmap.mmap | None = None
-
-    def ready(self) -> None:
-        """Wait until it can take requests."""
-        try:
-            self._expect("ready", self.receive(60.0))
-        except _ChildLost as lost:
-            raise SimulatorError(
-                f"the simulator's process does not start ({lost.why}): {self.complaint()}"
-            ) from None
-
-    def grow(self, size: int) -> mmap.mmap:
-        """A view of the file, of at least `size` bytes."""
-        if self.view is None or self._size < size:
-            self._size = -(-max(size, _PAGE) // _PAGE) * _PAGE
-            try:
-                os.ftruncate(self._file, self._size)
-                self.view = mmap.mmap(self._file, self._size)
-            except OSError as error:
-                raise SimulatorError(f"no memory for buffers of {size:,} bytes: {error}") from error
-        return self.view
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self._size
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Hand it a request or an answer to its question."""
-        data = json.dumps(message).encode()
-        data = len(data).to_bytes(4, "little") + data
-        try:
-            while data:
-                data = data[os.write(self._writing, data) :]
-        except OSError:
-            raise _ChildLost("gone", self._end()) from None
-
-    def receive(self, seconds: float) -> dict[str, Any]:
-        """Its next message."""
-        deadline = time.monotonic() + seconds
-        length = int.from_bytes(self._exactly(4, deadline), "little")
-        return cast("dict[str, Any]", json.loads(self._exactly(length, deadline)))
-
-    def _exactly(self, count: int, deadline: float) -> bytes:
-        parts = []
-        while count:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._reading], [], [], left)[0]:
-                raise _ChildLost("late")
-            part = os.read(self._reading, count)
-            if not part:
-                raise _ChildLost("gone", self._end())
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-    def _expect(self, what: str, message: dict[str, Any]) -> None:
-        if message["is"] != what:
-            raise SimulatorError(message.get("why", f"unexpected answer: {message}"))
-
-    def complaint(self) -> str:
-        """The last that it wrote to its standard error."""
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace").strip()[-2000:] or "it says nothing"
-
-    def _end(self) -> int | None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(5.0)
-        return None
-
-    def close(self) -> None:
-        """End it, whatever it does, and keep nothing of it."""
-        with contextlib.suppress(OSError):
-            self._process.kill()
-        self._process.wait()
-        self.forget()
-
-    def forget(self) -> None:
-        """Let go of what this process holds of it."""
-        for number in (self._writing, self._reading, self._file):
-            with contextlib.suppress(OSError):
-                os.close(number)
-        self._said.close()
-        self.view = None
-
-
-def _shared_file() -> int:
-    """A file without a name, in memory where the system can."""
-    if sys.platform == "linux":
-        return os.memfd_create("embercoach", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 class Process:
@@ -188,7 +49,7 @@ class Process:
     def __init__(self, toolchain: Toolchain) -> None:
         self._toolchain = toolchain
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        self._child: Child | None = None
         self._owner = os.getpid()
         _ALL.add(self)
 
@@ -230,10 +91,12 @@ class Process:
             child = self._ready_child()
             try:
                 return self._launch(child, request, size, scene, limits)
-            except _ChildLost as lost:
+            except ChildLostError as lost:
                 return _result_of_loss(lost, buffers, limits)
             finally:
-                if not request.get("done"):
+                if request.get("done"):
+                    child.shrink()
+                else:
                     self._drop()
 
     def close(self) -> None:
@@ -241,8 +104,17 @@ class Process:
         with self._lock:
             self._drop()
 
+    def __del__(self) -> None:
+        if getattr(self, "_child", None) is not None:
+            self.end()
+
+    def end(self) -> None:
+        """End the child without waiting for who uses it: the whole process ends."""
+        if self._owner == os.getpid():
+            self._drop()
+
     def _launch(
-        self, child: _Child, request: dict[str, Any], size: int, scene: Scene, limits: Limits
+        self, child: Child, request: dict[str, Any], size: int, scene: Scene, limits: Limits
     ) -> RunResult:
         view = child.grow(size)
         memory = np.frombuffer(view, np.uint8)
@@ -268,11 +140,11 @@ class Process:
         first = answer["runs"][0]
         return RunResult(outputs, raw_findings(answer, scene), first["seconds"], first["accesses"])
 
-    def _ready_child(self) -> _Child:
+    def _ready_child(self) -> Child:
         if self._owner != os.getpid():
-            self._disown()
+            self.disown()
         if self._child is None:
-            child = _Child(objects.build_runtime(self._toolchain))
+            child = Child(objects.build_runtime(self._toolchain))
             try:
                 child.ready()
             except BaseException:
@@ -290,8 +162,8 @@ class Process:
         else:
             child.forget()
 
-    def _disown(self) -> None:
-        """After a fork: the child is the other process's."""
+    def disown(self) -> None:
+        """Leave the child to the process that this one was forked from."""
         self._lock = threading.Lock()
         child, self._child = self._child, None
         self._owner = os.getpid()
@@ -304,14 +176,13 @@ _ALL: weakref.WeakSet[Process] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for process in list(_ALL):
-        process._disown()
+        process.disown()
 
 
 @atexit.register
 def _close_all() -> None:
     for process in list(_ALL):
-        if process._owner == os.getpid():
-            process._drop()
+        process.end()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -332,6 +203,13 @@ def _refuse(
             f"{limits.bytes:,}. Launch it on smaller arrays, or raise the limit: "
             "activate(limits=Limits(bytes=...))"
         )
+    records = sum(map(_record_bytes, buffers)) if kernel.checked else 0
+    if records > _MOST_RECORDS * limits.bytes:
+        raise SimulatorError(
+            f"kernel {kernel.name!r}: records of who wrote its outputs take {records:,} bytes. "
+            "Launch it on smaller arrays, without checks, or raise the limit: "
+            "activate(limits=Limits(bytes=...))"
+        )
     if any(buffer.index >= _SLOTS for buffer in buffers):
         raise SimulatorError(
             f"kernel {kernel.name!r}: it has {len(buffers)} buffers, Metal allows {_SLOTS - 1}"
@@ -342,6 +220,12 @@ def _refuse(
             f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
             f"launched; extents are positive, and a threadgroup has at most {_THREADS} threads"
         )
+
+
+def _record_bytes(buffer: Buffer) -> int:
+    """Of the runtime's records of an output: one for every element, or part of 4 bytes."""
+    granule = math.gcd(buffer.itemsize, 4)
+    return buffer.data.nbytes // granule * 8 if buffer.role == "output" else 0
 
 
 def _request(
@@ -385,7 +269,7 @@ def _request(
     return request, size
 
 
-def _result_of_loss(lost: _ChildLost, buffers: Iterable[Buffer], limits: Limits) -> RunResult:
+def _result_of_loss(lost: ChildLostError, buffers: Iterable[Buffer], limits: Limits) -> RunResult:
     """What can be said of a launch whose process is no more."""
     if lost.why == "late":
         kind, detail = "timeout", f"after {limits.seconds:g} s"

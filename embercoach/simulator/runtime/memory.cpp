@@ -176,6 +176,15 @@ extern "C" EMBER_EXPORT const char* ember_place(const ember_buffer* buffers, u32
   return nullptr;
 }
 
+// Gives back what a large launch took.
+extern "C" EMBER_EXPORT void ember_release() {
+  for (u32 i = 0; i < MAX_SLOTS; i++) {
+    Slot& slot = hot.slots[i];
+    if (slot.mapped > KEPT_BYTES) map_buffer(slot, i, 0);
+    if (slot.recorded > SMALL_BYTES) clear_records(slot);
+  }
+}
+
 extern "C" EMBER_EXPORT void* ember_buffer_start(u32 index) {
   return (void*)hot.slots[index].start;
 }
