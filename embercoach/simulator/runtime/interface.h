@@ -46,8 +46,8 @@ struct ember_thread {
 // The GPU thread that is running.
 const struct ember_thread* ember_self(void);
 
-// The return address of a call is its place, so that two calls must not become one.
-#define EMBER_PLACE __attribute__((nomerge, convergent))
+// The return address of a call is its place, so that two calls must not become one, and none a jump.
+#define EMBER_PLACE __attribute__((nomerge, convergent, not_tail_called))
 
 // Wait for all threads of the threadgroup (or simdgroup). The return address is the barrier's place.
 EMBER_PLACE void ember_threadgroup_barrier(ember_u32 flags);
@@ -63,10 +63,10 @@ EMBER_PLACE const unsigned char* ember_quad_exchange(
     const char* operation, const void* value, ember_u32 size, ember_u32* active);
 
 // A shuffle or broadcast read a lane that took no part in it: its value is undefined.
-void ember_inactive_lane(const char* operation, ember_u32 lane);
+EMBER_PLACE void ember_inactive_lane(const char* operation, ember_u32 lane);
 
 // An operation on the whole simdgroup (simdgroup_matrix) that only some lanes reach is undefined.
-void ember_partial_simdgroup(const char* operation, ember_u32 active);
+EMBER_PLACE void ember_partial_simdgroup(const char* operation, ember_u32 active);
 
 // An atomic access is about to happen; the caller does it, as no other thread can come between.
 void ember_atomic(const volatile void* address, ember_u32 size, ember_u32 access);

@@ -240,6 +240,7 @@ bool is_about_activity(const Thread& thread) {
 
 void tell_divergence(const Thread& leader, u32 there, const Thread& missing, u32 absent) {
   Kind kind = leader.state == AT_SIMD_BARRIER ? DIVERGENT_BARRIER : DIVERGENT_SIMD;
+  if (!launch->checked) return;
   if (leader.state == AT_STEP || (kind == DIVERGENT_SIMD && is_about_activity(leader))) return;
   u64 elsewhere = missing.state == DONE ? 0 : missing.place;
   ember_finding* finding = report(kind, leader.place, elsewhere, -1,
