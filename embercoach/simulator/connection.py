@@ -72,6 +72,11 @@ class Child:
                 f"the simulator's process does not start ({lost.why}): {self.complaint()}"
             ) from None
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
     def grow(self, size: int) -> mmap.mmap:
         """A view of the file, of at least `size` bytes."""
         view = self._view

@@ -143,6 +143,8 @@ class Process:
     def _ready_child(self) -> Child:
         if self._owner != os.getpid():
             self.disown()
+        if self._child is not None and self._child.is_gone:
+            self._drop()
         if self._child is None:
             child = Child(objects.build_runtime(self._toolchain))
             try:

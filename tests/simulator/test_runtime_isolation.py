@@ -1,0 +1,373 @@
+"""Whatever a kernel does, the process that launched it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import embercoach
+from embercoach.simulator import process as module
+from embercoach.simulator.model import Buffer, Limits, RawFinding, SimulatorError
+from embercoach.simulator.process import Process
+from embercoach.simulator.toolchain import Toolchain
+from tests.simulator.units import Bench, begun, given, wanted
+
+X = np.arange(64, dtype=np.int32)
+SOON = Limits(seconds=0.3)
+BACKGROUND = "volatile int go = 1;"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("units")
+
+
+@pytest.fixture
+def bench(toolchain: Toolchain, folder: Path) -> Iterator[Bench]:
+    process = Process(toolchain)
+    yield Bench(toolchain, process, folder)
+    process.close()
+    assert _children() == set()
+
+
+def _children() -> set[int]:
+    """Processes that this one has and that are not its business any more, zombies as well."""
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    if not listed.exists():
+        return set()
+    mine = set()
+    for pid in map(int, listed.read_text().split()):
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if not arguments or b"simulator/child.py" in arguments:
+            mine.add(pid)
+    return mine
+
+
+def _works(bench: Bench) -> bool:
+    result = bench.run("y[i] = x[i] * 2;", given("x", X), wanted("y", 64))
+    return result.findings == () and (result.outputs[0].view(np.int32) == 2 * X).all()
+
+
+def _only(findings: tuple[RawFinding, ...]) -> RawFinding:
+    (finding,) = findings
+    return finding
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("y[i] = 1;\nwhile (go)\n;\ny[i] = 2;", {2, 3}),
+        ("y[i] = 1;\nwhile (atomic_load(y) < 9)\n;", {2, 3}),
+        ("if (t)\nwhile (go) ember_simdgroup_barrier(0);\nelse for (;;) y[i] = 2 * go;", {2, 3}),
+    ],
+    ids=["plain", "atomic", "barriers"],
+)
+def test_endless_loop_is_a_timeout(
+    bench: Bench, body: str, line: set[int], *, checks: bool
+) -> None:
+    start = time.monotonic()
+    buffers = (begun("y", X),)
+    result = bench.run(body, *buffers, header=BACKGROUND, limits=SOON, checks=checks)
+    finding = next(f for f in result.findings if f.kind == "timeout")
+    assert time.monotonic() - start < 5
+    assert finding.at.line in line
+    assert finding.at.thread is not None
+    assert _works(bench)
+
+
+def test_time_is_that_of_one_run(bench: Bench) -> None:
+    body = "for (int k = 0; k < 300000; k++) y[i] = go + k;"
+    limits = Limits(seconds=3)
+    assert bench.run(body, wanted("y", 64), header=BACKGROUND, limits=limits).findings == ()
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("*(volatile int*)(0x10 + go) = 1;", "address 0x11"),
+        ("*(volatile int*)(ulong(go) << 60) = 1;", ""),
+        ("__builtin_trap();", "an illegal instruction"),
+        ("((void (*)())(ulong)(go * 64))(); y[i] = 2;", "address 0x40"),
+    ],
+    ids=["null", "no address", "trap", "call"],
+)
+def test_wild_pointer_is_a_crash(bench: Bench, statement: str, what: str, *, checks: bool) -> None:
+    body = f"y[i] = 1;\nif (i == 7)\n{statement}"
+    result = bench.run(body, wanted("y", 64), header=BACKGROUND, checks=checks)
+    finding = _only(result.findings)
+    assert (finding.kind, finding.at.line, finding.at.thread) == ("crash", 3, (7, 0, 0))
+    assert what in finding.detail
+    assert _works(bench)
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize(
+    ("header", "statement"),
+    [
+        (
+            """
+            volatile int go = 1;
+            #line 40 "kernel.metal"
+            __attribute__((noinline)) int deeper(int n) {
+              volatile int a[64]; a[n % 64] = n; return go ? deeper(n + 1) + a[5] : 0;
+            }
+            """,
+            "y[i] = deeper(i);",
+        ),
+        ("volatile int go = 1;", "volatile int a[1 << 20]; a[go] = 1; y[i] = a[1];"),
+        ("volatile int go = 1;", "volatile int a[1 << 25]; a[go] = 1; y[i] = a[1];"),
+    ],
+    ids=["recursion", "array", "large array"],
+)
+def test_stack_overflow_is_a_crash(
+    bench: Bench, header: str, statement: str, *, checks: bool
+) -> None:
+    body = f"\n{statement}"
+    finding = _only(bench.run(body, wanted("y", 64), header=header, checks=checks).findings)
+    assert finding.kind == "crash"
+    assert "stack" in finding.detail
+    assert finding.at.line in (2, 40, 41)
+    assert _works(bench)
+
+
+def test_division_by_zero_gives_a_number(bench: Bench) -> None:
+    body = "int d = x[i]; y[i] = 100 / d + 100 % d + (int)((ulong)(i + 7) / (ulong)(uint)d);"
+    x = np.where(X % 3 == 0, 0, X).astype(np.int32)
+    result = bench.run(body, given("x", x), wanted("y", 64))
+    assert result.findings == ()
+    rest = x[x != 0]
+    expected = 100 // rest + 100 % rest + (X[x != 0] + 7) // rest
+    np.testing.assert_array_equal(result.outputs[0].view(np.int32)[x != 0], expected)
+
+
+def test_writes_all_over_the_address_space_go_nowhere(bench: Bench) -> None:
+    body = "for (long k = -7; k < 8; k++) y[i + k * (1l << 30)] = 1;"
+    result = bench.run(body, wanted("y", 64), grid=4, threadgroup=4)
+    assert "out-of-bounds" in {finding.kind for finding in result.findings}
+    assert _works(bench)
+    unchecked = bench.run(body, wanted("y", 64), grid=4, threadgroup=4, checks=False)
+    assert unchecked.findings == ()
+
+
+def test_scratch_of_one_launch_is_not_seen_by_the_next(bench: Bench) -> None:
+    spot = "y[i] = 0; if (i == 0) y[1 << 20] = 7;"
+    assert bench.run(spot, wanted("y", 64), checks=False).findings == ()
+    body = "y[i] = y[1 << 20];"
+    result = bench.run(body, wanted("y", 64), checks=False)
+    assert not result.outputs[0].any()
+
+
+def test_inputs_that_a_run_wrote_to_are_whole_in_the_next(bench: Bench) -> None:
+    body = "y[i] = x[i]; ((device int*)x)[i] = 9;"
+    x = X.copy()
+    result = bench.run(body, given("x", x), wanted("y", 64))
+    assert {finding.kind for finding in result.findings} == {"write-to-input"}
+    np.testing.assert_array_equal(x, X)
+
+
+def test_four_gigabytes_are_refused_at_once(bench: Bench) -> None:
+    output = Buffer("y", 0, "output", np.empty(4 << 30, np.uint8), 4, initialized=False)
+    start = time.monotonic()
+    with pytest.raises(SimulatorError, match=r"4,294,967,296 bytes; the limit is 2,147,483,648"):
+        bench.run("y[i] = 1;", output)
+    assert time.monotonic() - start < 2
+    assert _works(bench)
+
+
+def test_records_that_take_too_much_are_refused(bench: Bench) -> None:
+    output = Buffer("y", 0, "output", np.empty(1 << 20, np.uint8), 1, initialized=False)
+    limits = Limits(bytes=2 << 20)
+    with pytest.raises(SimulatorError, match="records"):
+        bench.run("y[i] = 1;", output, limits=limits)
+    small = bench.run("y[i] = 1;", output, limits=limits, checks=False)
+    assert small.outputs[0][:64].all()
+
+
+@pytest.mark.parametrize(
+    ("grid", "threadgroup"),
+    [((0, 1, 1), (1, 1, 1)), ((9, 1, 1), (0, 1, 1)), ((64, 64, 1), (64, 32, 1))],
+)
+def test_impossible_geometry_is_refused(
+    bench: Bench, grid: tuple[int, int, int], threadgroup: tuple[int, int, int]
+) -> None:
+    with pytest.raises(SimulatorError, match="can't be launched"):
+        bench.run("y[i] = 1;", wanted("y", 64), grid=grid, threadgroup=threadgroup)
+
+
+def test_object_that_is_none_is_an_error(bench: Bench) -> None:
+    header = 'extern "C" int nowhere_at_all(int);'
+    with pytest.raises(SimulatorError, match="nowhere_at_all"):
+        bench.run("y[i] = nowhere_at_all(i);", wanted("y", 64), header=header)
+    assert _works(bench)
+
+
+def _pid(bench: Bench) -> int:
+    (pid,) = _children()
+    return pid
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_killed_child_is_a_crash_and_is_replaced(bench: Bench) -> None:
+    assert _works(bench)
+    first = _pid(bench)
+    threading.Timer(0.3, os.kill, (first, signal.SIGKILL)).start()
+    body = "while (go) ;"
+    result = bench.run(body, begun("y", X), header=BACKGROUND, limits=Limits(seconds=5))
+    finding = _only(result.findings)
+    assert (finding.kind, finding.detail) == ("crash", "its process ended by SIGKILL")
+    assert _works(bench)
+    assert _pid(bench) != first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_child_that_does_not_answer_is_a_timeout(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _works(bench)
+    monkeypatch.setattr(module, "_GRACE", 0.5)
+    os.kill(_pid(bench), signal.SIGSTOP)
+    finding = _only(bench.run("y[i] = 1;", wanted("y", 64), limits=SOON).findings)
+    assert (finding.kind, finding.at.line) == ("timeout", None)
+    assert _works(bench)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_child_that_died_between_launches_is_replaced(bench: Bench) -> None:
+    assert _works(bench)
+    os.kill(_pid(bench), signal.SIGKILL)
+    time.sleep(0.1)
+    assert _works(bench)
+
+
+def test_threads_take_turns(bench: Bench) -> None:
+    wrong = []
+
+    def launch(factor: int) -> None:
+        for _ in range(5):
+            body = f"y[i] = x[i] * {factor};"
+            result = bench.run(body, given("x", X), wanted("y", 64))
+            if (result.outputs[0].view(np.int32) != X * factor).any():
+                wrong.append(factor)
+
+    runners = [threading.Thread(target=launch, args=(n,)) for n in range(4)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    assert wrong == []
+
+
+def test_fork_gets_a_child_of_its_own(bench: Bench) -> None:
+    assert _works(bench)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if _works(bench) else 2
+            bench.process.close()
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert _works(bench)
+
+
+_PROGRAM = """
+    import sys
+    sys.path.insert(0, sys.argv[1])
+    import numpy as np
+    from pathlib import Path
+    from embercoach.simulator.model import Limits
+    from embercoach.simulator.process import Process
+    from embercoach.simulator.toolchain import find_toolchain
+    from tests.simulator.units import Bench, begun, given, wanted
+
+    toolchain = find_toolchain()
+    bench = Bench(toolchain, Process(toolchain), Path(sys.argv[2]))
+    x = np.arange(64, dtype=np.int32)
+    bench.run("y[i] = x[i] * 2;", given("x", x), wanted("y", 64))
+    print(bench.process._child._process.pid, flush=True)
+    {rest}
+"""
+
+
+def _program(rest: str, folder: Path) -> subprocess.Popen[str]:
+    text = textwrap.dedent(_PROGRAM).replace("{rest}", rest)
+    root = Path(embercoach.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-c", text, str(root), str(folder)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def _is_gone(pid: int) -> bool:
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        state = Path(f"/proc/{pid}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True  # of a parent that is gone: for init to collect
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("rest", ["", "raise SystemExit(0)", "import os; os._exit(0)"])
+def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> None:
+    assert _works(bench)  # compiles the unit
+    with _program(rest, folder) as program:
+        assert program.stdout is not None
+        pid = int(program.stdout.readline())
+        assert program.wait(20) == 0
+    assert _is_gone(pid)
+
+
+def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
+    assert _works(bench)
+    header, body = repr(BACKGROUND), repr("while (go) ;")
+    rest = f"bench.run({body}, begun('y', x), header={header}, limits=Limits(seconds=1.5))"
+    with _program(rest, folder) as program:
+        assert program.stdout is not None
+        pid = int(program.stdout.readline())
+        time.sleep(0.7)
+        program.kill()
+        program.wait(20)
+    assert _is_gone(pid)
+
+
+def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> None:
+    assert _works(bench)
+    header, body = repr(BACKGROUND), repr("while (go) ;")
+    rest = f"bench.run({body}, begun('y', x), header={header}, limits=Limits(seconds=30))"
+    with _program(rest, folder) as program:
+        assert program.stdout is not None
+        pid = int(program.stdout.readline())
+        time.sleep(0.7)
+        start = time.monotonic()
+        program.send_signal(signal.SIGINT)
+        program.wait(20)
+    assert time.monotonic() - start < 5
+    assert _is_gone(pid)
+
+
+def test_process_can_be_closed_twice_and_used_again(toolchain: Toolchain, folder: Path) -> None:
+    process = Process(toolchain)
+    process.close()
+    bench = Bench(toolchain, process, folder)
+    assert _works(bench)
+    process.close()
+    process.close()
+    assert _works(bench)
+    process.close()
+    assert _children() == set()
