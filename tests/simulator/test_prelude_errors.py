@@ -184,8 +184,7 @@ TAKEN = {
     "volatile": "volatile threadgroup float t[2]; t[0] = 1; y[0] = t[0];",
     "bool in groups": "y[0] = simd_sum(x[0] > 0) + simd_max(uchar(3)) + simd_any(x[0] > 0);",
     "macros": (
-        "y[0] = float(INT_MAX) + FLT_MAX + M_PI_F + HALF_MAX + MAXFLOAT; "
-        "y[1] = NULL == nullptr;"
+        "y[0] = float(INT_MAX) + FLT_MAX + M_PI_F + HALF_MAX + MAXFLOAT; y[1] = NULL == nullptr;"
     ),
     "64 bits": "uint64_t w = 1ul << 40; y[0] = popcount(w) + clz(w) + mulhi(w, w) + float(w);",
 }
