@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import bisect
 import functools
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elftools.elf.elffile import ELFFile
 
+from embercoach.simulator.mach import MAGIC, read_mach
 from embercoach.simulator.model import SimulatorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from embercoach.simulator.mach import MachFile
 
 #: What the rewriter names the text that MLX generated.
 SOURCE_NAME = "kernel.metal"
@@ -59,6 +63,9 @@ def read_image(path: Path) -> Image:
         SimulatorError: it is no kernel object.
     """
     with path.open("rb") as file:
+        if file.read(4) == MAGIC:
+            return _mach_image(read_mach(path), path)
+        file.seek(0)
         elf = ELFFile(file)
         loaded = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
         symbols = list(_symbols(elf))
@@ -80,6 +87,32 @@ def read_image(path: Path) -> Image:
         text=_span([s for s in loaded if s["p_flags"] & _EXECUTABLE]),
         writable=_span([s for s in loaded if s["p_flags"] & _WRITABLE]),
         arrays=tuple(sorted(arrays, key=lambda array: array.start)),
+    )
+
+
+def _mach_image(mach: MachFile, path: Path) -> Image:
+    """Of macOS, whose symbols have no sizes: an array goes on to the next."""
+    spans = {name: (start, start + size) for name, start, size in mach.segments}
+    entry = next((value for name, value in mach.symbols if name == _ENTRY), None)
+    code, section = mach.section("__text"), mach.section(_ARRAYS)
+    if entry is None or code is None:
+        raise SimulatorError(f"{path} defines no {_ENTRY}: it is no kernel object")
+    arrays: list[SharedArray] = []
+    if section is not None:
+        behind = section.address + section.size
+        inside = {value: name for name, value in mach.symbols if section.address <= value < behind}
+        starts = [*sorted(inside), behind]
+        arrays = [
+            SharedArray(variable_name(inside[start]), start, end - start)
+            for start, end in itertools.pairwise(starts)
+        ]
+    own = [span for name, span in spans.items() if name != "__LINKEDIT"]
+    return Image(
+        entry=entry,
+        whole=(min(start for start, _ in own), max(end for _, end in own)),
+        text=(code.address, code.address + code.size),
+        writable=spans.get("__DATA", (0, 0)),
+        arrays=tuple(arrays),
     )
 
 
@@ -175,20 +208,38 @@ class LineTable:
 @functools.lru_cache(maxsize=64)
 def read_lines(path: Path) -> LineTable:
     """The line table of a kernel object."""
+    with path.open("rb") as file:
+        if file.read(4) == MAGIC:
+            return _mach_lines(path)
+        file.seek(0)
+        elf = ELFFile(file)
+        return _table(elf.get_dwarf_info(), 0) if elf.has_dwarf_info() else LineTable((), (), ())
+
+
+def _mach_lines(path: Path) -> LineTable:
+    """Of macOS, where the linker leaves lines in the object that it linked."""
+    part = path.with_suffix(".o")
+    if not part.exists():
+        return LineTable((), (), ())
+    mach = read_mach(part)
+    entry = dict(mach.symbols)[_ENTRY]
+    return _table(mach.dwarf(), read_image(path).entry - entry)
+
+
+def _table(dwarf: Any, shift: int) -> LineTable:
+    """The lines of debug information whose addresses are to be shifted."""
     rows: list[tuple[int, tuple[int, int]]] = []
     inlined: list[_Inlined] = []
-    with path.open("rb") as file:
-        elf = ELFFile(file)
-        if not elf.has_dwarf_info():
-            return LineTable((), (), ())
-        dwarf = elf.get_dwarf_info()
-        for unit in dwarf.iter_CUs():
-            program = dwarf.line_program_for_CU(unit)
-            if program is None:
-                continue
-            own = _own_files(program)
-            rows += _rows(program, own)
-            inlined += _inlined_calls(dwarf, unit, own)
+    for unit in dwarf.iter_CUs():
+        program = dwarf.line_program_for_CU(unit)
+        if program is None:
+            continue
+        own = _own_files(program)
+        rows += ((start + shift, place) for start, place in _rows(program, own))
+        inlined += (
+            replace(call, spans=tuple((start + shift, end + shift) for start, end in call.spans))
+            for call in _inlined_calls(dwarf, unit, own)
+        )
     rows.sort(key=lambda row: row[0])
     starts, places = tuple(row[0] for row in rows), tuple(row[1] for row in rows)
     return LineTable(starts, places, tuple(inlined))
