@@ -15,6 +15,7 @@ from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.macros import read_macros
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
+from embercoach.simulator.rewrite_dialect import array_edits, literal_edits, method_edits
 from embercoach.simulator.rewrite_layout import (
     Layout,
     attribute_places,
@@ -26,7 +27,7 @@ from embercoach.simulator.rewrite_text import EditedText, TextEdit, apply, blank
 from embercoach.simulator.rewrite_threadgroup import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tree_sitter import Node
 
@@ -116,6 +117,8 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
     ):
         _refuse_line_directives(syntax, source, shift)
         edits += _attribute_edits(syntax, source, shift)
+        dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
+        edits += (TextEdit(shift + e.start, shift + e.end, e.new) for e in dialect)
         shared = tuple(threadgroup_storage(syntax, words))
         for filling in fillings(syntax):
             # Macros that say threadgroup are not in the tree.
@@ -132,7 +135,7 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(TextEdit(start, end, found.text + breaks))
     return Rewritten(
-        edited=apply(source, edits),
+        edited=apply(source, _outermost(edits)),
         thunk=_thunk(layout),
         parameters=layout.parameters,
         lines=layout.lines,
@@ -140,6 +143,17 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
         problems=tuple(problems),
         opaque=tuple(m.name for m in macros.items if m.name not in words and _hides(m.text)),
     )
+
+
+def _outermost(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:
+    """Edits but for those of text that another one removes altogether."""
+    gone = [e for e in edits if e.end > e.start and not e.new.strip()]
+    for edit in edits:
+        place = (edit.start, edit.end)
+        if not any(
+            g.start <= edit.start and edit.end <= g.end and (g.start, g.end) != place for g in gone
+        ):
+            yield edit
 
 
 def _hides(text: str) -> bool:

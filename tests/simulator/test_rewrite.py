@@ -452,3 +452,93 @@ def test_edits_that_move_lines_or_overlap_are_refused(edits: list[TextEdit]) -> 
 
 def test_blanks_keep_line_ends() -> None:
     assert blanked("ab\r\ncd", 1, 5) == TextEdit(1, 5, " \r\n ")
+
+
+# -- what C++ can't say ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1.5bf", "1.5_bf"),
+        ("1BF", "1_bf"),
+        ("2.0H", "2.0_h"),
+        ("2H", "2_h"),
+        ("2h", "2_h"),
+        ("1.0h", "1.0h"),
+        ("1e3h", "1e3h"),
+        ("0x1.8p3h", "0x1.8p3h"),
+        ("0x10BF", "0x10BF"),
+        ("1.0f", "1.0f"),
+        ("2u", "2u"),
+    ],
+)
+def test_literals_get_suffixes_that_clang_takes(written: str, expected: str) -> None:
+    body = f'#define E {written} + 1\ny[0] = E * {written}; // {written}\n"{written}";'
+    assert body_of(rewritten(body)) == [
+        f"#define E {expected} + 1",
+        f"y[0] = E * {expected}; // {written}",
+        f'"{written}";',
+    ]
+
+
+def test_columns_behind_a_literal_lead_back() -> None:
+    body = "y[0] = 1.5bf + oops;"
+    edited = rewritten(body).edited
+    line = edited.text.count("\n", 0, edited.text.index("oops")) + 1
+    column = edited.text.split("\n")[line - 1].index("oops") + 1
+    assert edited.original_place(line, column) == (line, body.index("oops") + 1)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("constant const int s[2]", "constant const int *s   "),
+        ("const device float a[][3]", "const device float (*a)  [3]"),
+        ("device float a[4][3][2]", "device float (*a)   [3][2]"),
+        ("device float* a[3]", "device float* a[3]"),
+        ("constant int (&a)[3]", "constant int (&a)[3]"),
+        ("int a[3]", "int a[3]"),
+    ],
+)
+def test_array_parameters_of_a_space_are_pointers(declared: str, expected: str) -> None:
+    result = rewritten("y[0] = 1;", f"float f({declared}, int n);\n")
+    assert result.edited.text.split("\n")[0] == f"float f({expected}, int n);"
+
+
+@pytest.mark.parametrize(
+    ("methods", "expected"),
+    [
+        (["float f() const device;"], ["float f() const       ;"]),
+        (["void f() threadgroup {}", "void f() thread {}"], ["void f()             {}", ""]),
+        (["float f() const { }", "float f() const device { }"], ["float f() const { }", ""]),
+        (["float f() device;", "float f() const device;"], None),
+        (["float f() constant;", "float f() const device;"], ["float f() const   ;", ""]),
+        (["float f(int i) device {}", "float f() device {}"], None),
+        (["template <int N> int f() device {}", "template <typename T> int f() device {}"], None),
+        (["template <int N> int f() device {}", "template <int N> int f() thread {}"], [None, ""]),
+        (["S(float x) thread : v(x) {}", "S(float x) constant : v(x) {}"], [None, ""]),
+        (["S() constant {}"], ["S()          {}"]),
+        (["operator float() const device {}", "operator float() const thread {}"], [None, ""]),
+        (["device S& operator=(S s) device {}"], ["       S& operator=(S s)        {}"]),
+        (["device float& f() device {}"], ["device float& f()        {}"]),
+        # Twice the same is the user's mistake.
+        (["void f() {}", "void f() {}"], ["void f() {}", "void f() {}"]),
+    ],
+)
+def test_methods_serve_every_space(methods: list[str], expected: list[str | None] | None) -> None:
+    header = "\n".join(["struct S { float v;", *methods, "};"]) + "\n"
+    lines = rewritten("y[0] = 1;", header).edited.text.split("\n")[1 : 1 + len(methods)]
+    for line, method, wanted in zip(lines, methods, expected or [None] * len(methods), strict=True):
+        # Without an own expectation a method only loses the space.
+        whole = method.replace(") const device", ") const       ")
+        for space in ("device", "thread"):
+            whole = whole.replace(f") {space}", ")".ljust(len(space) + 2))
+        assert line.rstrip() == (whole if wanted is None else wanted)
+        assert len(line) == len(method)
+
+
+def test_nothing_is_edited_in_a_method_that_goes() -> None:
+    header = "struct S { int f() device { return 1; }\nint f() thread { int t; return 2H; } };\n"
+    lines = rewritten("y[0] = 1;", header).edited.text.split("\n")
+    assert lines[1].split() == ["};"]
