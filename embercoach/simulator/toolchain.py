@@ -22,8 +22,9 @@ OLDEST_ZIG = (0, 17)
 
 # Half and bfloat round after each operation, a literal without suffix is single, nothing is fused,
 # and numbers keep their signs and infinities: what a Metal kernel computes with safe math.
+# Later standards reserve words that Metal leaves to users: requires, concept.
 _DIALECT = (
-    "-std=c++20",
+    "-std=c++17",
     "-ffreestanding",
     "-nostdinc",
     "-nostdinc++",

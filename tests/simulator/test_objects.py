@@ -502,3 +502,26 @@ def test_kernels_compile_for_every_machine(
     magic = b"\x7fELF" if system == "linux" else b"\xcf\xfa\xed\xfe"
     assert built.object.read_bytes().startswith(magic)
     assert (built.object.parent / "kernel.o").exists() == (system == "darwin")
+
+
+def test_what_only_metal_can_say_compiles(toolchain: Toolchain, tmp_path: Path) -> None:
+    header = (
+        "#define EPS 2.0H\n"
+        "struct S { float v;\n"
+        "  float get() const device { return v + 1.5BF; } float get() const thread { return v; }\n"
+        "  device S& operator+=(float o) device { v += o; return *this; }\n"
+        "  threadgroup S& operator+=(float o) threadgroup { v += o; return *this; }\n"
+        "  S(float x) thread : v(x) {} S(float x) device : v(x) {} S(float x) constant : v(x) {}\n"
+        "};\n"
+        "float sum(constant const int s[2], const device float a[][3]) { return s[0] + a[0][1]; }\n"
+    )
+    body = (
+        "half h = 2.0H + 2H + 2h + EPS + 0x1H + 0x1.8p3h + 1e1h;\n"
+        "bfloat b = 1.5bf + 2BF;\n"
+        "device S* s = (device S*)y;\n"
+        "*s += 1.0f;\n"
+        "int requires = 2, concept = 3, consteval = 4;\n"
+        "y[0] = s->get() + S(2.0f).get() + h + b + requires + concept + consteval\n"
+        "  + sum(x_shape, (const device float(*)[3])x);\n"
+    )
+    assert build(toolchain, tmp_path, body, header).object.is_file()
