@@ -32,12 +32,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("units")
 
 
+@pytest.fixture(autouse=True)
+def others() -> Iterator[set[int]]:
+    """The children of other tests; none of these must leave one."""
+    before = _children()
+    yield before
+    assert _children() <= before
+
+
 @pytest.fixture
 def bench(toolchain: Toolchain, folder: Path) -> Iterator[Bench]:
     process = Process(toolchain)
     yield Bench(toolchain, process, folder)
     process.close()
-    assert _children() == set()
 
 
 def _children() -> set[int]:
@@ -213,40 +220,40 @@ def test_object_that_is_none_is_an_error(bench: Bench) -> None:
     assert _works(bench)
 
 
-def _pid(bench: Bench) -> int:
-    (pid,) = _children()
+def _pid(others: set[int]) -> int:
+    (pid,) = _children() - others
     return pid
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_killed_child_is_a_crash_and_is_replaced(bench: Bench) -> None:
+def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int]) -> None:
     assert _works(bench)
-    first = _pid(bench)
+    first = _pid(others)
     threading.Timer(0.3, os.kill, (first, signal.SIGKILL)).start()
     body = "while (go) ;"
     result = bench.run(body, begun("y", X), header=BACKGROUND, limits=Limits(seconds=5))
     finding = _only(result.findings)
     assert (finding.kind, finding.detail) == ("crash", "its process ended by SIGKILL")
     assert _works(bench)
-    assert _pid(bench) != first
+    assert _pid(others) != first
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_child_that_does_not_answer_is_a_timeout(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, others: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _works(bench)
     monkeypatch.setattr(module, "_GRACE", 0.5)
-    os.kill(_pid(bench), signal.SIGSTOP)
+    os.kill(_pid(others), signal.SIGSTOP)
     finding = _only(bench.run("y[i] = 1;", wanted("y", 64), limits=SOON).findings)
     assert (finding.kind, finding.at.line) == ("timeout", None)
     assert _works(bench)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_child_that_died_between_launches_is_replaced(bench: Bench) -> None:
+def test_child_that_died_between_launches_is_replaced(bench: Bench, others: set[int]) -> None:
     assert _works(bench)
-    os.kill(_pid(bench), signal.SIGKILL)
+    os.kill(_pid(others), signal.SIGKILL)
     time.sleep(0.1)
     assert _works(bench)
 
@@ -370,4 +377,3 @@ def test_process_can_be_closed_twice_and_used_again(toolchain: Toolchain, folder
     process.close()
     assert _works(bench)
     process.close()
-    assert _children() == set()
