@@ -144,6 +144,50 @@ def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
     return tuple(_placed(group, rewritten) for group in inside or groups[:1])
 
 
+def refused_casts(output: str, rewritten: Rewritten) -> frozenset[tuple[int, int]]:
+    """Line and column, in the generated source, of casts between half and bfloat.
+
+    Metal has them, clang has not.
+
+    Args:
+        output: of clang.
+        rewritten: the unit that it compiled.
+    """
+    return frozenset(
+        rewritten.edited.original_place(said.line, said.column)
+        for said in _said(output)
+        if said.severity == "error"
+        and said.message.endswith(" is not allowed")
+        and _is_users(said)
+        and all(word in said.message for word in ("cast from '", "_Float16'", "__bf16'"))
+    )
+
+
+def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+    """Floats that become bfloat without a cast: clang warns of what Metal refuses.
+
+    Compound assignments are not told: what Metal says of them is not known.
+
+    Args:
+        output: of clang.
+        rewritten: the unit that it compiled.
+    """
+    told = {}
+    for said in _said(output):
+        lost, _, kinds = said.message.partition(" loses floating-point precision: ")
+        kind, _, target = kinds.partition(" to ")
+        if (
+            said.severity == "warning"
+            and lost == "implicit conversion"
+            and "__bf16'" in target
+            and _is_users(said)
+        ):
+            kind = kind.strip("'").removeprefix("const ").replace("double", "float")
+            message = f"a {kind} does not convert to bfloat by itself; write bfloat(...)"
+            told[said.line, said.column] = replace(said, severity="error", message=message)
+    return tuple(_diagnostic(said, rewritten) for said in told.values())
+
+
 def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
     """The uses of variables without a value that clang warns of, in the order of the lines.
 

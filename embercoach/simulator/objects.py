@@ -16,9 +16,11 @@ import embercoach.metal
 from embercoach.simulator.diagnostics import (
     UNSET_WARNINGS,
     CompileError,
+    implicit_bfloats,
     problem_diagnostics,
     read_errors,
     read_unset_uses,
+    refused_casts,
 )
 from embercoach.simulator.model import BuiltKernel, Parameter, SimulatorError, SourceMap, UnsetUse
 from embercoach.simulator.object_cache import ObjectCache
@@ -27,11 +29,14 @@ from embercoach.simulator.rewrite_locals import FILL_MACRO
 from embercoach.simulator.toolchain import mlx_includes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from embercoach.simulator.object_cache import Entry
     from embercoach.simulator.rewrite import Rewritten
     from embercoach.simulator.toolchain import Toolchain
+
+    # Makes the unit with other casts.
+    _Remake = Callable[[frozenset[tuple[int, int]]], Rewritten]
 
 _HERE = Path(__file__).parent
 #: Folders of headers, in the order that they are searched in.
@@ -77,7 +82,8 @@ def build(
     entry = store.get(key)
     if entry is None:
         rewritten = rewrite(source, body, header)
-        entry = _compiled(store, key, name, rewritten, flags, toolchain, checks=checks)
+        remake = functools.partial(rewrite, source, body, header)
+        entry = _compiled(store, key, name, rewritten, remake, flags, toolchain, checks=checks)
     facts = entry.facts
     return BuiltKernel(
         name=name,
@@ -122,6 +128,7 @@ def _compiled(
     key: str,
     name: str,
     rewritten: Rewritten,
+    remake: _Remake,
     flags: Sequence[str],
     toolchain: Toolchain,
     *,
@@ -133,12 +140,7 @@ def _compiled(
         part = made / "kernel.o"
         library = ("-include-pch", str(_precompiled(store, flags, toolchain)), "-x", "c++")
         command = [*toolchain.compiler, *flags, *_folders(), *library]
-        failed, output = _run([*command, "-c", "-", "-o", str(part)], rewritten.text)
-        if failed:
-            errors = read_errors(output, rewritten)
-            if not errors:
-                raise SimulatorError(f"the compiler failed on kernel {name!r}:\n{output}")
-            raise CompileError(name, errors, rewritten.signature)
+        rewritten = _translated([*command, "-c", "-", "-o", str(part)], name, rewritten, remake)
         _link(toolchain, [part], made / _KERNEL)
         if toolchain.host.system != "darwin":
             # There, lines of code are to be found in this part alone.
@@ -149,6 +151,26 @@ def _compiled(
             "unset": [asdict(u) for u in _unset_uses(command, rewritten)] if checks else [],
         }
         return store.put(key, made, facts)
+
+
+def _translated(
+    command: Sequence[str], name: str, rewritten: Rewritten, remake: _Remake
+) -> Rewritten:
+    """Compile a unit; where clang refuses casts that Metal has, once more without them."""
+    casts: frozenset[tuple[int, int]] = frozenset()
+    while True:
+        failed, output = _run(command, rewritten.text)
+        errors = read_errors(output, rewritten) if failed else implicit_bfloats(output, rewritten)
+        more = refused_casts(output, rewritten) - casts if failed else frozenset()
+        if not more:
+            break
+        casts |= more
+        rewritten = remake(casts)
+    if errors:
+        raise CompileError(name, errors, rewritten.signature)
+    if failed:
+        raise SimulatorError(f"the compiler failed on kernel {name!r}:\n{output}")
+    return rewritten
 
 
 def _unset_uses(command: Sequence[str], rewritten: Rewritten) -> tuple[UnsetUse, ...]:

@@ -15,7 +15,12 @@ from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.macros import read_macros
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
-from embercoach.simulator.rewrite_dialect import array_edits, literal_edits, method_edits
+from embercoach.simulator.rewrite_dialect import (
+    array_edits,
+    cast_edits,
+    literal_edits,
+    method_edits,
+)
 from embercoach.simulator.rewrite_layout import (
     Layout,
     attribute_places,
@@ -27,7 +32,7 @@ from embercoach.simulator.rewrite_text import EditedText, TextEdit, apply, blank
 from embercoach.simulator.rewrite_threadgroup import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tree_sitter import Node
 
@@ -93,13 +98,16 @@ class Rewritten:
         return f'#line 1 "{FILE_NAME}"\n{self.edited.text}\n{self.thunk}'
 
 
-def rewrite(source: str, body: str, header: str) -> Rewritten:
+def rewrite(
+    source: str, body: str, header: str, casts: Collection[tuple[int, int]] = ()
+) -> Rewritten:
     """Make a translation unit of a generated source.
 
     Args:
         source: as MLX generates it.
         body: the ``source`` argument of the kernel.
         header: the ``header`` argument of the kernel.
+        casts: lines and columns of casts between half and bfloat that clang refused.
 
     Raises:
         SimulatorError: the source is not built as MLX builds it, or a line can't be kept.
@@ -117,8 +125,10 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
     ):
         _refuse_line_directives(syntax, source, shift)
         edits += _attribute_edits(syntax, source, shift)
+        starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
+        edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
         dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
-        edits += (TextEdit(shift + e.start, shift + e.end, e.new) for e in dialect)
+        edits += (_moved(edit, shift) for edit in dialect)
         shared = tuple(threadgroup_storage(syntax, words))
         for filling in fillings(syntax):
             # Macros that say threadgroup are not in the tree.
@@ -143,6 +153,14 @@ def rewrite(source: str, body: str, header: str) -> Rewritten:
         problems=tuple(problems),
         opaque=tuple(m.name for m in macros.items if m.name not in words and _hides(m.text)),
     )
+
+
+def _moved(edit: TextEdit, shift: int) -> TextEdit:
+    return TextEdit(shift + edit.start, shift + edit.end, edit.new)
+
+
+def _start_of_line(source: str, line: int) -> int:
+    return sum(len(text) + 1 for text in source.split("\n")[: line - 1])
 
 
 def _outermost(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:

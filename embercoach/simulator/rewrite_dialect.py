@@ -8,7 +8,7 @@ from embercoach.metal.syntax import ADDRESS_SPACES, parse_body
 from embercoach.simulator.rewrite_text import TextEdit, blanked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from tree_sitter import Node
 
@@ -19,6 +19,7 @@ _SUFFIXES = {"H": "_h", "bf": "_bf", "BF": "_bf"}
 #: Clang knows this suffix, but only behind a literal with a point or an exponent.
 _HALF = "h"
 _FIXED = "constant"
+_WIDENED = "ember::widened"
 _FUNCTIONS = frozenset({"function_declarator", "abstract_function_declarator"})
 _METHODS = frozenset({"function_definition", "field_declaration", "declaration"})
 
@@ -45,6 +46,31 @@ def _suffix(written: str, number: str) -> str:
     if written == _HALF and number[:2] not in ("0x", "0X") and not set(number) & set(".eE"):
         return "_h"
     return _SUFFIXES.get(written, "")
+
+
+def cast_edits(syntax: Syntax, starts: Collection[int]) -> Iterator[TextEdit]:
+    """Operands of casts between half and bfloat, led through float.
+
+    Args:
+        syntax: a parsed text.
+        starts: where casts begin that clang refuses, in characters of the text.
+    """
+    for node in syntax.nodes:
+        place = syntax.place(node)
+        operand = _operand(node) if place.start in starts and syntax.holds(node) else None
+        if operand is not None and not operand.has_error:
+            found = syntax.place(operand)
+            yield TextEdit(found.start, found.start, f"{_WIDENED}(")
+            yield TextEdit(found.end, found.end, ")")
+
+
+def _operand(node: Node) -> Node | None:
+    """What a cast of any spelling converts, None for another node."""
+    if node.type == "cast_expression":
+        return node.child_by_field_name("value")
+    called = node.child_by_field_name("arguments") if node.type == "call_expression" else None
+    given = [] if called is None else [c for c in called.named_children if c.type != "comment"]
+    return given[0] if len(given) == 1 else None
 
 
 def array_edits(syntax: Syntax) -> Iterator[TextEdit]:

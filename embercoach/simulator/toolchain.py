@@ -53,6 +53,8 @@ _DIAGNOSTICS = (
     "-fno-crash-diagnostics",
     "-ferror-limit=20",
     "-Wno-everything",
+    # For ``implicit_bfloats`` of diagnostics.
+    "-Wimplicit-float-conversion",
 )
 # Every access of at most 16 bytes calls the runtime: the pass skips wider ones, which only
 # vectorizers make, and without the option a read in front of a write.

@@ -228,3 +228,28 @@ def test_an_error_that_is_not_the_users_is_no_compile_error(unit: Rewritten, out
     with pytest.raises(SimulatorError, match="own Metal library") as caught:
         read_errors(output, unit)
     assert not isinstance(caught.value, CompileError)
+
+
+@pytest.mark.parametrize(
+    ("body", "columns"),
+    [
+        ("bfloat b = x[0]; y[0] = b;", [12]),
+        ("bfloat b(0); b = x[0] * 2.0f; y[0] = b;", [23]),
+        ("bfloat b(0), d = b * 1.5f; y[0] = x[0] + b + d;", [20]),
+        ("bfloat4 v(0); v.x = x[0]; y[0] = v.x;", [21]),
+    ],
+)
+def test_a_float_does_not_become_bfloat_by_itself(errors, body: str, columns: list[int]) -> None:
+    found = errors(body).diagnostics
+    assert [(d.part, d.line, d.column) for d in found] == [("body", 1, c) for c in columns]
+    assert found[0].message == "a float does not convert to bfloat by itself; write bfloat(...)"
+
+
+def test_other_conversions_to_bfloat_are_metals(toolchain: Toolchain, object_cache: Path) -> None:
+    body = (
+        "bfloat b = 0, g = 1.0bf, d = bfloat(x[0]), e = static_cast<bfloat>(x[0] * 2.0f);\n"
+        "half h = x[0]; b = b * g; b += d; b++; b = -b; b = fma(b, g, d); b = b * 2;\n"
+        "bfloat4 v = bfloat4(1.1f, x[0], 2, b); v *= b; y[0] = float(b) + e + h + v.x;\n"
+    )
+    source = generated(body)
+    assert build(source, "k", body, "", checks=True, toolchain=toolchain, cache=object_cache)

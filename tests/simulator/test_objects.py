@@ -525,3 +525,18 @@ def test_what_only_metal_can_say_compiles(toolchain: Toolchain, tmp_path: Path) 
         "  + sum(x_shape, (const device float(*)[3])x);\n"
     )
     assert build(toolchain, tmp_path, body, header).object.is_file()
+
+
+def test_half_and_bfloat_are_cast_to_each_other(toolchain: Toolchain, tmp_path: Path) -> None:
+    header = (
+        "template <typename T, typename U> T of(U u) { return static_cast<T>(u); }\n"
+        "template <typename T, typename U> T as(U u) { return T(u); }\n"
+    )
+    body = (
+        "half h = x[0]; bfloat b = bfloat(h); bfloat16_t c = (bfloat16_t)(h + 1.0h);\n"
+        "h = half(bfloat(half(b)));\n"
+        "b = of<bfloat>(h); long n = of<long>(3l); device half* p = (device half*)y;\n"
+        "b = static_cast<bfloat>(p[0]); h = as<half>(b);\n"
+        "y[0] = b + c + n + h;\n"
+    )
+    assert build(toolchain, tmp_path, body, header).object.is_file()
