@@ -1,5 +1,27 @@
+// What runs threads: fibers, lanes and threadgroups.
 #pragma once
 #include "state.h"
 
-// Set where a signal interrupts the scheduler itself.
-extern EMBER_HIDDEN volatile u32 stop_requested;
+// Of one run.
+struct Run {
+  bool stopped;                 // by a finding that ends it
+  volatile u32 stop_requested;  // where a signal interrupts the scheduler itself
+  u32 cut_off;                  // threads that came to no end of their own
+  u64 seq;                      // synchronisations so far
+  void* buffers[MAX_SLOTS];
+};
+extern EMBER_HIDDEN Run run;
+
+static inline bool is_over() { return run.stopped || run.stop_requested; }
+
+// -- fibers.cpp
+EMBER_HIDDEN void start_fibers();
+EMBER_HIDDEN void run_lanes(const Simd& simd);  // until all wait
+EMBER_HIDDEN void wait_at(State state, u64 place, u32 flags);
+EMBER_HIDDEN void release(Simd& simd, u32 mask);
+// -- lanes.cpp
+EMBER_HIDDEN bool run_simd(Simd& simd);
+EMBER_HIDDEN bool same_place(u64 a, u64 b);
+EMBER_HIDDEN bool before(u64 a, u64 b);
+// -- groups.cpp
+EMBER_HIDDEN u64 next_stamp();

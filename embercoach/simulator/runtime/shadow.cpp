@@ -238,4 +238,14 @@ EMBER_EXPORT void* __tsan_memset(void* to, int value, unsigned long size) {
   check((u64)to, size, PLAIN_WRITE, CALLER());
   return __builtin_memset(to, value, size);
 }
+
+EMBER_EXPORT void ember_atomic(const volatile void* address, u32 size, u32 access) {
+  if (!current) return;
+  if (launch->checked) {
+    hot.accesses++;
+    u64 pc = CALLER();
+    check((u64)address, size, (access & 3) | ATOMICALLY, pc);
+  }
+  wait_for_others();
+}
 }

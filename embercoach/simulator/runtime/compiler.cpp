@@ -1,0 +1,50 @@
+// What the compiler itself sees go wrong, and calls a handler for.
+#include <string.h>
+
+#include "state.h"
+
+extern "C" {
+// -fsanitize=array-bounds: the compiler knows the array, the index and the place.
+struct ember_source_location {
+  const char* file;
+  u32 line, column;
+};
+struct ember_type {
+  unsigned short kind, info;
+  char name[1];
+};
+struct ember_out_of_bounds {
+  ember_source_location at;
+  const ember_type *array, *index;
+};
+
+EMBER_EXPORT void __ubsan_handle_out_of_bounds(ember_out_of_bounds* data, u64 index) {
+  u64 pc = CALLER();
+  if (!current || !launch->checked) return;
+  settle_pending();
+  ember_finding* finding = report(OUT_OF_BOUNDS, pc, 0, -1, BECAUSE_INDEX);
+  if (finding->count > 1) end_thread();
+  blame_current(finding);
+  finding->line = data->at.line;
+  finding->column = data->at.column;
+  // Signed types have the lowest bit set, their width is 2 to the power of the rest.
+  u32 width = 1u << (data->index->info >> 1);
+  bool is_signed = data->index->info & 1;
+  finding->detail[0] = is_signed && width < 64 ? (i64)(index << (64 - width)) >> (64 - width)
+                                                : (i64)index;
+  strncpy(finding->text, data->array->name, sizeof finding->text - 1);
+  end_thread();  // a local array's neighbours are the frame that the thread would return by
+}
+
+// -fsanitize=local-bounds: the compiler knows no more than that an access leaves its variable.
+static void tell_outside_variable(u64 pc) {
+  if (!current || !launch->checked) return;
+  settle_pending();
+  ember_finding* finding = report(OUT_OF_BOUNDS, pc, 0, -1, BECAUSE_VARIABLE);
+  if (finding->count == 1) blame_current(finding);
+  end_thread();
+}
+
+EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
+EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
+}
