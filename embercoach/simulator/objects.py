@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import subprocess
+import warnings
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -45,6 +46,7 @@ _COMPILE_SECONDS = 120.0
 _KERNEL = "kernel.so"
 _RUNTIME = "runtime.so"
 _HEADERS = "unit.pch"
+_OWN_UTILS = "-DEMBER_OWN_UTILS"
 
 
 def build(
@@ -138,7 +140,7 @@ def _compiled(
         raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
     with store.making() as made:
         part = made / "kernel.o"
-        library = ("-include-pch", str(_precompiled(store, flags, toolchain)), "-x", "c++")
+        library = (*_precompiled(store, flags, toolchain), "-x", "c++")
         command = [*toolchain.compiler, *flags, *_folders(), *library]
         rewritten = _translated([*command, "-c", "-", "-o", str(part)], name, rewritten, remake)
         _link(toolchain, [part], made / _KERNEL)
@@ -184,8 +186,12 @@ def _unset_uses(command: Sequence[str], rewritten: Rewritten) -> tuple[UnsetUse,
     return read_unset_uses(output)
 
 
-def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> Path:
-    """The Metal library as clang reads it fastest."""
+def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
+    """What includes the Metal library as clang reads it fastest.
+
+    With it comes what MLX has in front of a kernel: as installed, or, where that version's does
+    not compile, as the simulator brings it along; then it warns.
+    """
     # It holds the paths of its files.
     key = _key("headers", toolchain.identity, *flags, *_folders(), _contents(tuple(_headers())))
     entry = store.get(key)
@@ -193,11 +199,24 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
         with store.making() as made:
             options = ("-x", "c++-header", "-Xclang", "-fno-pch-timestamp")
             files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
-            failed, output = _run([*toolchain.compiler, *flags, *_folders(), *options, *files])
+            command = [*toolchain.compiler, *flags, *_folders(), *options, *files]
+            failed, output = _run(command)
+            refused = output if failed else ""
+            if failed and mlx_includes() is not None:
+                failed, _ = _run([*command, _OWN_UTILS])
             if failed:
                 raise SimulatorError(f"the simulator's Metal library does not compile:\n{output}")
-            entry = store.put(key, made, {})
-    return entry.folder / _HEADERS
+            entry = store.put(key, made, {"refused": refused})
+    refused = entry.facts.get("refused", "")
+    if refused:
+        first = next((line for line in refused.splitlines() if "error: " in line), refused)
+        warnings.warn(
+            "the installed MLX's Metal header utils.h does not compile in the simulator, which "
+            f"takes its own version of it: {first}",
+            stacklevel=2,
+        )
+    own = (_OWN_UTILS,) if refused else ()
+    return (*own, "-include-pch", str(entry.folder / _HEADERS))
 
 
 def _folders() -> list[str]:

@@ -540,3 +540,29 @@ def test_half_and_bfloat_are_cast_to_each_other(toolchain: Toolchain, tmp_path: 
         "y[0] = b + c + n + h;\n"
     )
     assert build(toolchain, tmp_path, body, header).object.is_file()
+
+
+def test_another_mlxs_header_is_replaced_where_it_does_not_compile(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "include" / "mlx" / "backend" / "metal" / "kernels"
+    folder.mkdir(parents=True)
+    (folder / "utils.h").write_text("int ceildiv(texture2d image);\n")
+    monkeypatch.setattr(objects, "mlx_includes", lambda: tmp_path / "include")
+    body = "y[0] = ceildiv(7, 2) + elem_to_loc(1, x_shape, x_strides, x_ndim);\n"
+    for name in ("y[0]", "y[1]"):
+        # Found in the cache, it is told as well.
+        with pytest.warns(
+            UserWarning, match=r"utils\.h does not compile .*: .*utils\.h:1:13: error"
+        ):
+            built = build(toolchain, tmp_path / "cache", body.replace("y[0]", name))
+        assert built.object.is_file()
+
+
+def test_a_broken_library_is_told(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ember_unit.h").write_text("#error broken\n")
+    monkeypatch.setattr(objects, "HEADERS", (tmp_path, *objects.HEADERS[1:]))
+    with pytest.raises(SimulatorError, match=r"(?s)library does not compile:.*broken"):
+        build(toolchain, tmp_path / "cache")
