@@ -146,8 +146,10 @@ def show(data: bytes, kind: str) -> str:
 def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, ...]:
     """All findings of a launch's runs, each once."""
     merged: dict[tuple[object, ...], RawFinding] = {}
+    unused = _lacks_use_of_undefined(answer["differences"])
     for run in answer["runs"]:
-        for finding in _of_one_run(_finding(record, scene) for record in run["findings"]):
+        records = [r for r in run["findings"] if not (unused and _is_undefined_value(r))]
+        for finding in _of_one_run(_finding(record, scene) for record in records):
             known = merged.get(_identity(finding))
             if known is None:
                 merged[_identity(finding)] = finding
@@ -156,6 +158,22 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
     found = _without_echoes(list(merged.values()))
     explained = any(finding.kind in _CAUSES for finding in found)
     return (*found, *_of_outputs(answer["differences"], scene, explained=explained))
+
+
+def _is_undefined_value(record: Mapping[str, Any]) -> bool:
+    """Whether a lane got a value that is undefined, which alone does no harm."""
+    return _REASONS[record["reason"]] == "inactive lane"
+
+
+def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the runs are known to give the same whatever an undefined value is.
+
+    Each run puts its own pattern there. Without differences at all nothing was compared.
+    """
+    return bool(differences) and not any(
+        difference["different"] and difference.get("by_pattern", difference)["different"]
+        for difference in differences
+    )
 
 
 def _identity(finding: RawFinding) -> tuple[object, ...]:

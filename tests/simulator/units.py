@@ -45,8 +45,9 @@ PRELUDE int simd_sum(int value) {{
 PRELUDE int simd_shuffle(int value, uint lane) {{
   uint active;
   const unsigned char* lanes = ember_simd_exchange("simd_shuffle", &value, 4, &active);
-  if (!(active >> lane & 1)) ember_inactive_lane("simd_shuffle", lane);
-  return *(const int*)(lanes + lane * EMBER_SLOT);
+  if (active >> lane & 1) return *(const int*)(lanes + lane * EMBER_SLOT);
+  ember_inactive_lane("simd_shuffle", lane);
+  return 0x01010101 * ember_fill();
 }}
 PRELUDE int quad_sum(int value) {{
   uint active;

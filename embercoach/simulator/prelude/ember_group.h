@@ -18,6 +18,8 @@ const uchar* ember_exchange_in_quadgroup(const char* operation,
                                          const void* value __attribute__((noescape)), uint size,
                                          uint* active __attribute__((noescape)))
     EMBER_SYMBOL(ember_quad_exchange);
+// ember_self(), which gives the same from one exchange or barrier to the next.
+__attribute__((pure)) const ember_thread* ember_self_until_switched(void) EMBER_SYMBOL(ember_self);
 }
 #undef EMBER_SYMBOL
 #undef EMBER_SYMBOL_OF
@@ -180,12 +182,31 @@ EMBER_FN T prefix(const char* operation, T value, T first, bool inclusive) {
   const uchar* lanes = Group::exchange(operation, &value, sizeof(T), &active);
   return prefixed<Op, T>(lanes, active, Group::lane(), first, inclusive);
 }
-// From a lane that takes no part comes nothing that is defined: the own value, and the runtime is told.
+// The byte that values which are undefined consist of, so that what is made of them differs between the
+// two patterns' runs: in half of the threads far below and far above most numbers, which max() or
+// min() of floats shows; in the others zero and NaN, which min() without a sign or a product with 0
+// shows. The halves follow no stride.
+EMBER_OWN inline uchar undefined_byte() {
+  bool is_first = ember_fill() & 0x80;
+  if (__builtin_parity(ember_self_until_switched()->thread_index_in_threadgroup)) {
+    return is_first ? 0x00 : 0xFF;
+  }
+  return is_first ? 0xDF : 0x5A;
+}
+// What a lane that takes no part gives: in a checked run what differs from that in another.
+template <class T>
+EMBER_FN T undefined(T own) {
+#if __has_feature(thread_sanitizer)
+  __builtin_memset((void*)&own, undefined_byte(), sizeof(T));
+#endif
+  return own;
+}
+// From a lane that takes no part comes nothing that is defined, and the runtime is told.
 template <class Group, class T>
 EMBER_FN T take(const char* operation, const uchar* lanes, uint active, uint from, T own) {
   if (from >= uint(Group::size) || !(active >> from & 1)) {
     ember_inactive_lane(operation, from);
-    return own;
+    return undefined(own);
   }
   return taken<T>(lanes, from);
 }

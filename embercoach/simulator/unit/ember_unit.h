@@ -32,7 +32,7 @@ EMBER_FN threadgroup T& placed(storage<T>* where) {
 template <class T>
 EMBER_FN void fill(T& variable) {
   if constexpr (__is_trivially_constructible(T))
-    __builtin_memset((void*)&variable, ember_fill(), sizeof(T));
+    __builtin_memset((void*)&variable, undefined_byte(), sizeof(T));
 }
 
 // Clang casts neither half to bfloat nor back; the rewriter puts the operand in here. Others pass.
@@ -45,7 +45,7 @@ EMBER_CFN T&& widened(T&& value) {
 
 }  // namespace ember
 
-// A local variable that was declared without a value holds the run's pattern.
+// A local variable that was declared without a value holds what differs from run to run.
 #if __has_feature(thread_sanitizer)
 #define EMBER_FILL(name) ember::fill(name);
 #else

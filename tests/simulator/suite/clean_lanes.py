@@ -95,6 +95,21 @@ CLEAN = (
         expected=lambda: (np.concatenate([np.cumsum(p) for p in np.split(_WHOLE, [32, 48, 80])]),),
     ),
     Case(
+        "value_of_a_missing_lane_is_not_used",
+        """
+        uint i = thread_position_in_grid.x;
+        float v = x[i];
+        float next = simd_shuffle_down(v, 1);
+        float last = simd_shuffle(v, ushort(31));
+        y[i] = i + 1 < 20 ? next - v : threads_per_threadgroup.x == 32 ? last : 0;
+        """,
+        {"x": Array(_LANES[:20])},
+        {"y": Out((20,))},
+        (20, 1, 1),
+        (20, 1, 1),
+        expected=lambda: (np.append(np.diff(_LANES[:20]), 0),),
+    ),
+    Case(
         "prefix_sums_in_two_levels",
         """
         threadgroup int carry[32];

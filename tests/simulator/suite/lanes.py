@@ -218,4 +218,17 @@ BUGS = (
         (32, 1, 1),
         also=_VALUES,
     ),
+    Case(
+        "minimum_with_missing_lanes",
+        """
+        uint v = x[thread_position_in_grid.x];
+        for (ushort m = 16; m; m >>= 1) v = min(v, simd_shuffle_xor(v, m));  // <- divergent-simd
+        y[thread_position_in_grid.x] = v;
+        """,
+        {"x": Array(integers(5, 99, 20, dtype="uint32"))},
+        {"y": Out((20,), "uint32")},
+        (20, 1, 1),
+        (20, 1, 1),
+        also=_VALUES,
+    ),
 )

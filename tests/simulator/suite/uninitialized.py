@@ -279,4 +279,55 @@ BUGS = (
         (9, 1, 1),
         template=(("T_LEN", 5),),
     ),
+    Case(
+        "minimum_without_a_first_value",
+        """
+        uint i = thread_position_in_grid.x;
+        uint least;
+        for (uint k = 0; k < 4; ++k) least = min(least, x[(i + k) % 64]);  // <- uninitialized-read
+        y[i] = least;
+        """,
+        {"x": Array(integers(5, 99, 64, dtype="uint32"))},
+        {"y": Out((64,), "uint32")},
+        (64, 1, 1),
+        (64, 1, 1),
+    ),
+    Case(
+        "running_softmax_without_a_first_denominator",
+        """
+        uint i = thread_position_in_grid.x;
+        Running r;
+        r.most = -INFINITY;
+        for (uint k = 0; k < 4; ++k) r = with(r, x[(i + k) % 64]);
+        y[i] = r.most + log(r.sum);  // <- uninitialized-read
+        """,
+        {"x": Array(floats(64))},
+        {"y": Out((64,))},
+        (64, 1, 1),
+        (64, 1, 1),
+        header="""
+        struct Running { float most; float sum; };
+        inline Running with(Running r, float v) {
+          float most = max(r.most, v);
+          r.sum = r.sum * exp(r.most - most) + exp(v - most);
+          r.most = most;
+          return r;
+        }
+        """,
+    ),
+    Case(
+        "undefined_times_zero",
+        """
+        uint i = thread_position_in_grid.x;
+        float part[4];
+        for (uint k = 0; k < 3; ++k) part[k] = x[i] + k;
+        float s = 0;
+        for (uint k = 0; k < 4; ++k) s += part[k] * (k < 3 ? 1.0f : 0.0f);
+        y[i] = s;  // <- uninitialized-read
+        """,
+        {"x": Array(floats(64))},
+        {"y": Out((64,))},
+        (64, 1, 1),
+        (64, 1, 1),
+    ),
 )
