@@ -24,6 +24,7 @@ from tests.simulator.suite import (
     ends,
     everyday,
     everyday_order,
+    fences,
     flags,
     lanes,
     notes,
@@ -48,6 +49,7 @@ BUGGY = (
     ends,
     everyday,
     everyday_order,
+    fences,
     flags,
     lanes,
     orders,
@@ -70,6 +72,7 @@ CORRECT = (
     clean_models,
     clean_tiles,
     clean_values,
+    fences,
 )
 BUGS = [case for module in BUGGY for case in module.BUGS]
 CLEAN = [case for module in CORRECT for case in module.CLEAN]

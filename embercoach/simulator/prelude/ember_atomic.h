@@ -37,7 +37,15 @@ using atomic_float = atomic<float>;
 using atomic_long = atomic<long>;
 using atomic_ulong = atomic<ulong>;
 
-EMBER_FN void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
+// Between lanes of one simdgroup it takes a simdgroup_barrier all the same.
+EMBER_FN void atomic_thread_fence(mem_flags flags, memory_order order,
+                                  thread_scope scope = thread_scope_device) {
+  if (order == memory_order_relaxed || scope < thread_scope_threadgroup) return;
+  uint effect = scope == thread_scope_device ? EMBER_ON_DEVICE : 0;
+  if (order != memory_order_acquire) effect |= EMBER_HANDS_ON;
+  if (order != memory_order_release) effect |= EMBER_TAKES_OVER;
+  ember_fence(uint(flags), effect);
+}
 }  // namespace metal
 
 namespace ember {

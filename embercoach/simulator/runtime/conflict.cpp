@@ -38,8 +38,9 @@ bool is_atomic(u32 access) { return access & ATOMICALLY; }
 // Whether the recorded access of another thread conflicts with one of the running thread now.
 Verdict judge(u64 record, Space space, u64 pc) {
   if (!record) return FINE;
-  if (record < hot.first) return space == IN_DEVICE ? RACES : FINE;
-  if (record < hot.start[space]) return FINE;
+  if (record < hot.first)
+    return space == IN_THREADGROUP || is_fenced(record, space) ? FINE : RACES;
+  if (record < hot.start[space] || is_fenced(record, space)) return FINE;
   u32 me = current->index, other = thread_of(record);
   if (other == me && !(record & SEVERAL)) return FINE;
   if (other / EMBER_LANES != me / EMBER_LANES || record & SEVERAL_SIMDS)

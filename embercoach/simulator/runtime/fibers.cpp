@@ -24,7 +24,9 @@ Thread* next_ready(const Simd& simd) {
 
 void run_as(Thread* thread) {
   current = thread;
-  hot.me = simds[thread->index / EMBER_LANES].stamp | (u64)thread->index << THREAD_SHIFT;
+  u64 stamp = simds[thread->index / EMBER_LANES].stamp;
+  if (EMBER_UNLIKELY(thread->own_stamp > stamp)) stamp = thread->own_stamp;
+  hot.me = stamp | (u64)thread->index << THREAD_SHIFT;
 }
 
 void fiber();

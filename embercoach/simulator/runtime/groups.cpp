@@ -15,7 +15,7 @@ u32 group_counts[3];
 u32 nominal[3];  // a full threadgroup
 
 void group_at(u64 ordinal, u32 group[3]) {
-  u64 total = (u64)group_counts[0] * group_counts[1] * group_counts[2];
+  u64 total = group_total();
   u64 linear = launch->reverse ? total - 1 - ordinal : ordinal;
   group[0] = linear % group_counts[0];
   group[1] = linear / group_counts[0] % group_counts[1];
@@ -173,6 +173,7 @@ void start_group(u64 ordinal) {
     Thread& thread = threads[i];
     thread.state = FRESH;
     thread.spins = 0;
+    thread.own_stamp = 0;
     for (int axis = 0; axis < 3; axis++) {
       thread.self.thread_position_in_grid[axis] =
           group[axis] * nominal[axis] + thread.self.thread_position_in_threadgroup[axis];
@@ -182,6 +183,7 @@ void start_group(u64 ordinal) {
   u64 stamp = next_stamp();
   group_seqs[ordinal] = (u32)run.seq;
   groups_run = ordinal + 1;
+  start_fences();
   hot.first = hot.start[IN_DEVICE] = hot.start[IN_THREADGROUP] = hot.barrier_start = stamp;
   for (u32 s = 0; s < simd_count; s++) {
     Simd& simd = simds[s];
@@ -226,14 +228,22 @@ u64 next_stamp() {
   return run.seq << SEQ_SHIFT;
 }
 
-void locate(u32 at, u32 thread, u32 position[3], u32 group[3]) {
+u64 group_total() { return (u64)group_counts[0] * group_counts[1] * group_counts[2]; }
+
+u32 threads_of_full_group() { return nominal[0] * nominal[1] * nominal[2]; }
+
+u64 group_of(u32 at) {
   u64 low = 0, high = groups_run;
   while (high - low > 1) {
     u64 middle = (low + high) / 2;
     (group_seqs[middle] <= at ? low : high) = middle;
   }
+  return low;
+}
+
+void locate(u32 at, u32 thread, u32 position[3], u32 group[3]) {
   u32 size[3];
-  group_at(low, group);
+  group_at(group_of(at), group);
   group_size(group, size);
   position[0] = group[0] * nominal[0] + thread % size[0];
   position[1] = group[1] * nominal[1] + thread / size[0] % size[1];
@@ -252,9 +262,10 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
   if (!plan_groups()) return "no memory for the threadgroups' records";
   clear_findings();
   start_shadow();
+  forget_fences();
   start_fibers();
   groups_run = 0;
-  u64 total = (u64)group_counts[0] * group_counts[1] * group_counts[2];
+  u64 total = group_total();
   double started = now();
   start_clock(what->seconds);
   for (u64 i = 0; i < total && !is_over(); i++) {

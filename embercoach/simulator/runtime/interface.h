@@ -16,6 +16,9 @@ enum { EMBER_MEM_NONE = 0, EMBER_MEM_DEVICE = 1, EMBER_MEM_THREADGROUP = 2, EMBE
 // Kinds of access.
 enum { EMBER_READ = 1, EMBER_WRITE = 2 };
 
+// What a fence does, and whether threads of other threadgroups may rely on it.
+enum { EMBER_HANDS_ON = 1, EMBER_TAKES_OVER = 2, EMBER_ON_DEVICE = 4 };
+
 extern "C" {
 
 // What a GPU thread knows of itself: Metal's thread attributes under their own names, three
@@ -70,6 +73,9 @@ EMBER_PLACE void ember_partial_simdgroup(const char* operation, ember_u32 active
 
 // An atomic access is about to happen; the caller does it, as no other thread can come between.
 void ember_atomic(const volatile void* address, ember_u32 size, ember_u32 access);
+
+// An atomic_thread_fence for the memory that flags name.
+void ember_fence(ember_u32 flags, ember_u32 effect);
 
 // The byte that memory without a value consists of in this run.
 __attribute__((const)) unsigned char ember_fill(void);

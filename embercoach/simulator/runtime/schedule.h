@@ -25,3 +25,6 @@ EMBER_HIDDEN bool same_place(u64 a, u64 b);
 EMBER_HIDDEN bool before(u64 a, u64 b);
 // -- groups.cpp
 EMBER_HIDDEN u64 next_stamp();
+EMBER_HIDDEN u64 group_of(u32 seq);  // in the order that they ran
+EMBER_HIDDEN u64 group_total();
+EMBER_HIDDEN u32 threads_of_full_group();

@@ -245,6 +245,8 @@ EMBER_EXPORT void ember_atomic(const volatile void* address, u32 size, u32 acces
     hot.accesses++;
     u64 pc = CALLER();
     check((u64)address, size, (access & 3) | ATOMICALLY, pc);
+    if (access & EMBER_READ) note_atomic_read();
+    if (access & EMBER_WRITE) note_atomic_write();
   }
   wait_for_others();
 }

@@ -121,6 +121,7 @@ struct Thread {
   u32 active;
   const u8* result;
   u32 spins;
+  u64 own_stamp;          // of its last fence
   alignas(16) u8 staged[EMBER_SLOT];
 };
 
@@ -192,6 +193,12 @@ EMBER_HIDDEN void locate(u32 seq, u32 thread, u32 position[3], u32 threadgroup[3
 EMBER_HIDDEN void synchronise_simd(Simd& simd);
 EMBER_HIDDEN void step_together(u64 pc);
 EMBER_HIDDEN void wait_for_others();
+// -- fences.cpp
+EMBER_HIDDEN bool is_fenced(u64 record, Space space);
+EMBER_HIDDEN void note_atomic_read();
+EMBER_HIDDEN void note_atomic_write();
+EMBER_HIDDEN void forget_fences();  // of the launch before
+EMBER_HIDDEN void start_fences();   // of a threadgroup
 // -- report.cpp
 EMBER_HIDDEN ember_finding* report(Kind kind, u64 pc, u64 other_pc, i64 place, u32 reason);
 EMBER_HIDDEN void blame_current(ember_finding* finding);
