@@ -28,6 +28,7 @@ from embercoach.simulator.rewrite_layout import (
     read_layout,
 )
 from embercoach.simulator.rewrite_locals import fillings
+from embercoach.simulator.rewrite_parameters import bare_parameters
 from embercoach.simulator.rewrite_text import EditedText, TextEdit, apply, blanked, line_of
 from embercoach.simulator.rewrite_threadgroup import SPACE, spelling, threadgroup_storage
 
@@ -129,6 +130,7 @@ def rewrite(
         edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
         dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
         edits += (_moved(edit, shift) for edit in dialect)
+        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(syntax))
         shared = tuple(threadgroup_storage(syntax, words))
         for filling in fillings(syntax):
             # Macros that say threadgroup are not in the tree.
@@ -138,9 +140,7 @@ def rewrite(
         for found in shared:
             start, end = shift + found.start, shift + found.end
             if found.problem:
-                line = line_of(source, start)
-                column = start - source.rfind("\n", 0, start)
-                problems.append(Problem(line, column, found.problem))
+                problems.append(_problem(source, start, found.problem))
             else:
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(TextEdit(start, end, found.text + breaks))
@@ -153,6 +153,10 @@ def rewrite(
         problems=tuple(problems),
         opaque=tuple(m.name for m in macros.items if m.name not in words and _hides(m.text)),
     )
+
+
+def _problem(source: str, start: int, message: str) -> Problem:
+    return Problem(line_of(source, start), start - source.rfind("\n", 0, start), message)
 
 
 def _moved(edit: TextEdit, shift: int) -> TextEdit:

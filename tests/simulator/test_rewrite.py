@@ -542,3 +542,43 @@ def test_nothing_is_edited_in_a_method_that_goes() -> None:
     header = "struct S { int f() device { return 1; }\nint f() thread { int t; return 2H; } };\n"
     lines = rewritten("y[0] = 1;", header).edited.text.split("\n")
     assert lines[1].split() == ["};"]
+
+
+# -- parameters without an address space ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameter", "kind"),
+    [
+        ("float* p", "pointer"),
+        ("const float4& p", "reference"),
+        ("int* const p", "pointer"),
+        ("void* p", "pointer"),
+    ],
+)
+def test_a_parameter_without_an_address_space_is_a_problem(parameter: str, kind: str) -> None:
+    result = rewritten("y[0] = 1;", f"int n;\nvoid f(int i, {parameter}) {{}}\n")
+    (problem,) = result.problems
+    assert (problem.line, problem.column) == (2, 15)
+    assert f"a {kind} needs an address space" in problem.message
+    assert parameter in problem.message
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "void f(device float* p, thread int& n, float device* q) {}",
+        "void f(float* thread p) {}",
+        "#define SHARED threadgroup\nvoid f(SHARED float* p) {}",
+        "#define SHARED threadgroup\nvoid f(float SHARED* p) {}",
+        "template <typename T> void f(T* p, T& q) {}",
+        "using P = device float;\nvoid f(P* p) {}",
+        "void f(void (*g)(float*)) {}",
+        "void f(float* p);",
+        "#if 0\nvoid f(float* p) {}\n#endif",
+        "struct S { S(const S& other) {} };",
+        "void f(float p, float4 q) { auto g = [](float& r) {}; }",
+    ],
+)
+def test_parameters_that_may_have_an_address_space_are_let_be(header: str) -> None:
+    assert rewritten("y[0] = 1;", f"{header}\n").problems == ()
