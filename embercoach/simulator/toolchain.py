@@ -34,6 +34,10 @@ _DIALECT = (
     "-fno-threadsafe-statics",
     "-fno-math-errno",
     "-ffp-contract=off",
+    # A quotient by zero is unspecified in Metal, and undefined in C++: clang must not conclude from
+    # a division that the divisor is not zero, which folds the guards behind it.
+    "-mllvm",
+    "-dom-conditions-max-uses=0",
     "-fsigned-char",
     "-fvisibility=hidden",
     "-fPIC",

@@ -210,6 +210,26 @@ CLEAN = (
         ),
     ),
     Case(
+        "quotients_guarded_by_their_divisors",
+        """
+        uint i = thread_position_in_grid.x;
+        int q = a[i] / b[i];
+        int r = a[i] % b[i];
+        y[i] = b[i] == 0 ? -1 : q;
+        z[i] = select(r, -2, b[i] == 0);
+        """,
+        {"a": Array(_NUM), "b": Array(_DEN)},
+        {"y": Out((24,), "int32"), "z": Out((24,), "int32")},
+        (24, 1, 1),
+        (24, 1, 1),
+        expected=lambda: (
+            np.array([-1 if d == 0 else int(n / d) for n, d in zip(_NUM, _DEN, strict=True)]),
+            np.array(
+                [-2 if d == 0 else int(np.fmod(n, d)) for n, d in zip(_NUM, _DEN, strict=True)]
+            ),
+        ),
+    ),
+    Case(
         "escape_times",
         """
         uint i = thread_position_in_grid.x;
