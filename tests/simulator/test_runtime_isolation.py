@@ -293,6 +293,10 @@ def test_fork_gets_a_child_of_its_own(bench: Bench) -> None:
 _PROGRAM = """
     import sys
     sys.path.insert(0, sys.argv[1])
+    import signal
+
+    # A shell starts background jobs with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     import numpy as np
     from pathlib import Path
     from embercoach.simulator.model import Limits
