@@ -2,80 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
 
 from embercoach.simulator import CODE_OF_KIND
-from tests.simulator.suite import (
-    barriers,
-    bounds,
-    bounds_more,
-    bounds_on_chip,
-    clean_algorithms,
-    clean_atomics,
-    clean_groups,
-    clean_habits,
-    clean_inputs,
-    clean_lanes,
-    clean_library,
-    clean_models,
-    clean_tiles,
-    clean_values,
-    device_races,
-    ends,
-    everyday,
-    everyday_order,
-    fences,
-    flags,
-    lanes,
-    notes,
-    orders,
-    races,
-    races_more,
-    reviews,
-    reviews_of_order,
-    reviews_of_values,
-    uninitialized,
-    unwritten,
-)
+from tests.simulator import suite
+from tests.simulator.suite import notes
 from tests.simulator.suite.case import NOTES, Case
 from tests.simulator.suite.judgement import complaints, is_bug, run
 
-BUGGY = (
-    barriers,
-    bounds,
-    bounds_more,
-    bounds_on_chip,
-    device_races,
-    ends,
-    everyday,
-    everyday_order,
-    fences,
-    flags,
-    lanes,
-    orders,
-    races,
-    races_more,
-    reviews,
-    reviews_of_order,
-    reviews_of_values,
-    uninitialized,
-    unwritten,
-)
-CORRECT = (
-    clean_algorithms,
-    clean_atomics,
-    clean_groups,
-    clean_habits,
-    clean_inputs,
-    clean_lanes,
-    clean_library,
-    clean_models,
-    clean_tiles,
-    clean_values,
-    fences,
-)
-BUGS = [case for module in BUGGY for case in module.BUGS]
-CLEAN = [case for module in CORRECT for case in module.CLEAN]
+MODULES = [
+    import_module(f"{suite.__name__}.{found.name}") for found in iter_modules(suite.__path__)
+]
+BUGS = [case for module in MODULES for case in getattr(module, "BUGS", ())]
+CLEAN = [case for module in MODULES for case in getattr(module, "CLEAN", ())]
 CASES = [*BUGS, *notes.NOTES, *CLEAN]
 
 #: Kinds of what is found before a kernel runs.

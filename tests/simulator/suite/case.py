@@ -19,6 +19,9 @@ MARK = "// <- "
 #: lost with the process.
 LINELESS = frozenset({"unwritten-output", "order-dependent", "timeout", "crash"})
 
+#: What a thread that is ended at its fault leaves behind.
+LOST = frozenset({"unwritten-output", "order-dependent", "uninitialized-read"})
+
 #: The benign classes, which are never errors.
 NOTES = frozenset({"same-value-write", "lane-synchronous"})
 

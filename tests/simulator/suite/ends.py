@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
-
-_LOST = frozenset({"unwritten-output", "order-dependent", "uninitialized-read"})
+from tests.simulator.suite.case import LOST, Array, Case, Out, floats, integers
 
 BUGS = (
     Case(
@@ -28,7 +26,7 @@ BUGS = (
         {"y": Out((8,), "int32")},
         (8, 1, 1),
         (8, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "waits_for_a_later_threadgroup",
@@ -50,7 +48,7 @@ BUGS = (
         (1, 1, 1),
         init_value=0,
         atomic_outputs=True,
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "unsigned_countdown",
@@ -67,7 +65,7 @@ BUGS = (
         {"y": Out((4,))},
         (4, 1, 1),
         (4, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "table_too_large_for_a_stack",
@@ -87,7 +85,7 @@ BUGS = (
         {"y": Out((2,))},
         (2, 1, 1),
         (2, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "address_from_data",
@@ -101,7 +99,7 @@ BUGS = (
         {"y": Out((8,))},
         (8, 1, 1),
         (8, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "null_unless_it_is_large",
@@ -115,6 +113,6 @@ BUGS = (
         {"y": Out((32,))},
         (32, 1, 1),
         (32, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
 )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats
+from tests.simulator.suite.case import LOST, Array, Case, Out, floats
 
-_LOST = frozenset({"unwritten-output", "order-dependent", "uninitialized-read"})
-
-_STATS = """
+STATS = """
 struct Stat {
   half low;
   half high;
@@ -148,7 +146,7 @@ BUGS = (
         {"y": Out((13,), "float16")},
         (13, 1, 1),
         (13, 1, 1),
-        header=_STATS,
+        header=STATS,
     ),
     Case(
         "pointer_far_beyond_everything",
@@ -161,7 +159,7 @@ BUGS = (
         {"y": Out((9,))},
         (9, 1, 1),
         (9, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "left_of_its_own_output",

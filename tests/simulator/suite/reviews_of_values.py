@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import LINELESS, Array, Case, Out, floats, integers
+from tests.simulator.suite.case import LINELESS, LOST, Array, Case, Out, floats, integers
+from tests.simulator.suite.reviews import STATS
 
 _PRIVATE = LINELESS | {"uninitialized-read"}
-
-_LOST = frozenset({"unwritten-output", "order-dependent", "uninitialized-read"})
-
-_STATS = """
-struct Stat {
-  half low;
-  half high;
-};
-
-template <typename T, int N>
-void gather(thread T (&into)[N], const device T* from, int count) {
-  for (int k = 0; k < count; ++k) into[k] = from[k];
-}
-"""
-
 
 BUGS = (
     Case(
@@ -38,7 +24,7 @@ BUGS = (
         {"y": Out((6,))},
         (6, 1, 1),
         (6, 1, 1),
-        header=_STATS,
+        header=STATS,
         lineless=_PRIVATE,
     ),
     Case(
@@ -184,7 +170,7 @@ BUGS = (
         {"y": Out((4,))},
         (4, 1, 1),
         (4, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
     Case(
         "waits_for_a_lane_that_waits_as_well",
@@ -202,6 +188,6 @@ BUGS = (
         {"y": Out((32,))},
         (32, 1, 1),
         (32, 1, 1),
-        also=_LOST,
+        also=LOST,
     ),
 )
