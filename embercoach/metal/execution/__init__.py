@@ -1,0 +1,7 @@
+"""What a kernel does, thread by thread, as far as its text tells: run with unknown data.
+
+Nothing is compiled and nothing of the user's runs: a threadgroup's statements are followed in
+lockstep over known thread positions and unknown contents.
+"""
+
+from __future__ import annotations

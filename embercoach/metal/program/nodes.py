@@ -1,0 +1,341 @@
+"""The nodes of a Metal program: frozen data, made by ``lowering`` from the syntax tree.
+
+Names are resolved to ``Variable`` objects, macros are expanded, and every expression has its type as
+far as it is known. What could not be understood is an ``Opaque`` node that says why: whoever walks
+a program decides whether it can go on past it. Nodes compare by identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from embercoach.metal.facts import Place
+from embercoach.metal.program.types import Type
+
+#: Which of a kernel's texts a place counts in: ``source``, ``header`` or a whole file.
+Text = Literal["body", "header", "file"]
+VariableKind = Literal[
+    "local",  # declared in a function or the body; threadgroup arrays are locals too
+    "parameter",  # of a helper function or of an entry point, without a thread attribute
+    "attribute",  # a thread attribute: MLX passes it by its name, an entry point by [[...]]
+    "input",  # of the kernel; its type is known only when the launch is
+    "metadata",  # ``x_shape``, ``x_strides``, ``x_ndim``
+    "output",
+    "template",  # a template argument of the launch, or of a helper function
+    "constant",  # at file scope, in the constant address space
+    "unknown",  # a name that nothing declares, or a constant of Metal's library
+]
+LoopKind = Literal["for", "while", "do"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A stretch of one of the texts. What a macro expanded to stands where the macro is used."""
+
+    text: Text
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """A variable, one object for each declaration.
+
+    Attributes:
+        attribute: for the kind ``attribute`` Metal's name of it (``thread_position_in_grid``).
+        constant: declared ``const``, ``constexpr`` or ``constant``.
+        loops: how many loops of its function the declaration stands in.
+    """
+
+    name: str
+    kind: VariableKind
+    type: Type
+    spot: Spot
+    attribute: str = ""
+    constant: bool = False
+    loops: int = 0
+
+
+# Expressions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number:
+    """A literal; ``written`` is its text (``0.5f``). ``true`` is 1 of type bool."""
+
+    value: int | float
+    type: Type
+    spot: Spot
+    written: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Name:
+    """A use of a variable."""
+
+    variable: Variable
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """``base.field``, a swizzle (``.x``, ``.xyz``) or a member; ``->`` is an ``Index`` of 0 first."""
+
+    base: Expression
+    field: str
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """``base[index]``; ``*p`` is ``p[0]`` with a ``Number`` as its index."""
+
+    base: Expression
+    index: Expression
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary:
+    """``-``, ``+``, ``!``, ``~``, or ``&`` (address of)."""
+
+    operator: str
+    operand: Expression
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary:
+    """An arithmetic, comparing, shifting or logical operation, or ``,``."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assign:
+    """``target = value``; ``operator`` is ``=``, ``+=`` and so on; ``i++`` is ``+=`` of 1.
+
+    ``postfix``: the expression's value is the one before (``i++``).
+    """
+
+    operator: str
+    target: Expression
+    value: Expression
+    type: Type
+    spot: Spot
+    postfix: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditional:
+    """``condition ? then : otherwise``."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast:
+    """``(float)x``, ``static_cast<float>(x)``, ``float(x)``, ``as_type<uint>(x)`` (``bits``)."""
+
+    operand: Expression
+    type: Type
+    spot: Spot
+    bits: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Construct:
+    """``float4(a, b, c, d)``, ``uint2(i)``, ``{1, 2, 3}``, ``Item{...}``: a value of parts."""
+
+    parts: tuple[Expression, ...]
+    type: Type
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call of a function of Metal's library, of MLX's preamble, or of the header.
+
+    Attributes:
+        name: without namespaces (``simd_sum``); ``namespaces`` holds those (``metal::fast``).
+        template: texts of explicit template arguments.
+        functions: definitions in the texts that the call may mean, by name and number of arguments.
+        method: the object, for ``object.name(...)``.
+    """
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: Type
+    spot: Spot
+    namespaces: str = ""
+    template: tuple[str, ...] = ()
+    functions: tuple[Function, ...] = ()
+    method: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpaqueExpression:
+    """An expression that is not followed (a lambda, ``sizeof`` of an unknown); its parts are."""
+
+    why: str
+    parts: tuple[Expression, ...]
+    type: Type
+    spot: Spot
+
+
+Expression: TypeAlias = (
+    Number
+    | Name
+    | Member
+    | Index
+    | Unary
+    | Binary
+    | Assign
+    | Conditional
+    | Cast
+    | Construct
+    | Call
+    | OpaqueExpression
+)
+
+# Statements
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declare:
+    """The declaration of one variable, with its initial value if it has one."""
+
+    variable: Variable
+    initial: Expression | None
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluate:
+    """An expression for its effect."""
+
+    expression: Expression
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Statements in braces, or several in the place of one."""
+
+    statements: tuple[Statement, ...]
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    """``if (condition) then else otherwise``; ``if constexpr`` too."""
+
+    condition: Expression
+    then: Statement
+    otherwise: Statement | None
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """A loop; ``condition`` None is ``for (;;)``. ``start`` runs once before, in a scope of its own."""
+
+    kind: LoopKind
+    start: tuple[Statement, ...]
+    condition: Expression | None
+    step: Expression | None
+    body: Statement
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """The statements behind one label (``value`` None: ``default``), up to the next label."""
+
+    value: Expression | None
+    statements: tuple[Statement, ...]
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Switch:
+    """A switch; cases in order, each falls through unless its statements end in a ``Jump``."""
+
+    value: Expression
+    cases: tuple[Case, ...]
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Return:
+    """``return value;``."""
+
+    value: Expression | None
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jump:
+    """``break`` or ``continue``."""
+
+    kind: Literal["break", "continue"]
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque:
+    """A statement that is not understood (``goto``, ``asm``, an unexpandable macro)."""
+
+    why: str
+    spot: Spot
+
+
+Statement: TypeAlias = Declare | Evaluate | Block | If | Loop | Switch | Return | Jump | Opaque
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A function that a text defines; of an entry point the parameters may be attributes.
+
+    ``bodies`` holds the body, put there after all functions are known, as they call each other; it is
+    empty for a function that is only declared.
+    """
+
+    name: str
+    parameters: tuple[Variable, ...]
+    template: tuple[Variable, ...]
+    result: Type
+    spot: Spot
+    entry: bool = False
+    bodies: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A kernel's body under its header, or a whole file (``body`` None).
+
+    Attributes:
+        variables: the inputs, outputs, metadata, attributes and template names that the body uses,
+            by name.
+        functions: those that the texts define, by name.
+        constants: variables at file scope with their values.
+        problems: why and where the texts were not understood; empty for a program that is whole.
+    """
+
+    body: Block | None
+    variables: dict[str, Variable]
+    functions: dict[str, tuple[Function, ...]]
+    constants: tuple[Declare, ...]
+    problems: tuple[Opaque, ...]
