@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.values import Condition, Value
     from embercoach.metal.program.nodes import Call, Spot, Variable
 
-#: How far a value is the same: for all threads, for those of a threadgroup, of a SIMD group, or not.
+#: How far a value is the same: for all threads, those of a threadgroup, of a SIMD group, or not.
 Reach = Literal["grid", "threadgroup", "simdgroup", "thread"]
 Memory = Literal["device", "constant", "threadgroup", "thread"]
 

@@ -1,17 +1,18 @@
 """The nodes of a Metal program: frozen data, made by ``lowering`` from the syntax tree.
 
-Names are resolved to ``Variable`` objects, macros are expanded, and every expression has its type as
-far as it is known. What could not be understood is an ``Opaque`` node that says why: whoever walks
+Names are resolved to ``Variable`` objects, macros are expanded, and every expression has its type
+as far as it is known. What could not be understood is an ``Opaque`` node that says why: whoever walks
 a program decides whether it can go on past it. Nodes compare by identity.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from embercoach.metal.facts import Place
-from embercoach.metal.program.types import Type
+if TYPE_CHECKING:
+    from embercoach.metal.facts import Place
+    from embercoach.metal.program.types import Type
 
 #: Which of a kernel's texts a place counts in: ``source``, ``header`` or a whole file.
 Text = Literal["body", "header", "file"]
@@ -80,7 +81,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """``base.field``, a swizzle (``.x``, ``.xyz``) or a member; ``->`` is an ``Index`` of 0 first."""
+    """``base.field``, a swizzle (``.xyz``) or a member; ``->`` is an ``Index`` of 0 first."""
 
     base: Expression
     field: str
@@ -250,7 +251,7 @@ class If:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """A loop; ``condition`` None is ``for (;;)``. ``start`` runs once before, in a scope of its own."""
+    """A loop; ``condition`` None is ``for (;;)``; ``start`` runs once before, in an own scope."""
 
     kind: LoopKind
     start: tuple[Statement, ...]
@@ -309,8 +310,8 @@ Statement: TypeAlias = Declare | Evaluate | Block | If | Loop | Switch | Return 
 class Function:
     """A function that a text defines; of an entry point the parameters may be attributes.
 
-    ``bodies`` holds the body, put there after all functions are known, as they call each other; it is
-    empty for a function that is only declared.
+    ``bodies`` holds the body, put there after all functions are known, as they call each other; it
+    is empty for a function that is only declared.
     """
 
     name: str
