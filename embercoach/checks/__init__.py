@@ -22,6 +22,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_grid,
     kernel_launch,
     kernel_source,
+    metal_bodies,
     python_scalar,
 )
 from embercoach.checks.registry import CODES

@@ -1,0 +1,79 @@
+"""Runs the checks of Metal text over the kernels of a Python file, and places what they say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.contexts import context_of
+from embercoach.checks.kernels import (
+    definitions,
+    header_of,
+    parsed,
+    parsed_header,
+    source_of,
+    target,
+)
+from embercoach.checks.metal_checks import METAL_CHECKS, MetalCode
+from embercoach.checks.registry import Report, file_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts import Fact
+    from embercoach.analysis.module import Module
+    from embercoach.analysis.strings import Folded
+    from embercoach.checks.kernels import Definition
+    from embercoach.checks.metal_checks import MetalReport
+
+
+@file_check()
+def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Each kernel whose body is known, once. A body that holds a whole function has no checks."""
+    if not METAL_CHECKS:
+        return
+    for definition in definitions(module, facts):
+        source, header = source_of(definition.fact), header_of(definition.fact)
+        if source is None:
+            continue
+        code = code_of(source, header)
+        if code.text.entry_points:
+            continue
+        for check in METAL_CHECKS:
+            for report in check(code):
+                yield from _placed(report, definition, source, header, module)
+
+
+def code_of(source: Folded, header: Folded | None) -> MetalCode:
+    """The code of a kernel that MLX builds from these texts."""
+    above = header.text.text if header else ""
+    return MetalCode(
+        text=parsed(source.text.text, above),
+        header=parsed_header(above),
+        whole=False,
+        holes=source.holes | (header.holes if header else frozenset()),
+        header_known=header is not None,
+    )
+
+
+def _placed(
+    report: MetalReport,
+    definition: Definition,
+    source: Folded,
+    header: Folded | None,
+    module: Module,
+) -> Iterator[Report]:
+    text = header if report.text == "header" else source
+    if text is None:
+        return
+    place = report.place
+    where = target(definition, text, place.start, place.end, module)
+    if where is not None:
+        yield Report(
+            report.code,
+            where.node,
+            where.place,
+            report.message,
+            report.help,
+            context_of(where.place, module.is_test),
+            text_span=where.span,
+        )

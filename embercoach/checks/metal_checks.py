@@ -1,0 +1,115 @@
+"""Checks of Metal text, written once: for kernels in Python strings and for whole files.
+
+A check is a generator over a :class:`MetalCode`, registered with :func:`metal_check`::
+
+    @metal_check("KERNEL-MSL-001")
+    def doubles(code: MetalCode) -> Iterator[MetalReport]:
+        for declaration in code.text.declarations:
+            if declaration.type == "double":
+                yield MetalReport("KERNEL-MSL-001", declaration.place, "what and why", "the fix")
+
+``metal_bodies`` runs it over every kernel that a Python file builds, ``metal_units`` over
+``.metal`` files and the Metal text inside Objective-C++. Both place its reports, so a check only
+says which of its texts a place counts in. Nothing here loads a grammar before there is Metal text
+to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from embercoach.checks.registry import CODES
+
+if TYPE_CHECKING:
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.facts import Place
+    from embercoach.metal.program.nodes import Program, Text
+
+
+@dataclass(frozen=True, slots=True)
+class MetalReport:
+    """What a check says about a stretch of Metal text.
+
+    Attributes:
+        text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
+            kernel in Python, or the ``file``. None for the text that the check was given,
+            ``MetalCode.text``.
+    """
+
+    code: str
+    place: Place
+    message: str
+    help: str
+    text: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetalKernel:
+    """One kernel that can be followed: a body as it is launched, or an entry point of a file.
+
+    Attributes:
+        name: the entry point's, or the ``name`` that Python gives, empty if that is unknown.
+        program: always with a ``body``; of an entry point the parameters are its variables.
+        configurations: launches, known or assumed. A finding must hold in all of them.
+    """
+
+    name: str
+    program: Program
+    configurations: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MetalCode:
+    """Metal text to check.
+
+    Attributes:
+        text: the facts of the body, or of the file.
+        header: of a body's header; ``body.EMPTY`` for a file.
+        whole: it is a file: its functions have their signatures, and no names come from MLX.
+        holes: kinds of parts that are not known, as in ``strings.Folded``: a ``number`` (written
+            as ``1``), or ``any`` text (written as ``strings.ANYTHING``). Empty for a file.
+        header_known: False where nothing is known of a body's header; ``header`` is empty then.
+        plan: makes ``kernels``.
+    """
+
+    text: MetalText
+    header: MetalText
+    whole: bool
+    holes: frozenset[str] = frozenset()
+    header_known: bool = True
+    plan: Callable[[], tuple[MetalKernel, ...]] = field(default=tuple, repr=False)
+
+    @cached_property
+    def kernels(self) -> tuple[MetalKernel, ...]:
+        """The kernels to follow; none where the text is doubtful or has unknown parts."""
+        if not (self.text.parse_ok and self.header.parse_ok and self.header_known) or self.holes:
+            return ()
+        return self.plan()
+
+
+MetalCheck = Callable[[MetalCode], Iterator[MetalReport]]
+#: By file and by body; ``UNIT_ONLY`` are for files alone.
+METAL_CHECKS: list[MetalCheck] = []
+UNIT_ONLY: list[MetalCheck] = []
+
+C = TypeVar("C", bound=MetalCheck)
+
+
+def metal_check(*codes: str, unit_only: bool = False) -> Callable[[C], C]:
+    """Register a check of Metal text, by the codes that it may report.
+
+    Args:
+        codes: the codes.
+        unit_only: run over files alone, not over bodies in Python.
+    """
+
+    def register(function: C) -> C:
+        CODES.update(codes)
+        (UNIT_ONLY if unit_only else METAL_CHECKS).append(function)
+        return function
+
+    return register
