@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from embercoach.metal.array_sizes import SizeNames
 from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.language import foreign_parts
 from embercoach.metal.macros import Macros, read_macros
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.resolution import resolve
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
         Call,
         Declaration,
         Directive,
+        Foreign,
         Function,
         Guard,
         Place,
         Product,
+        SizeName,
         StrideLoop,
         Use,
     )
@@ -51,6 +55,8 @@ class MetalText:
         macros: those of the text and of what is around it.
         numbers: integers written in the text, the sizes of arrays left out.
         spans_groups: a group's position is multiplied by the size of a threadgroup.
+        foreign: C++ that Metal has not.
+        size_names: names that keep the size of an array from being constant, or may do so.
     """
 
     text: str
@@ -70,6 +76,8 @@ class MetalText:
     numbers: frozenset[int] = frozenset()
     spans_groups: bool = False
     barriers: tuple[Barrier, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
+    size_names: tuple[SizeName, ...] = ()
 
     @property
     def parse_ok(self) -> bool:
@@ -155,6 +163,8 @@ def _read(
         numbers=frozenset(threads.numbers()),
         spans_groups=threads.spans_groups(),
         barriers=tuple(threads.barriers()),
+        foreign=tuple(foreign_parts(syntax, found)),
+        size_names=tuple(SizeNames(syntax, found).names()),
     )
 
 

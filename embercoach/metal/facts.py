@@ -11,6 +11,10 @@ DeclarationKind = Literal[
 ]  # fmt: skip
 UseKind = Literal["value", "type", "call", "namespace"]
 DirectiveKind = Literal["include", "using namespace", "using"]
+ForeignKind = Literal[
+    "double", "long long", "new", "delete", "exception", "goto", "lambda", "virtual", "storage",
+    "dynamic_cast", "typeid", "std", "include",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,4 +218,30 @@ class StrideLoop:
     start: frozenset[str]
     step: frozenset[str]
     step_text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A piece of C++ that Metal has not: its kind, and its text as written."""
+
+    kind: ForeignKind
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SizeName:
+    """A name in the size of an array that decides whether the size is a constant expression.
+
+    Attributes:
+        array: the declaration of the array.
+        name: a variable that is read when the program runs, or a name that the text does not
+            declare (``free``), which may be such a variable.
+        place: of the size.
+    """
+
+    array: Declaration
+    name: str
+    free: bool
     place: Place
