@@ -118,7 +118,7 @@ def _is_doubtful(node: Node) -> bool:
 
 
 def _foreign(syntax: Syntax, node: Node, kind: ForeignKind) -> Foreign:
-    end = node
+    start = end = node
     if kind == "lambda":
         end = node.child_by_field_name("captures") or node
     elif kind == "exception":
@@ -126,6 +126,6 @@ def _foreign(syntax: Syntax, node: Node, kind: ForeignKind) -> Foreign:
     elif kind in ("dynamic_cast", "typeid"):
         end = node.child_by_field_name("function") or node
     elif kind == "include":
-        end = node.child_by_field_name("path") or node
-    place = syntax.stretch(node.start_byte, end.end_byte)
+        start = end = node.child_by_field_name("path") or node
+    place = syntax.stretch(start.start_byte, end.end_byte)
     return Foreign(kind, " ".join(syntax.text[place.start : place.end].split()), place)

@@ -1,0 +1,106 @@
+"""KERNEL-MSL: what Metal lacks, and what only looks like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import findings
+
+CODE = "KERNEL-MSL-001"
+INDEX = "uint i = thread_position_in_grid.x;"
+
+
+def kernel(body: str, header: str = "") -> str:
+    return (
+        'K = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        f'    header="""{header}""", source="""{body}""")\n'
+    )
+
+
+def messages(body: str, header: str = "") -> list[str]:
+    return [finding.message for finding in findings(kernel(body, header), CODE)]
+
+
+FOREIGN = {
+    "double d = 1; y[0] = d;": "`double` is no type of Metal",
+    "y[0] = (double)x[0] * 2;": "`double` is no type of Metal",
+    "y[0] = static_cast<double>(x[0]);": "`double` is no type of Metal",
+    "long double d = 1; y[0] = d;": "`long double` is no type of Metal",
+    "long long n = 1; y[0] = n;": "`long long` is no type of Metal",
+    "unsigned long long int n = 1; y[0] = n;": "`unsigned long long int` is no type of Metal",
+    "float* p = new float[4]; y[0] = p[0];": "Metal has no `new`",
+    "thread float* p = 0; delete p; y[0] = 0;": "Metal has no `delete`",
+    "try { y[0] = x[0]; } catch (int e) { y[0] = 0; }": "Metal has no exceptions, so no `try`",
+    "if (x[0] < 0) throw 1; y[0] = 0;": "Metal has no exceptions, so no `throw`",
+    "if (x[0] < 0) goto end; y[0] = 1; end: return;": "Metal has no `goto`",
+    "struct S { virtual float f() { return 1; } }; y[0] = 0;": "Metal has no virtual functions",
+    "thread_local int n = 1; y[0] = n;": "Metal has no `thread_local` variables",
+    "auto p = dynamic_cast<thread float*>(&v); y[0] = 0;": "Metal has no `dynamic_cast`",
+    "y[0] = std::max(x[0], 0.0f);": "no `std::max`",
+    "y[0] = std::numeric_limits<float>::max();": "no `std::numeric_limits`",
+    "std::array<float, 4> a; y[0] = a[0];": "no `std::array`",
+    "using namespace std; y[0] = max(x[0], 0.0f);": "no `using namespace std`",
+    "using std::max; y[0] = max(x[0], 0.0f);": "no `std::max`",
+    "auto f = [&](float v) { return v; }; y[0] = f(x[0]);": "lambda expressions are new in Metal 4",
+}
+
+
+@pytest.mark.parametrize("body", FOREIGN)
+def test_flagged(body: str) -> None:
+    (message,) = messages(body)
+    assert FOREIGN[body] in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "long a = 1; ulong b = 2; unsigned long c = 3; long int d = 4; y[0] = a + b + c + d;",
+        "int64_t a = long(x[0]); y[0] = a; // double, new, goto, std::max",
+        'y[0] = x[0]; /* try { throw "double"; } */',
+        "float double_buffer = 1, new_value = 2, goto_x = 3; y[0] = double_buffer + new_value;",
+        "struct S { float doubled, delete_me; }; S s; y[0] = s.doubled;",
+        "y[0] = metal::max(x[0], metal::numeric_limits<float>::min());",
+        "#define double float\ndouble d = x[0]; y[0] = d;",
+        "#if 0\ndouble d = 1;\n#else\nfloat d = 1;\n#endif\ny[0] = d;",
+        "float d = x[0]; y[0] = d < 1 ? d : float(1);",
+        "int a[3] = {1, 2, 3}; y[a[0]] = 0;",
+    ],
+)
+def test_silent(body: str) -> None:
+    assert messages(body) == []
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("\n#include <vector>\n", ["no header `<vector>`"]),
+        ("\n#include <metal_stdlib>\n#include <stdint.h>\n", []),
+        ("float f(double v) { return v; }", ["`double` is no type"]),
+        ("namespace std { float one() { return 1; } }\nfloat g() { return std::one(); }", []),
+        ("struct A {};\nstruct B : A { float v; };\nfloat f() noexcept { return 1; }", []),
+        ("float f(double v) { return v; }\nfloat g(double v) { return v; }", ["(2 times)"]),
+    ],
+)
+def test_headers(header: str, told: list[str]) -> None:
+    found = messages(INDEX + " y[i] = x[i];", header)
+    assert len(found) == len(told)
+    assert all(text in message for text, message in zip(told, found, strict=True))
+
+
+def test_the_place_is_in_the_string() -> None:
+    (finding,) = findings(kernel(f"\n{INDEX}\n  double d = x[i];\n  y[i] = d;\n"), CODE)
+    assert (finding.line, finding.column, finding.end_column) == (6, 3, 9)
+
+
+def test_the_place_is_in_the_header() -> None:
+    (finding,) = findings(kernel("y[0] = 0;", "\n  double d() { return 1; }\n"), CODE)
+    assert (finding.line, finding.column, finding.end_column) == (5, 3, 9)
+
+
+def test_a_shared_header_is_told_once() -> None:
+    program = 'H = "float f(double v) { return v; }"\n' + "".join(
+        f'K{n} = mx.fast.metal_kernel(name="k{n}", input_names=["x"], output_names=["y"],\n'
+        f'    header=H, source="y[{n}] = f(x[0]);")\n'
+        for n in (1, 2)
+    )
+    assert len(findings(program, CODE)) == 1
