@@ -1,8 +1,8 @@
 """The nodes of a Metal program: frozen data, made by ``lowering`` from the syntax tree.
 
 Names are resolved to ``Variable`` objects, macros are expanded, and every expression has its type
-as far as it is known. What could not be understood is an ``Opaque`` node that says why: whoever walks
-a program decides whether it can go on past it. Nodes compare by identity.
+as far as it is known. What could not be understood is an ``Opaque`` node that says why: whoever
+walks a program decides whether it can go on past it. Nodes compare by identity.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ VariableKind = Literal[
     "metadata",  # ``x_shape``, ``x_strides``, ``x_ndim``
     "output",
     "template",  # a template argument of the launch, or of a helper function
-    "constant",  # at file scope, in the constant address space
+    "constant",  # at file scope, in the constant address space; an enumerator
+    "field",  # of a struct
     "unknown",  # a name that nothing declares, or a constant of Metal's library
 ]
 LoopKind = Literal["for", "while", "do"]
@@ -43,6 +44,8 @@ class Variable:
     """A variable, one object for each declaration.
 
     Attributes:
+        name: of a constant of Metal's library it may be qualified, without ``metal::``
+            (``mem_flags::mem_threadgroup``).
         attribute: for the kind ``attribute`` Metal's name of it (``thread_position_in_grid``).
         constant: declared ``const``, ``constexpr`` or ``constant``.
         loops: how many loops of its function the declaration stands in.
@@ -310,6 +313,12 @@ Statement: TypeAlias = Declare | Evaluate | Block | If | Loop | Switch | Return 
 class Function:
     """A function that a text defines; of an entry point the parameters may be attributes.
 
+    A lambda that is given a name is one too; its body uses the variables around it.
+
+    Attributes:
+        defaults: values of the last parameters, for calls that leave them out.
+        owner: of a method the object it is called on, a reference; its fields are ``Member`` of it.
+
     ``bodies`` holds the body, put there after all functions are known, as they call each other; it
     is empty for a function that is only declared.
     """
@@ -320,7 +329,26 @@ class Function:
     result: Type
     spot: Spot
     entry: bool = False
+    defaults: tuple[Expression, ...] = ()
+    owner: Variable | None = None
     bodies: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Struct:
+    """A struct that a text defines.
+
+    Attributes:
+        fields: its data members in order.
+        template: of a template its parameters; they may be in the types of the fields.
+        methods: by name.
+    """
+
+    name: str
+    fields: tuple[Variable, ...]
+    template: tuple[Variable, ...]
+    methods: dict[str, tuple[Function, ...]]
+    spot: Spot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,7 +359,8 @@ class Program:
         variables: the inputs, outputs, metadata, attributes and template names that the body uses,
             by name.
         functions: those that the texts define, by name.
-        constants: variables at file scope with their values.
+        constants: variables at file scope with their values, enumerators among them.
+        structs: those that the texts define, by name.
         problems: why and where the texts were not understood; empty for a program that is whole.
     """
 
@@ -340,3 +369,4 @@ class Program:
     functions: dict[str, tuple[Function, ...]]
     constants: tuple[Declare, ...]
     problems: tuple[Opaque, ...]
+    structs: dict[str, Struct] = field(default_factory=dict)

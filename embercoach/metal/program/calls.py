@@ -1,0 +1,198 @@
+"""Calls: of functions, of types as conversions, of methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.metal.program.library import result_type
+from embercoach.metal.program.nodes import Call, Cast, Construct, Index, Number, Variable
+from embercoach.metal.program.types import INT, UNKNOWN, Type, element
+from embercoach.metal.program.typing import descriptor_type, template_type
+
+if TYPE_CHECKING:
+    from embercoach.metal.program.nodes import Expression, Function
+    from embercoach.metal.program.state import Lowering
+    from embercoach.metal.program.tree import Part
+
+_CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast", "as_type"})
+_TYPE_TEMPLATES = frozenset({"vec", "packed_vec", "array", "atomic", "matrix", "simdgroup_matrix"})
+_LIMITS = frozenset({"numeric_limits", "Limits"})
+
+
+def call(work: Lowering, part: Part) -> Expression:
+    """Lower what is written as a call."""
+    callee, arguments = part.get("function"), part.get("arguments")
+    if callee is None or arguments is None:
+        return work.opaque(part, "not understood: a call")
+    if arguments.kind == "initializer_list":
+        return work.opaque(part, "not understood: a value in braces")
+    inner = callee.inner
+    if callee.kind == "parenthesized_expression" and len(inner) == 1:
+        # (max)(a, b), or a cast: (half)(x)
+        callee = inner[0]
+        if work.lookup(work.word(callee)) is None and callee.kind == "identifier":
+            kind = work.named_type(work.word(callee))
+            if kind is not None and len(arguments.inner) > 1:
+                return _cast_of_commas(work, part, kind, arguments)
+    given = tuple(work.expression(argument) for argument in arguments.inner)
+    if callee.kind == "field_expression":
+        return _method(work, part, callee, given)
+    return _named_call(work, part, callee, given)
+
+
+def _cast_of_commas(work: Lowering, part: Part, kind: Type, arguments: Part) -> Expression:
+    """``(float2)(1, 2)``: a comma expression that is cast."""
+    given = [work.expression(argument) for argument in arguments.inner]
+    return Cast(work.opaque(part, "a cast of a comma expression", *given), kind, work.spot(part))
+
+
+def _named_call(
+    work: Lowering, part: Part, callee: Part, given: tuple[Expression, ...]
+) -> Expression:
+    last, scopes = _split(work, callee)
+    name = last.get("name") if last.kind in ("template_function", "template_method") else last
+    if name is None or name.kind not in ("identifier", "primitive_type", "type_identifier"):
+        return work.opaque(part, "not understood: what is called", *given)
+    word = work.word(name)
+    arguments = last.get("arguments") if name is not last else None
+    if arguments is not None:
+        if word in _CASTS:
+            return _cast(work, part, word, arguments, given)
+        if word in _TYPE_TEMPLATES or word in work.structs:
+            return made(work, part, template_type(work, last), given)
+        if isinstance(work.lookup(word), Variable):
+            return work.opaque(part, f"`{word}` is no template", *given)
+    else:
+        kind = work.named_type(word)
+        if kind is not None:
+            return made(work, part, kind, given)
+    template = () if arguments is None else tuple(map(work.words, arguments.inner))
+    described = None if arguments is None else arguments.inner
+    functions = candidates(work, word, len(given))
+    result = _result(work, word, given, functions, described)
+    if scopes.rpartition("::")[2].partition("<")[0] in _LIMITS:
+        result = _limit_type(work, callee)
+    return Call(word, given, result, work.spot(part), scopes, template, functions)
+
+
+def _split(work: Lowering, callee: Part) -> tuple[Part, str]:
+    """The last name of a qualified one, and the text of the scopes before it."""
+    scopes: list[str] = []
+    while callee.kind == "qualified_identifier" and (name := callee.get("name")) is not None:
+        scope = callee.get("scope")
+        if scope is not None:
+            scopes.append(work.words(scope))
+        callee = name
+    return callee, "::".join(scopes)
+
+
+def _limit_type(work: Lowering, callee: Part) -> Type:
+    """The type that ``numeric_limits<T>`` is about."""
+    while callee.kind == "qualified_identifier":
+        scope, name = callee.get("scope"), callee.get("name")
+        if scope is not None and scope.kind == "template_type":
+            arguments = scope.get("arguments")
+            if arguments is not None and len(arguments.inner) == 1:
+                return descriptor_type(work, arguments.inner[0])
+        if name is None:
+            break
+        callee = name
+    return UNKNOWN
+
+
+def _cast(
+    work: Lowering, part: Part, word: str, arguments: Part, given: tuple[Expression, ...]
+) -> Expression:
+    if len(given) != 1 or len(arguments.inner) != 1:
+        return work.opaque(part, "not understood: a cast", *given)
+    kind = descriptor_type(work, arguments.inner[0])
+    return Cast(given[0], kind, work.spot(part), bits=word == "as_type")
+
+
+def made(work: Lowering, part: Part, kind: Type, given: tuple[Expression, ...]) -> Expression:
+    """``float(x)`` converts, ``float4(...)`` and ``Item{...}`` are made of parts."""
+    scalar = kind.scalar or ""
+    whole = kind.width > 1 or kind.dimensions or scalar.partition("<")[0] in work.structs
+    if len(given) == 1 and not whole:
+        return Cast(given[0], kind, work.spot(part))
+    return Construct(given, kind, work.spot(part))
+
+
+def candidates(work: Lowering, name: str, count: int) -> tuple[Function, ...]:
+    """The functions of the texts that a call of so many arguments may mean."""
+    found = work.lookup(name)
+    return accepting(found if isinstance(found, tuple) else (), count)
+
+
+def accepting(functions: tuple[Function, ...], count: int) -> tuple[Function, ...]:
+    """Those functions that take so many arguments."""
+    return tuple(
+        f for f in functions if len(f.parameters) - len(f.defaults) <= count <= len(f.parameters)
+    )
+
+
+def _result(
+    work: Lowering,
+    name: str,
+    given: tuple[Expression, ...],
+    functions: tuple[Function, ...],
+    template: list[Part] | None,
+) -> Type:
+    if not functions:
+        declared = work.lookup(name) is not None
+        return UNKNOWN if declared else result_type(name, [a.type for a in given])
+    results = {_instantiated(work, f, given, template or []) for f in functions}
+    return results.pop() if len(results) == 1 else UNKNOWN
+
+
+def _instantiated(
+    work: Lowering, function: Function, given: tuple[Expression, ...], template: list[Part]
+) -> Type:
+    """The result of a function, with its template's parameter put in where it is known."""
+    names = [t.name for t in function.template]
+    result = function.result
+    if result.scalar not in names or result.scalar is None:
+        return result
+    position = names.index(result.scalar)
+    if position < len(template):
+        found = descriptor_type(work, template[position])
+        return _substituted(result, found)
+    for parameter, argument in zip(function.parameters, given, strict=False):
+        kind = parameter.type
+        if kind.scalar == result.scalar and kind.width == 1:
+            plain = argument.type
+            if kind.pointer and (plain.pointer or plain.dimensions):
+                plain = element(plain)
+            elif kind.pointer:
+                return UNKNOWN
+            return _substituted(result, plain)
+    return UNKNOWN
+
+
+def _substituted(result: Type, real: Type) -> Type:
+    """A type with its scalar, a template's parameter, replaced."""
+    if real.dimensions or (real.pointer and (result.pointer or result.width > 1)):
+        return UNKNOWN
+    if result.width > 1 and real.width > 1:
+        return UNKNOWN
+    width = max(result.width, real.width)
+    pointer = result.pointer or real.pointer
+    return Type(real.scalar, width, pointer, result.space or (real.space if pointer else None))
+
+
+def _method(work: Lowering, part: Part, callee: Part, given: tuple[Expression, ...]) -> Expression:
+    argument, name = callee.get("argument"), callee.get("field")
+    if argument is None or name is None:
+        return work.opaque(part, "not understood: a method", *given)
+    base = work.expression(argument)
+    if callee.has("->"):
+        zero = Number(0, INT, work.spot(argument), "0")
+        base = Index(base, zero, element(base.type), work.spot(argument))
+    if name.kind == "template_method":
+        name = name.get("name") or name
+    word = work.word(name)
+    struct = work.structs.get((base.type.scalar or "").partition("<")[0])
+    methods = () if struct is None else accepting(struct.methods.get(word, ()), len(given))
+    results = {function.result for function in methods}
+    result = results.pop() if len(results) == 1 else UNKNOWN
+    return Call(word, given, result, work.spot(part), functions=methods, method=base)

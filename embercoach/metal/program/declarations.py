@@ -1,0 +1,230 @@
+"""Declarations of variables, and of names for types."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from embercoach.metal.program import typing
+from embercoach.metal.program.calls import made
+from embercoach.metal.program.expressions import initial_value
+from embercoach.metal.program.folding import fitted, fold
+from embercoach.metal.program.nodes import Construct, Declare, Opaque, Variable
+from embercoach.metal.program.types import INT, UNKNOWN, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.nodes import Expression, Statement
+    from embercoach.metal.program.state import Lowering
+    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.typing import Declarator
+
+_TYPES_WITH_BODY = frozenset(
+    {"struct_specifier", "class_specifier", "union_specifier", "enum_specifier"}
+)
+
+
+def declaration(work: Lowering, part: Part) -> list[Statement]:
+    """The variables of one declaration, in the order of its declarators."""
+    found: list[Statement] = []
+    written = part.get("type")
+    if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):
+        found += work.statement(written)
+    for declarator in part.all("declarator"):
+        inner, initial = declarator, None
+        if declarator.kind == "init_declarator":
+            inner, initial = declarator.get("declarator") or declarator, declarator.get("value")
+        found += _declared(work, part, typing.unpack(work, inner), initial, declarator)
+    return found
+
+
+def _declared(
+    work: Lowering, part: Part, declarator: Declarator, initial: Part | None, whole: Part
+) -> Iterator[Statement]:
+    if declarator.names:
+        yield from _bindings(work, declarator, initial, whole)
+        return
+    if declarator.name is None:
+        yield _opaque(work, whole, "a declaration without a plain name")
+        return
+    if declarator.function is not None:
+        yield from _like_function(work, part, declarator, whole)
+        return
+    if initial is not None and initial.kind == "lambda_expression":
+        yield from work.rules.named_lambda(work, declarator.name, initial)
+        return
+    yield declared(work, part, declarator, initial, whole)
+
+
+def _opaque(work: Lowering, part: Part, why: str) -> Opaque:
+    return Opaque(why, work.spot(part))
+
+
+def _bindings(
+    work: Lowering, declarator: Declarator, initial: Part | None, whole: Part
+) -> Iterator[Statement]:
+    """``auto [a, b] = pair``: the names are there, what they hold is not followed."""
+    if initial is not None:
+        work.expression(initial)
+    for name in declarator.names:
+        variable = Variable(work.word(name), "local", UNKNOWN, work.spot(name), loops=work.loops)
+        work.declare(variable.name, variable)
+    yield _opaque(work, whole, "a structured binding")
+
+
+def _like_function(
+    work: Lowering, part: Part, declarator: Declarator, whole: Part
+) -> Iterator[Statement]:
+    """``uint n(x)`` reads like a function; it is a variable where ``x`` is one."""
+    parameters = None if declarator.function is None else declarator.function.get("parameters")
+    given = [] if parameters is None else parameters.inner
+    values = [_as_value(work, item) for item in given]
+    if declarator.name is None or not values or not all(values):
+        yield _opaque(work, whole, "the declaration of a function in a body")
+        return
+    kind = _declared_type(work, part, replace(declarator, function=None), None)
+    parts = tuple(work.expression(value) for value in values if value is not None)
+    yield _variable(work, part, declarator, kind, made(work, whole, kind, parts))
+
+
+def _as_value(work: Lowering, parameter: Part) -> Part | None:
+    """The name that the grammar took for the type of a parameter."""
+    inner = parameter.inner
+    if len(inner) == 1 and inner[0].kind == "type_identifier":
+        name = work.word(inner[0])
+        if work.named_type(name) is None:
+            return replace(inner[0], kind="identifier")
+    return None
+
+
+def declared(
+    work: Lowering, part: Part, declarator: Declarator, initial: Part | None, whole: Part
+) -> Declare:
+    """One variable with its initial value."""
+    value: Expression | None = None
+    if initial is None or initial.kind in ("initializer_list", "argument_list"):
+        kind = _declared_type(work, part, declarator, None)
+        if initial is not None:
+            value = _built(work, initial, kind)
+            kind = _counted(kind, value)
+    else:
+        value = work.expression(initial)
+        kind = _declared_type(work, part, declarator, value.type)
+    return _variable(work, part, declarator, kind, value, whole)
+
+
+def _built(work: Lowering, initial: Part, kind: Type) -> Expression:
+    if initial.kind == "initializer_list":
+        return initial_value(work, initial, kind)
+    return made(work, initial, kind, tuple(map(work.expression, initial.inner)))
+
+
+def _counted(kind: Type, value: Expression) -> Type:
+    """``float a[] = {1, 2}`` has two elements."""
+    if kind.dimensions[:1] == (None,) and isinstance(value, Construct):
+        return replace(kind, dimensions=(len(value.parts), *kind.dimensions[1:]))
+    return kind
+
+
+def _declared_type(
+    work: Lowering, part: Part, declarator: Declarator, initial: Type | None
+) -> Type:
+    if initial is not None:
+        initial = typing.deduced(initial, declarator)
+    base = typing.written_type(work, part, initial)
+    return placed(work, typing.shaped(work, base, declarator))
+
+
+def placed(work: Lowering, kind: Type) -> Type:
+    """A variable's type with the space that it lives in where none is written."""
+    if kind.space is None and kind != UNKNOWN:
+        return replace(kind, space="constant" if work.at_file_scope else "thread")
+    return kind
+
+
+def _variable(
+    work: Lowering,
+    part: Part,
+    declarator: Declarator,
+    kind: Type,
+    value: Expression | None,
+    whole: Part | None = None,
+) -> Declare:
+    name = declarator.name or part
+    constant = declarator.fixed if kind.pointer else typing.is_constant(work, part)
+    variable = Variable(
+        work.word(name),
+        "constant" if work.at_file_scope else "local",
+        kind,
+        work.spot(name),
+        constant=constant,
+        loops=work.loops,
+    )
+    work.declare(variable.name, variable)
+    if constant and value is not None and not kind.dimensions:
+        number = fitted(fold(value, work.values), kind)
+        if number is not None and not _may_differ(work, part):
+            work.values[variable] = number
+    return Declare(variable, value, work.spot(whole or name))
+
+
+def _may_differ(work: Lowering, part: Part) -> bool:
+    """Whether a constant may have another value than the written one: a function constant."""
+    return any("function_constant" in work.word(c) for c in part.parts if "attribut" in c.kind)
+
+
+def alias(work: Lowering, part: Part) -> list[Statement]:
+    """``using A = type``."""
+    name, kind = part.get("name"), part.get("type")
+    if name is not None and kind is not None:
+        work.declare(work.word(name), typing.descriptor_type(work, kind))
+    return []
+
+
+def typedef(work: Lowering, part: Part) -> list[Statement]:
+    """``typedef type A``."""
+    found: list[Statement] = []
+    written = part.get("type")
+    if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):
+        found += work.statement(written)
+    base = typing.written_type(work, part)
+    for declarator in part.all("declarator"):
+        parts = typing.unpack(work, declarator)
+        if parts.name is not None:
+            kind = UNKNOWN if parts.function else typing.shaped(work, base, parts)
+            work.declare(work.word(parts.name), kind)
+    return found
+
+
+def enumeration(work: Lowering, part: Part) -> list[Statement]:
+    """The enumerators as constants; of a scoped enumeration they are qualified."""
+    name, body = part.get("name"), part.get("body")
+    prefix = "" if name is None else work.word(name)
+    scoped = part.has("class") or part.has("struct")
+    base = part.get("base")
+    kind = INT if base is None else typing.specified(work, base, None)
+    if prefix:
+        work.declare(prefix, kind)
+    found: list[Statement] = []
+    following: int | None = 0
+    for item in [] if body is None else body.inner:
+        word = item.get("name")
+        if item.kind != "enumerator" or word is None:
+            continue
+        given = item.get("value")
+        value = None if given is None else work.expression(given)
+        number = following if value is None else fold(value, work.values)
+        following = int(number) + 1 if number is not None else None
+        variable = Variable(
+            work.word(word), "constant", replace(kind, space="constant"), work.spot(word),
+            constant=True,
+        )  # fmt: skip
+        if number is not None:
+            work.values[variable] = int(number)
+        if not scoped:
+            work.declare(variable.name, variable)
+        if prefix:
+            work.declare(f"{prefix}::{variable.name}", variable)
+        found.append(Declare(variable, value, work.spot(item)))
+    return found

@@ -1,0 +1,353 @@
+"""Expressions, calls aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from embercoach.metal.program import calls, types
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Cast,
+    Conditional,
+    Construct,
+    Index,
+    Member,
+    Number,
+    Unary,
+    Variable,
+)
+from embercoach.metal.program.state import Field
+from embercoach.metal.program.types import BOOL, INT, ULONG, UNKNOWN, Type
+from embercoach.metal.program.typing import descriptor_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from embercoach.metal.program.nodes import Expression
+    from embercoach.metal.program.state import Lowering
+    from embercoach.metal.program.tree import Part
+
+    Rule = Callable[[Lowering, Part], Expression]
+
+_SWIZZLES = (frozenset("xyzw"), frozenset("rgba"))
+_CAST_LIKE = frozenset({"*", "&", "-", "+"})
+
+
+def expression(work: Lowering, part: Part) -> Expression:
+    """Lower an expression; what is not understood becomes opaque."""
+    rule = _RULES.get(part.kind)
+    if rule is None or part.broken:
+        return work.opaque(part, f"not understood: {part.kind.replace('_', ' ').lower()}")
+    return rule(work, part)
+
+
+def _number(work: Lowering, part: Part) -> Expression:
+    text = work.word(part)
+    found = types.literal(text)
+    if found is None:
+        return work.opaque(part, f"not a number: {text}")
+    return Number(found[0], found[1], work.spot(part), text)
+
+
+def _truth(work: Lowering, part: Part) -> Expression:
+    return Number(int(part.kind == "true"), BOOL, work.spot(part), part.kind)
+
+
+def _null(work: Lowering, part: Part) -> Expression:
+    return Number(0, Type("void", pointer=True), work.spot(part), "nullptr")
+
+
+def _character(work: Lowering, part: Part) -> Expression:
+    text = work.word(part)
+    if len(text) == 3 and text[1] != "\\":
+        return Number(ord(text[1]), Type("char"), work.spot(part), text)
+    return work.opaque(part, "a character with an escape")
+
+
+def _identifier(work: Lowering, part: Part) -> Expression:
+    return named(work, work.word(part), part)
+
+
+def named(work: Lowering, name: str, part: Part) -> Expression:
+    """The use of a name as a value."""
+    meaning = work.lookup(name)
+    if isinstance(meaning, Variable):
+        return work.use(meaning, part)
+    if isinstance(meaning, Field):
+        owner = work.use(meaning.owner, part)
+        kind = meaning.variable.type
+        return Member(owner, name, replace(kind, space=owner.type.space), work.spot(part))
+    if meaning is not None:
+        return work.opaque(part, f"`{name}` is no variable")
+    return work.use(work.variable(name, part), part)
+
+
+def _qualified(work: Lowering, part: Part) -> Expression:
+    """``mem_flags::mem_none``, ``Enum::value``, ``Struct::constant``, ``space::constant``."""
+    name = work.words(part)
+    while name.startswith(("::", "metal::")):
+        name = name[name.index("::") + 2 :]
+    if isinstance(work.lookup(name), Variable):
+        return named(work, name, part)
+    scope, last = name.rpartition("::")[::2]
+    if not scope or scope in work.namespaces:
+        return named(work, last, part)
+    return work.use(work.variable(name, part), part)
+
+
+def _parenthesized(work: Lowering, part: Part) -> Expression:
+    inner = part.inner
+    if len(inner) != 1:
+        return work.opaque(part, "not understood: parentheses")
+    return work.expression(inner[0])
+
+
+def _operands(part: Part) -> tuple[Part, str, Part] | None:
+    left, right, symbol = part.get("left"), part.get("right"), part.get("operator")
+    if left is None or right is None or symbol is None:
+        return None
+    return left, symbol.kind, right
+
+
+def _binary(work: Lowering, part: Part) -> Expression:
+    operands = _operands(part)
+    if operands is None:
+        return work.opaque(part, "not understood: an operation")
+    left, symbol, right = operands
+    kind = _cast_type(work, left) if symbol in _CAST_LIKE else None
+    if kind is not None:
+        # (uint)*p and (T)&x: to the grammar a multiplication.
+        return Cast(_prefixed(work, symbol, right), kind, work.spot(part))
+    return _operation(work, part, symbol, work.expression(left), work.expression(right))
+
+
+def _operation(
+    work: Lowering, part: Part, symbol: str, left: Expression, right: Expression
+) -> Expression:
+    kind = types.binary(symbol, left.type, right.type)
+    return Binary(symbol, left, right, kind, work.spot(part))
+
+
+def _cast_type(work: Lowering, part: Part) -> Type | None:
+    """The type in parentheses, None when something else stands there."""
+    inner = part.inner
+    if part.kind != "parenthesized_expression" or len(inner) != 1:
+        return None
+    return work.named_type(work.word(inner[0])) if inner[0].kind == "identifier" else None
+
+
+def _prefixed(work: Lowering, symbol: str, part: Part) -> Expression:
+    operand = work.expression(part)
+    if symbol == "*":
+        return dereferenced(work, operand, part)
+    return Unary(symbol, operand, types.unary(symbol, operand.type), work.spot(part))
+
+
+def dereferenced(work: Lowering, operand: Expression, part: Part) -> Expression:
+    """``*p`` as ``p[0]``."""
+    zero = Number(0, INT, work.spot(part), "0")
+    return Index(operand, zero, types.element(operand.type), work.spot(part))
+
+
+def _comma(work: Lowering, part: Part) -> Expression:
+    left, right = part.get("left"), part.get("right")
+    if left is None or right is None:
+        return work.opaque(part, "not understood: a comma")
+    return _operation(work, part, ",", work.expression(left), work.expression(right))
+
+
+def _unary(work: Lowering, part: Part) -> Expression:
+    symbol, argument = part.get("operator"), part.get("argument")
+    if symbol is None or argument is None:
+        return work.opaque(part, "not understood: an operation")
+    operand = work.expression(argument)
+    if symbol.kind == "*":
+        return dereferenced(work, operand, part)
+    if symbol.kind not in ("-", "+", "!", "~", "&"):
+        return work.opaque(part, f"not understood: `{symbol.kind}`", operand)
+    return Unary(symbol.kind, operand, types.unary(symbol.kind, operand.type), work.spot(part))
+
+
+def _subscript(work: Lowering, part: Part) -> Expression:
+    base, indices = part.get("argument"), part.get("indices")
+    if base is None or indices is None or len(indices.inner) != 1:
+        return work.opaque(part, "not understood: an index")
+    array, index = work.expression(base), work.expression(indices.inner[0])
+    return Index(array, index, types.element(array.type), work.spot(part))
+
+
+def _field(work: Lowering, part: Part) -> Expression:
+    argument, name = part.get("argument"), part.get("field")
+    if argument is None or name is None or name.kind != "field_identifier":
+        return work.opaque(part, "not understood: a member")
+    base = work.expression(argument)
+    if part.has("->"):
+        base = dereferenced(work, base, argument)
+    return member(work, base, name, part)
+
+
+def member(work: Lowering, base: Expression, name: Part, part: Part) -> Expression:
+    """``base.name``."""
+    word = work.word(name)
+    return Member(base, word, _member_type(work, base.type, word), work.spot(part))
+
+
+def _member_type(work: Lowering, base: Type, name: str) -> Type:
+    if types.is_address(base):
+        return UNKNOWN
+    if base.width > 1:
+        letters = set(name)
+        if len(name) <= 4 and any(letters <= swizzle for swizzle in _SWIZZLES):
+            return Type(base.scalar, len(name), space=base.space)
+        return UNKNOWN
+    struct = work.structs.get((base.scalar or "").partition("<")[0])
+    if struct is None:
+        return UNKNOWN
+    for item in struct.fields:
+        if item.name == name:
+            if any(item.type.scalar == t.name for t in struct.template):
+                return UNKNOWN
+            # A pointer keeps the space that it points to.
+            return item.type if item.type.pointer else replace(item.type, space=base.space)
+    return UNKNOWN
+
+
+def _assignment(work: Lowering, part: Part) -> Expression:
+    operands = _operands(part)
+    if operands is None:
+        return work.opaque(part, "not understood: an assignment")
+    left, symbol, right = operands
+    target = work.expression(left)
+    if right.kind == "initializer_list":
+        given = initial_value(work, right, target.type)
+    else:
+        given = work.expression(right)
+    return Assign(symbol, target, given, target.type, work.spot(part))
+
+
+def _update(work: Lowering, part: Part) -> Expression:
+    symbol, argument = part.get("operator"), part.get("argument")
+    if symbol is None or argument is None:
+        return work.opaque(part, "not understood: an operation")
+    target = work.expression(argument)
+    one = Number(1, INT, work.spot(symbol), "1")
+    postfix = symbol.start > argument.start
+    operator = f"{symbol.kind[0]}="
+    return Assign(operator, target, one, target.type, work.spot(part), postfix)
+
+
+def _conditional(work: Lowering, part: Part) -> Expression:
+    condition, then, otherwise = (
+        part.get(role) for role in ("condition", "consequence", "alternative")
+    )
+    if condition is None or then is None or otherwise is None:
+        return work.opaque(part, "not understood: a choice")
+    chosen, refused = work.expression(then), work.expression(otherwise)
+    kind = types.conditional(chosen.type, refused.type)
+    return Conditional(work.expression(condition), chosen, refused, kind, work.spot(part))
+
+
+def _cast(work: Lowering, part: Part) -> Expression:
+    kind, operand = part.get("type"), part.get("value")
+    if kind is None or operand is None:
+        return work.opaque(part, "not understood: a cast")
+    return Cast(work.expression(operand), descriptor_type(work, kind), work.spot(part))
+
+
+def _list(work: Lowering, part: Part) -> Expression:
+    return initial_value(work, part, UNKNOWN)
+
+
+def _compound_literal(work: Lowering, part: Part) -> Expression:
+    kind, given = part.get("type"), part.get("value")
+    if kind is None or given is None:
+        return work.opaque(part, "not understood: a value in braces")
+    type_ = descriptor_type(work, kind)
+    parts = initial_parts(work, given, type_)
+    return calls.made(work, part, type_, parts)
+
+
+def initial_value(work: Lowering, part: Part, kind: Type) -> Expression:
+    """An initial value, perhaps in braces, for a variable of a type."""
+    if part.kind != "initializer_list":
+        return work.expression(part)
+    parts = initial_parts(work, part, kind)
+    scalar = kind.width == 1 and not kind.dimensions and kind.scalar not in work.structs
+    if scalar and kind.scalar is not None and len(parts) == 1:
+        return parts[0]
+    return Construct(
+        parts, Type(kind.scalar, kind.width, dimensions=kind.dimensions), work.spot(part)
+    )
+
+
+def initial_parts(work: Lowering, part: Part, kind: Type) -> tuple[Expression, ...]:
+    """The values in braces, nested ones with the types of what they fill."""
+    struct = None if kind.dimensions else work.structs.get(kind.scalar or "")
+    found = []
+    for index, item in enumerate(part.inner):
+        inner = UNKNOWN
+        if kind.dimensions:
+            inner = types.element(kind)
+        elif struct is not None and index < len(struct.fields):
+            inner = struct.fields[index].type
+        found.append(initial_value(work, item, inner))
+    return tuple(found)
+
+
+def _sizeof(work: Lowering, part: Part) -> Expression:
+    described, given = part.get("type"), part.get("value")
+    if described is not None:
+        kind = descriptor_type(work, described)
+    elif given is not None:
+        kind = _cast_type(work, given) or work.expression(given).type
+    else:
+        return work.opaque(part, "not understood: sizeof")
+    size = types.size_of(kind)
+    if size is None:
+        return replace(work.opaque(part, "the size of an unknown type"), type=ULONG)
+    return Number(size, ULONG, work.spot(part), work.word(part))
+
+
+def _lambda(work: Lowering, part: Part) -> Expression:
+    return work.opaque(part, "a lambda expression")
+
+
+def _condition(work: Lowering, part: Part) -> Expression:
+    given = part.get("value")
+    if given is None or part.get("initializer") is not None:
+        return work.opaque(part, "a declaration in a condition")
+    return work.expression(given)
+
+
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "number_literal": _number,
+        "user_defined_literal": _number,
+        "true": _truth,
+        "false": _truth,
+        "null": _null,
+        "char_literal": _character,
+        "identifier": _identifier,
+        "qualified_identifier": _qualified,
+        "parenthesized_expression": _parenthesized,
+        "binary_expression": _binary,
+        "comma_expression": _comma,
+        "unary_expression": _unary,
+        "pointer_expression": _unary,
+        "subscript_expression": _subscript,
+        "field_expression": _field,
+        "assignment_expression": _assignment,
+        "update_expression": _update,
+        "conditional_expression": _conditional,
+        "cast_expression": _cast,
+        "call_expression": calls.call,
+        "initializer_list": _list,
+        "compound_literal_expression": _compound_literal,
+        "sizeof_expression": _sizeof,
+        "lambda_expression": _lambda,
+        "condition_clause": _condition,
+    }
+)

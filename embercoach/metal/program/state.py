@@ -1,0 +1,288 @@
+"""What the lowering of one text knows: its scopes, its variables, and where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from embercoach.metal.contract import (
+    ATTRIBUTES,
+    MSL_TYPES,
+    Input,
+    Output,
+    TemplateArgument,
+    shape_names,
+)
+from embercoach.metal.program.library import constant_type
+from embercoach.metal.program.nodes import (
+    Declare,
+    Function,
+    Name,
+    Opaque,
+    OpaqueExpression,
+    Spot,
+    Struct,
+    Variable,
+)
+from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
+from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.metal.contract import Kernel
+    from embercoach.metal.program.nodes import Expression, Statement, VariableKind
+    from embercoach.metal.program.texts import Parsed
+    from embercoach.metal.program.tree import Part
+
+# Nested expressions and statements that are followed; Python's stack is finite.
+_MAX_NESTING = 120
+
+
+class TooDeepError(Exception):
+    """The text nests deeper than is followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that MLX's signature brings into a body, and what is known of them.
+
+    Attributes:
+        template: the template pairs of the launch, None when they are unknown.
+        atomic_outputs: the outputs are declared ``device atomic<T>*``.
+    """
+
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    template: tuple[TemplateArgument, ...] | None = ()
+    atomic_outputs: bool = False
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> Names:
+        """The names of a kernel as ``contract`` describes it."""
+        return cls(kernel.inputs, kernel.outputs, kernel.template, kernel.atomic_outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the struct whose method is lowered: ``owner.field``."""
+
+    owner: Variable
+    variable: Variable
+
+
+#: What a name stands for: a variable, a type, functions of that name, or a field.
+Meaning: TypeAlias = Variable | Type | tuple[Function, ...] | Field
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How parts are lowered; the modules of the rules call each other through these."""
+
+    expression: Callable[[Lowering, Part], Expression]
+    statement: Callable[[Lowering, Part], list[Statement]]
+    named_lambda: Callable[[Lowering, Part, Part], list[Statement]]
+
+
+class Lowering:
+    """The state of lowering one text."""
+
+    def __init__(
+        self,
+        parsed: Parsed,
+        rules: Rules,
+        names: Names | None = None,
+        around: Lowering | None = None,
+    ) -> None:
+        self.parsed = parsed
+        self.rules = rules
+        self.names = names
+        self.loops = 0
+        self.nesting = 0
+        self.scopes: list[dict[str, Meaning]] = [dict(around.scopes[0]) if around else {}, {}]
+        self.structs: dict[str, Struct] = dict(around.structs) if around else {}
+        self.namespaces: set[str] = set(around.namespaces) if around else set()
+        self.functions: dict[str, tuple[Function, ...]] = dict(around.functions) if around else {}
+        #: Numbers that variables certainly hold wherever they are used.
+        self.values: dict[Variable, int | float] = dict(around.values) if around else {}
+        self.variables: dict[str, Variable] = {}
+        self.constants: list[Declare] = list(around.constants) if around else []
+        self.problems: list[Opaque] = list(around.problems) if around else []
+        #: Bodies of functions, lowered when every function is known.
+        self.later: list[Callable[[], None]] = []
+        #: Parameters of the templates around what is declared.
+        self.templates: list[dict[str, Meaning]] = []
+        self._unknown: dict[str, Variable] = {}
+        if around is None:
+            self.scopes.pop()
+
+    # Texts
+
+    def word(self, part: Part) -> str:
+        """The text of a part."""
+        return self.parsed.word(part)
+
+    def words(self, part: Part | None) -> str:
+        """The text of a part without white space."""
+        return "" if part is None else "".join(self.parsed.word(part).split())
+
+    def spot(self, part: Part) -> Spot:
+        """Where a part stands."""
+        return self.parsed.spot(part.start, part.end)
+
+    def qualifiers(self, part: Part) -> list[str]:
+        """Metal's qualifiers among the children of a part."""
+        found = (self.parsed.qualifiers.get(child.start) for child in part.parts)
+        return [word for word in found if word is not None]
+
+    def space(self, part: Part) -> str | None:
+        """The address space among the children of a part."""
+        return next((w for w in self.qualifiers(part) if w in ADDRESS_SPACES), None)
+
+    def is_entry(self, part: Part) -> bool:
+        """Whether a function is marked as an entry point."""
+        return any(word in ENTRY_QUALIFIERS for word in self.qualifiers(part))
+
+    # Rules
+
+    def enter(self) -> None:
+        """Go one level deeper.
+
+        Raises:
+            TooDeepError: the text nests too deep.
+        """
+        self.nesting += 1
+        if self.nesting > _MAX_NESTING:
+            raise TooDeepError
+
+    def expression(self, part: Part) -> Expression:
+        """Lower an expression."""
+        self.enter()
+        found = self.rules.expression(self, part)
+        self.nesting -= 1
+        return found
+
+    def statement(self, part: Part) -> list[Statement]:
+        """Lower a statement; a declaration gives several, a ``typedef`` none."""
+        self.enter()
+        found = self.rules.statement(self, part)
+        self.nesting -= 1
+        return found
+
+    def opaque(self, part: Part, why: str, *parts: Expression) -> OpaqueExpression:
+        """An expression that is not understood."""
+        return OpaqueExpression(why, parts, UNKNOWN, self.spot(part))
+
+    def problem(self, part: Part, why: str) -> Opaque:
+        """Note that a text is not understood."""
+        found = Opaque(why, self.spot(part))
+        self.problems.append(found)
+        return found
+
+    # Scopes
+
+    @property
+    def at_file_scope(self) -> bool:
+        """Whether what is declared now lands at file scope."""
+        return len(self.scopes) == 1
+
+    def declare(self, name: str, meaning: Meaning) -> None:
+        """Declare a name in the innermost scope; functions of one name come together."""
+        scope = self.scopes[-1]
+        old = scope.get(name)
+        if isinstance(meaning, tuple) and isinstance(old, tuple):
+            meaning = (*old, *meaning)
+        scope[name] = meaning
+
+    def lookup(self, name: str) -> Meaning | None:
+        """What a name means here, None when no text declares it."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def variable(self, name: str, part: Part) -> Variable:
+        """The variable of a name that no text declares: MLX's, Metal's, or nobody's."""
+        found = self.variables.get(name) or self._unknown.get(name)
+        if found is not None:
+            return found
+        spot = self.spot(part)
+        given = None if self.names is None else _given(self.names, name)
+        if given is None:
+            found = Variable(name, "unknown", constant_type(name), spot)
+            self._unknown[name] = found
+            return found
+        kind, type_, attribute, value = given
+        found = Variable(name, kind, type_, spot, attribute=attribute, constant=kind != "output")
+        self.variables[name] = found
+        if value is not None:
+            self.values[found] = value
+        return found
+
+    def use(self, variable: Variable, part: Part) -> Name:
+        """A use of a variable."""
+        kind = variable.type
+        if kind.reference:
+            kind = Type(kind.scalar, kind.width, kind.pointer, kind.space, kind.dimensions)
+        return Name(variable, kind, self.spot(part))
+
+    def named_type(self, name: str) -> Type | None:
+        """The type that a single word names, None when it names none."""
+        meaning = self.lookup(name)
+        if meaning is not None:
+            return meaning if isinstance(meaning, Type) else None
+        if self.names is not None:
+            for argument in self.names.template or ():
+                if argument.name == name:
+                    return _template_type(argument)
+        return NAMED.get(name)
+
+
+def _template_type(argument: TemplateArgument) -> Type | None:
+    """The type that a template argument is, None when it is a number."""
+    if argument.value is None:
+        return Type(argument.name)
+    if isinstance(argument.value, str):
+        return dtype_type(argument.value)
+    return None
+
+
+def dtype_type(name: str | None) -> Type:
+    """The type of an MLX dtype."""
+    return NAMED.get(MSL_TYPES.get(name or "", ""), UNKNOWN)
+
+
+def _given(names: Names, name: str) -> tuple[VariableKind, Type, str, int | float | None] | None:
+    """Kind, type, attribute and value of a name that MLX declares."""
+    for argument in names.template or ():
+        if argument.name == name:
+            number = argument.value if isinstance(argument.value, int) else None
+            kind = {"bool": BOOL, "int": INT}.get(argument.kind or "", UNKNOWN)
+            return "template", kind, "", number
+    for given in names.inputs:
+        if given.name == name:
+            return "input", _input_type(given), "", None
+        if name in shape_names(given.name):
+            return "metadata", _metadata_type(given.name, name), "", None
+    for output in names.outputs:
+        if output.name == name:
+            scalar = dtype_type(output.dtype).scalar
+            if scalar and names.atomic_outputs:
+                scalar = f"atomic_{scalar}"
+            return "output", Type(scalar, pointer=True, space="device"), "", None
+    if name in ATTRIBUTES:
+        return "attribute", NAMED[ATTRIBUTES[name]], name, None
+    return None
+
+
+def _input_type(given: Input) -> Type:
+    """The type of an input; one of unknown rank counts as a pointer."""
+    scalar, reference = dtype_type(given.dtype).scalar, given.declarator == "&"
+    return Type(scalar, pointer=not reference, space=given.address_space, reference=reference)
+
+
+def _metadata_type(owner: str, name: str) -> Type:
+    _, strides, ndim = shape_names(owner)
+    if name == ndim:
+        return Type("int", space="constant", reference=True)
+    return Type(LONG.scalar if name == strides else INT.scalar, pointer=True, space="constant")

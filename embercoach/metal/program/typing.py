@@ -1,0 +1,244 @@
+"""The types that a text writes: specifiers and declarators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from embercoach.metal.program.folding import fold_int
+from embercoach.metal.program.nodes import Variable
+from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
+
+if TYPE_CHECKING:
+    from embercoach.metal.program.state import Lowering
+    from embercoach.metal.program.tree import Part
+
+_NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
+_POINTERS = frozenset(
+    {"pointer_declarator", "pointer_type_declarator", "abstract_pointer_declarator"}
+)
+_REFERENCES = frozenset({"reference_declarator", "abstract_reference_declarator"})
+_ARRAYS = frozenset({"array_declarator", "abstract_array_declarator"})
+_FUNCTIONS = frozenset({"function_declarator", "abstract_function_declarator"})
+_WRAPPERS = frozenset(
+    {
+        "parenthesized_declarator",
+        "abstract_parenthesized_declarator",
+        "attributed_declarator",
+        "variadic_declarator",
+    }
+)
+_BESIDE = frozenset({"type_qualifier", "attribute_declaration"})
+_CONST = frozenset({"const", "constexpr"})
+
+
+@dataclass(slots=True)
+class Declarator:
+    """What stands around a declared name.
+
+    Attributes:
+        name: None for an abstract one, and for a name that is not plain (``A::b``).
+        names: those of a structured binding.
+        dimensions: sizes of an array, outermost first; None for ``[]``.
+        nested: a pointer to an array or to a pointer.
+        fixed: the pointer itself is ``const``.
+        space: an address space among the stars.
+    """
+
+    name: Part | None = None
+    names: list[Part] = field(default_factory=list)
+    pointers: int = 0
+    reference: bool = False
+    dimensions: list[Part | None] = field(default_factory=list)
+    function: Part | None = None
+    nested: bool = False
+    fixed: bool = False
+
+
+def unpack(work: Lowering, part: Part | None) -> Declarator:
+    """Take a declarator apart, outside in."""
+    found = Declarator()
+    current = part
+    while current is not None:
+        kind = current.kind
+        if kind in _NAMES:
+            found.name = current
+            return found
+        if kind == "structured_binding_declarator":
+            found.names = [child for child in current.inner if child.kind in _NAMES]
+            return found
+        if kind in _ARRAYS:
+            found.dimensions.insert(0, current.get("size"))
+        elif kind in _POINTERS:
+            found.pointers += 1
+            found.nested = found.nested or bool(found.dimensions)
+            found.fixed = any(
+                c.kind == "type_qualifier" and work.word(c) == "const" for c in current.parts
+            )
+        elif kind in _REFERENCES:
+            found.reference = True
+        elif kind in _FUNCTIONS:
+            found.function = current
+        elif kind == "template_function":
+            found.name = current.get("name")
+            return found
+        elif kind not in _WRAPPERS:
+            return found
+        current = current.get("declarator") or _last(current, kind)
+    return found
+
+
+def _last(part: Part, kind: str) -> Part | None:
+    """The declarator inside one whose field the grammar does not name."""
+    if kind in _FUNCTIONS or kind in _ARRAYS:
+        return None
+    inner = [child for child in part.inner if child.kind not in _BESIDE]
+    return (inner[0] if kind == "attributed_declarator" else inner[-1]) if inner else None
+
+
+def is_constant(work: Lowering, part: Part) -> bool:
+    """Whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
+    return work.space(part) == "constant" or any(
+        child.kind == "type_qualifier" and work.word(child) in _CONST for child in part.parts
+    )
+
+
+def written_type(work: Lowering, part: Part, initial: Type | None = None) -> Type:
+    """The base type of a declaration or type descriptor, with the address space beside it.
+
+    Args:
+        work: the lowering.
+        part: what has a ``type``.
+        initial: the type of the initial value, which ``auto`` takes.
+    """
+    base = specified(work, part.get("type"), initial)
+    space = work.space(part)
+    return base if space is None else replace(base, space=space)
+
+
+def descriptor_type(work: Lowering, part: Part) -> Type:
+    """The type of a cast or a template argument."""
+    if part.kind != "type_descriptor":
+        return specified(work, part, None)
+    declarator = unpack(work, part.get("declarator"))
+    return shaped(work, written_type(work, part), declarator)
+
+
+def shaped(work: Lowering, base: Type, declarator: Declarator) -> Type:
+    """The type that a declarator makes of a base type."""
+    dimensions = tuple(_size(work, size) for size in declarator.dimensions)
+    pointers = declarator.pointers + base.pointer
+    if declarator.nested or pointers > 1 or (declarator.pointers and base.dimensions):
+        return Type(None, pointer=True, space=base.space, reference=declarator.reference)
+    return replace(
+        base,
+        pointer=pointers > 0,
+        dimensions=dimensions + base.dimensions,
+        reference=declarator.reference,
+    )
+
+
+def deduced(initial: Type, declarator: Declarator) -> Type:
+    """The base type that ``auto`` stands for, before its declarator is applied."""
+    if declarator.reference:
+        return replace(initial, reference=False)
+    found = value(initial)
+    return replace(found, pointer=False) if declarator.pointers else found
+
+
+def _size(work: Lowering, size: Part | None) -> int | None:
+    return None if size is None else fold_int(work.expression(size), work.values)
+
+
+def specified(work: Lowering, part: Part | None, initial: Type | None) -> Type:
+    """The type of a type specifier."""
+    if part is None:
+        return UNKNOWN
+    kind = part.kind
+    if kind in ("primitive_type", "type_identifier", "identifier"):
+        return _by_name(work, work.word(part))
+    if kind == "sized_type_specifier":
+        return _sized(work.word(part).split())
+    if kind in ("placeholder_type_specifier", "auto"):
+        return UNKNOWN if initial is None else initial
+    if kind in ("template_type", "template_function"):
+        return template_type(work, part)
+    if kind == "qualified_identifier":
+        return _qualified(work, part)
+    if kind == "dependent_type":
+        return specified(work, part.inner[0] if part.inner else None, None)
+    if kind in ("struct_specifier", "class_specifier", "union_specifier", "enum_specifier"):
+        return Type(work.word(name)) if (name := part.get("name")) is not None else UNKNOWN
+    if kind == "decltype" and len(part.inner) == 1:
+        return value(work.expression(part.inner[0]).type)
+    return UNKNOWN
+
+
+def _by_name(work: Lowering, name: str) -> Type:
+    found = work.named_type(name)
+    if found is not None:
+        return found
+    # A type of a library or of an include; a variable is none.
+    return UNKNOWN if isinstance(work.lookup(name), Variable) else Type(name)
+
+
+def _sized(words: list[str]) -> Type:
+    """``unsigned int``, ``long``, ``unsigned char`` and so on."""
+    longs, unsigned = words.count("long"), "unsigned" in words
+    if longs > 1:
+        # Metal has no such type.
+        return Type("unsigned long long" if unsigned else "long long")
+    scalar = "int"
+    for word in ("char", "short", "long", "double"):
+        if word in words:
+            scalar = word
+            break
+    return Type(f"u{scalar}" if unsigned else scalar)
+
+
+def _qualified(work: Lowering, part: Part) -> Type:
+    """``metal::float4``, ``ns::Item``; a member of a template's parameter is unknown."""
+    scope, name = part.get("scope"), part.get("name")
+    if scope is None or name is None or scope.kind == "template_type":
+        return UNKNOWN
+    if isinstance(work.lookup(work.word(scope)), Type):
+        return UNKNOWN
+    return specified(work, name, None)
+
+
+def template_type(work: Lowering, part: Part) -> Type:
+    """``vec<T, 4>``, ``array<float, 8>``, ``atomic<int>``, ``simdgroup_matrix<T, 8, 8>``."""
+    name, arguments = part.get("name"), part.get("arguments")
+    if name is None or arguments is None:
+        return UNKNOWN
+    given, word = arguments.inner, work.word(name)
+    if word in work.structs:
+        return Type(work.words(part))
+    if not given or work.lookup(word) is not None:
+        return UNKNOWN
+    scalar = descriptor_type(work, given[0])
+    if word == "atomic":
+        return UNKNOWN if scalar.scalar is None else Type(f"atomic_{scalar.scalar}")
+    numbers = [number_argument(work, argument) for argument in given[1:]]
+    if word in ("vec", "packed_vec") and len(numbers) == 1:
+        width = numbers[0]
+        if width not in (2, 3, 4) or scalar.scalar is None:
+            return UNKNOWN
+        return Type(scalar.scalar, width, packed=word == "packed_vec")
+    if word == "array" and len(numbers) == 1:
+        return replace(scalar, dimensions=(numbers[0], *scalar.dimensions))
+    if word == "matrix" and len(numbers) == 2:
+        return NAMED.get(f"{scalar.scalar}{numbers[0]}x{numbers[1]}", UNKNOWN)
+    if word == "simdgroup_matrix" and scalar.scalar is not None:
+        return Type(f"simdgroup_{scalar.scalar}8x8")
+    return UNKNOWN
+
+
+def number_argument(work: Lowering, part: Part) -> int | None:
+    """The number that a template argument is; the grammar may take a name for a type."""
+    if part.kind == "type_descriptor":
+        inner = part.get("type")
+        if inner is None or len(part.inner) != 1 or inner.kind != "type_identifier":
+            return None
+        part = replace(inner, kind="identifier")
+    return fold_int(work.expression(part), work.values)
