@@ -110,6 +110,16 @@ def address_space(syntax: Syntax, node: Node) -> str | None:
     return next((word for word in syntax.qualifiers_in(node) if word in ADDRESS_SPACES), None)
 
 
+def is_fixed(syntax: Syntax, node: Node) -> bool:
+    """Whether ``const`` or ``constexpr`` is written among a declaration's own specifiers."""
+    return any(
+        child.type == "type_qualifier"
+        and child.start_byte not in syntax.qualifiers
+        and syntax.words(child) in ("const", "constexpr")
+        for child in node.children
+    )
+
+
 def type_words(syntax: Syntax, node: Node) -> str:
     """The type of a declaration as written, without qualifiers and without a class body."""
     kind = node.child_by_field_name("type")
@@ -185,4 +195,5 @@ def function(syntax: Syntax, node: Node, declarator: Declarator) -> Function | N
         place=syntax.place(declarator.names[0]),
         extent=syntax.place(node),
         member=node.parent is not None and node.parent.type == "field_declaration_list",
+        result=type_words(syntax, node) + "*" * declarator.pointer,
     )

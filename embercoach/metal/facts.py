@@ -39,6 +39,8 @@ class Declaration:
         dimensions: texts between the brackets of an array, outermost first.
         value: text of the initializer, None without one.
         depth: nesting of scopes, 0 for the outermost of the text.
+        fixed: ``const`` or ``constexpr`` stands among the specifiers; of a pointer it is what it
+            points to that is constant.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Declaration:
     dimensions: tuple[str, ...] = ()
     value: str | None = None
     depth: int = 0
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class Function:
 
     Attributes:
         entry: ``kernel``, ``vertex`` or ``fragment``, as qualifier or as attribute, else None.
+        result: the type that it returns, as ``Declaration.type``; of a pointer with a ``*``.
         place: of the name.
         extent: of the whole definition.
         member: it is a method, written inside its class.
@@ -128,6 +132,7 @@ class Function:
     place: Place
     extent: Place
     member: bool = False
+    result: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,7 @@ class ScopeWalk:
             dimensions=tuple(words(d) for d in parts.dimensions) if parts else (),
             value=words(value) if value else None,
             depth=level,
+            fixed=declarators.is_fixed(self.syntax, owner) if owner else False,
         )
         self.scopes[level].names[declaration.name] = declaration
         if self.syntax.holds(name):

@@ -1,0 +1,187 @@
+"""Writes to what a kernel only reads: inputs, and the shapes that MLX passes along with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Declare,
+    Index,
+    Member,
+    Name,
+    Unary,
+)
+from embercoach.metal.program.types import is_address
+from embercoach.metal.program.walk import below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.program.nodes import Expression, Program, Spot, Text, Variable
+    from embercoach.metal.program.walk import Node
+
+_READ_ONLY = frozenset({"input", "metadata"})
+# Atomic functions that write nothing.
+_LOADS = frozenset({"atomic_load", "atomic_load_explicit"})
+# Which argument of Metal's own functions is written through.
+_STORES = {"simdgroup_store": 1, "memcpy": 0, "memset": 0}
+
+
+Way = Literal["direct", "pointer", "atomic", "call", "declared"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputWrite:
+    """A write to an input.
+
+    Attributes:
+        variable: the input.
+        way: ``direct`` for an assignment, ``pointer`` through a local pointer, ``atomic`` or
+            ``call`` by a function; ``declared`` for a pointer that could write to it.
+        cast: a cast on the way may have taken the ``const`` away: then it compiles, and writes.
+        by: the pointer or the function.
+    """
+
+    variable: Variable
+    way: Way
+    cast: bool
+    by: str
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What an address is derived from: an input, and the local pointer that holds it."""
+
+    variable: Variable
+    cast: bool
+    pointer: str = ""
+
+
+def input_writes(program: Program, body: MetalText, header: MetalText) -> Iterator[InputWrite]:
+    """Every write to an input in the body of a kernel, in order.
+
+    Args:
+        program: the kernel.
+        body: the facts of its body.
+        header: the facts of its header.
+    """
+    if program.body is not None:
+        writing = _writing_pointers(body, "body") | _writing_pointers(header, "header")
+        yield from _Writes(program.body, writing).found()
+
+
+def _writing_pointers(text: MetalText, name: Text) -> frozenset[tuple[Text, int]]:
+    """Where pointers to device memory are declared that may write there."""
+    return frozenset(
+        (name, d.place.start)
+        for d in text.declarations
+        if d.pointer and not d.fixed and d.address_space == "device" and d.type not in ("", "auto")
+    )
+
+
+class _Writes:
+    def __init__(self, body: Node, writing: frozenset[tuple[Text, int]]) -> None:
+        self.body = body
+        self.writing = writing
+        self.pointers: dict[Variable, _Origin | None] = {}
+
+    def found(self) -> Iterator[InputWrite]:
+        for node in below(self.body):
+            if isinstance(node, Declare):
+                self._hold(node.variable, node.initial)
+                yield from self._declared(node)
+            elif isinstance(node, Assign):
+                yield from self._assigned(node)
+            elif isinstance(node, Call):
+                yield from self._called(node)
+
+    def _declared(self, node: Declare) -> Iterator[InputWrite]:
+        origin = self.pointers.get(node.variable)
+        if origin is not None and not origin.cast and self._may_write(node.variable):
+            name = node.variable.name
+            yield InputWrite(origin.variable, "declared", False, name, node.variable.spot)
+
+    def _may_write(self, pointer: Variable) -> bool:
+        return (pointer.spot.text, pointer.spot.place.start) in self.writing
+
+    def _hold(self, variable: Variable, value: Expression | None) -> None:
+        """Note what a local pointer or reference points to; nothing if it may be several things."""
+        if value is None or not (is_address(variable.type) or variable.type.reference):
+            return
+        origin = self._origin(value, reference=variable.type.reference)
+        held = None
+        if origin is not None:
+            held = _Origin(origin.variable, origin.cast, variable.name)
+        old = self.pointers.setdefault(variable, held)
+        if old != held:
+            self.pointers[variable] = None
+
+    def _origin(self, address: Expression, *, reference: bool = False) -> _Origin | None:
+        """The input that an address lies in; with ``reference`` that an element lies in."""
+        if reference:
+            return self._place(address)
+        if isinstance(address, Name):
+            variable = address.variable
+            if variable.kind in _READ_ONLY:
+                return _Origin(variable, cast=False) if is_address(variable.type) else None
+            return self.pointers.get(variable)
+        if isinstance(address, Cast):
+            origin = self._origin(address.operand)
+            return None if origin is None else _Origin(origin.variable, True, origin.pointer)
+        if isinstance(address, Binary) and address.operator in "+-":
+            side = address.left if is_address(address.left.type) else address.right
+            return self._origin(side) if is_address(side.type) else None
+        if isinstance(address, Unary) and address.operator == "&":
+            return self._place(address.operand)
+        return None
+
+    def _place(self, place: Expression) -> _Origin | None:
+        """The input that an element, a component or a scalar input belongs to."""
+        while isinstance(place, Member):
+            place = place.base
+        if isinstance(place, Index):
+            inner = place.base
+            if is_address(inner.type):
+                return self._origin(inner)
+            return self._place(inner)
+        if isinstance(place, Name):
+            variable = place.variable
+            if variable.kind in _READ_ONLY:
+                # A pointer of its own may be moved on; a reference is what it stands for.
+                return _Origin(variable, cast=False) if variable.type.reference else None
+            return self.pointers.get(variable) if variable.type.reference else None
+        return None
+
+    def _assigned(self, node: Assign) -> Iterator[InputWrite]:
+        target = node.target
+        origin = self._place(target)
+        if origin is not None:
+            way: Way = "pointer" if origin.pointer else "direct"
+            yield InputWrite(origin.variable, way, origin.cast, origin.pointer, node.target.spot)
+        elif isinstance(target, Name) and node.operator == "=":
+            self._hold(target.variable, node.value)
+
+    def _called(self, node: Call) -> Iterator[InputWrite]:
+        atomic = node.name.startswith("atomic_") and node.name not in _LOADS
+        number = 0 if atomic else _STORES.get(node.name)
+        if number is not None and not node.functions and number < len(node.arguments):
+            yield from self._handed(node, number, "atomic" if atomic else "call")
+            return
+        if len(node.functions) != 1 or node.functions[0].template:
+            return
+        for index, parameter in enumerate(node.functions[0].parameters[: len(node.arguments)]):
+            if parameter.type.pointer and self._may_write(parameter):
+                yield from self._handed(node, index, "call")
+
+    def _handed(self, node: Call, number: int, way: Way) -> Iterator[InputWrite]:
+        argument = node.arguments[number]
+        origin = self._origin(argument)
+        if origin is not None:
+            yield InputWrite(origin.variable, way, origin.cast, node.name, argument.spot)

@@ -1,0 +1,216 @@
+"""Walking a program: what lies below a node, around it, and which variables it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from embercoach.metal.program.folding import fitted, fold
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Block,
+    Call,
+    Cast,
+    Conditional,
+    Construct,
+    Declare,
+    Evaluate,
+    Expression,
+    Function,
+    If,
+    Index,
+    Loop,
+    Member,
+    Name,
+    OpaqueExpression,
+    Return,
+    Statement,
+    Switch,
+    Unary,
+)
+from embercoach.metal.program.types import is_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from embercoach.metal.program.nodes import Program, Variable
+
+Node: TypeAlias = Expression | Statement
+#: The nodes around one, outermost first.
+Path: TypeAlias = tuple[Node, ...]
+Values: TypeAlias = "Mapping[Variable, int | float]"
+
+# Functions of Metal's library that write into their arguments.
+_WRITING = frozenset({"sincos", "modf", "frexp", "fract"})
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes right below a node, in the order in which they run; those of calls too."""
+    if isinstance(node, (Declare, Return, Evaluate)):
+        return _given(_value_of(node))
+    if isinstance(node, Binary):
+        return node.left, node.right
+    if isinstance(node, Assign):
+        return node.target, node.value
+    if isinstance(node, Index):
+        return node.base, node.index
+    if isinstance(node, Member):
+        return (node.base,)
+    if isinstance(node, (Unary, Cast)):
+        return (node.operand,)
+    if isinstance(node, Conditional):
+        return node.condition, node.then, node.otherwise
+    if isinstance(node, Call):
+        return (*_given(node.method), *node.arguments)
+    if isinstance(node, (Construct, OpaqueExpression)):
+        return node.parts
+    return _statements(node)
+
+
+def _value_of(node: Declare | Return | Evaluate) -> Expression | None:
+    if isinstance(node, Declare):
+        return node.initial
+    return node.value if isinstance(node, Return) else node.expression
+
+
+def _statements(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Block):
+        return node.statements
+    if isinstance(node, If):
+        return node.condition, node.then, *_given(node.otherwise)
+    if isinstance(node, Loop):
+        return *node.start, *_given(node.condition), node.body, *_given(node.step)
+    if isinstance(node, Switch):
+        inside: list[Node] = [node.value]
+        for case in node.cases:
+            inside += [*_given(case.value), *case.statements]
+        return tuple(inside)
+    return ()
+
+
+def _given(node: Node | None) -> tuple[Node, ...]:
+    return () if node is None else (node,)
+
+
+def below(node: Node) -> Iterator[Node]:
+    """The node and all below it, in order. Functions that are called are not entered."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(children(current)))
+
+
+def with_path(node: Node) -> Iterator[tuple[Node, Path]]:
+    """The node and all below it, each with the nodes around it."""
+    pending: list[tuple[Node, Path]] = [(node, ())]
+    while pending:
+        current, path = pending.pop()
+        yield current, path
+        inner = (*path, current)
+        pending.extend((child, inner) for child in reversed(children(current)))
+
+
+def functions(program: Program) -> Iterator[Function]:
+    """The functions that the texts define, methods included, but for entry points."""
+    for group in program.functions.values():
+        yield from (function for function in group if not function.entry)
+    for struct in program.structs.values():
+        for group in struct.methods.values():
+            yield from group
+
+
+def bodies(program: Program) -> Iterator[Block]:
+    """The program's body and those of its functions."""
+    if program.body is not None:
+        yield program.body
+    for function in functions(program):
+        yield from function.bodies
+
+
+def loops(path: Path) -> tuple[Loop, ...]:
+    """The loops among the nodes around something, outermost first."""
+    return tuple(node for node in path if isinstance(node, Loop))
+
+
+def base(expression: Expression) -> Variable | None:
+    """The variable that an element, a component or a cast pointer belongs to."""
+    while True:
+        if isinstance(expression, Name):
+            return expression.variable
+        if isinstance(expression, (Index, Member)):
+            expression = expression.base
+        elif isinstance(expression, Cast) and is_address(expression.type):
+            expression = expression.operand
+        else:
+            return None
+
+
+def mentioned(node: Node) -> frozenset[Variable]:
+    """The variables whose names stand in a node."""
+    return frozenset(inner.variable for inner in below(node) if isinstance(inner, Name))
+
+
+def changed(node: Node) -> frozenset[Variable]:
+    """The variables that a node may change: declared, assigned, or handed on to be written."""
+    found: set[Variable] = set()
+    for inner in below(node):
+        if isinstance(inner, Declare):
+            found.add(inner.variable)
+        elif isinstance(inner, Assign):
+            variable = base(inner.target)
+            if variable is not None:
+                found.add(variable)
+        elif isinstance(inner, Call):
+            found |= _handed_on(inner)
+        elif isinstance(inner, Unary) and inner.operator == "&":
+            found |= mentioned(inner.operand)
+        elif isinstance(inner, OpaqueExpression):
+            found |= mentioned(inner)
+    return frozenset(found)
+
+
+def _handed_on(call: Call) -> set[Variable]:
+    """The variables that a call may change."""
+    found: set[Variable] = set()
+    if call.method is not None:
+        found |= mentioned(call.method)
+    for number, argument in enumerate(call.arguments):
+        by_reference = call.name in _WRITING or any(
+            number < len(f.parameters) and f.parameters[number].type.reference
+            for f in call.functions
+        )
+        if by_reference or is_address(argument.type) or argument.type.scalar is None:
+            found |= mentioned(argument)
+    for function in call.functions:
+        # A lambda may change what stands around it; another function finds none of it.
+        for body in function.bodies:
+            for inner in below(body):
+                variable = base(inner.target) if isinstance(inner, Assign) else None
+                if variable is not None:
+                    found.add(variable)
+    return found
+
+
+def known_values(program: Program, template: Mapping[str, object]) -> dict[Variable, int | float]:
+    """The numbers that template arguments and constants hold.
+
+    Args:
+        program: any program.
+        template: the template arguments of a launch by name.
+    """
+    values: dict[Variable, int | float] = {}
+    for name, variable in program.variables.items():
+        given = template.get(name)
+        if variable.kind == "template" and isinstance(given, int):
+            values[variable] = int(given)
+    declared = [*program.constants]
+    for body in bodies(program):
+        declared += (node for node in below(body) if isinstance(node, Declare))
+    for declaration in declared:
+        variable = declaration.variable
+        if variable.constant and not is_address(variable.type) and declaration.initial is not None:
+            value = fitted(fold(declaration.initial, values), variable.type)
+            if value is not None:
+                values[variable] = value
+    return values
