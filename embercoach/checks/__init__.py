@@ -23,7 +23,9 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_language,
     kernel_launch,
     kernel_memory,
+    kernel_sizes,
     kernel_source,
+    kernel_values,
     metal_bodies,
     python_scalar,
 )

@@ -34,7 +34,7 @@ def shape_of_value(value: Value) -> Shape | None:
 def shape_of(size: Size, module: Module, depth: int = MAX_DEPTH) -> Shape | None:
     """The shape of the array that an expression is, None where even its rank is unknown."""
     size = resolve_name(size)
-    fact = _calls_of(module).get(size.node)
+    fact = calls_of(module).get(size.node)
     if fact is None or depth == 0:
         return None
     name = fact.symbol if not isinstance(fact.callee, BoundMember) else f".{fact.callee.name}"
@@ -81,6 +81,6 @@ def _length(value: Value) -> int | None:
 
 
 @lru_cache(maxsize=2)
-def _calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
+def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
     """The calls of a file by their nodes; of few files, as it keeps them in memory."""
     return {f.node: f for f in module.facts() if isinstance(f, CallFact)}

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, CallFact
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.promotion import FLOATING
@@ -29,9 +28,10 @@ from embercoach.checks.kernels import (
     has_spread,
     is_definition,
     launched,
+    report_at,
 )
 from embercoach.checks.quotients import is_float
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import check
 from embercoach.checks.sizes import Size, constant, display, resolve, scope_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.module import Module
     from embercoach.analysis.values import Kernel
+    from embercoach.checks.registry import Report
 
 REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
@@ -53,7 +54,7 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
     for parameter in ("input_names", "output_names"):
         argument = argument_of(fact, parameter)
         if argument is not None and isinstance(argument.value, Str):
-            yield _report(
+            yield report_at(
                 "KERNEL-ARGS-003",
                 fact,
                 module,
@@ -81,18 +82,11 @@ def launch_arguments(fact: CallFact, module: Module) -> Iterator[Report]:
     yield from _outputs(fact, module, kernels)
 
 
-def _report(
-    code: str, fact: CallFact, module: Module, node: cst.CSTNode, what: str, help_text: str
-) -> Report:
-    context = context_of(fact.place, module.is_test)
-    return Report(code, node, fact.place, what, help_text, context)
-
-
 def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
     """Positional arguments, and keywords that are missing or unknown."""
     positional = next((a for a in fact.arguments if not a.star and a.keyword is None), None)
     if positional is not None:
-        yield _report(
+        yield report_at(
             "KERNEL-ARGS-003",
             fact,
             module,
@@ -118,7 +112,7 @@ def _wrong_keywords(
     fact: CallFact, module: Module, callee: str, missing: list[str], surplus: Argument | None
 ) -> Report:
     if surplus is not None and not missing:
-        return _report(
+        return report_at(
             "KERNEL-ARGS-003",
             fact,
             module,
@@ -127,7 +121,7 @@ def _wrong_keywords(
             "drop it, or use one of the keywords of MLX's documentation",
         )
     names = " and ".join(f"`{name}`" for name in missing)
-    return _report(
+    return report_at(
         "KERNEL-ARGS-003",
         fact,
         module,
@@ -144,7 +138,7 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
     wanted = _counts(kernels, "input_names")
     if type(argument.value) is Array:
         if wanted:
-            yield _report(
+            yield report_at(
                 "KERNEL-ARGS-001",
                 fact,
                 module,
@@ -158,7 +152,7 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
     if given is None:
         return
     if wanted and given not in wanted:
-        yield _report(
+        yield report_at(
             "KERNEL-ARGS-001",
             fact,
             module,
@@ -172,7 +166,7 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
     for index, item in enumerate(argument.value.items or ()):
         kind = _no_input(item)
         if kind is not None:
-            yield _report(
+            yield report_at(
                 "KERNEL-ARGS-003",
                 fact,
                 module,
@@ -194,7 +188,7 @@ def _no_input(value: Value) -> str | None:
 def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iterator[Report]:
     shapes, dtypes = fact.keyword("output_shapes"), fact.keyword("output_dtypes")
     if shapes is not None and _is_shape(shapes.value):
-        yield _report(
+        yield report_at(
             "KERNEL-ARGS-003",
             fact,
             module,
@@ -204,7 +198,7 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
         )
         shapes = None
     if dtypes is not None and isinstance(dtypes.value, DType):
-        yield _report(
+        yield report_at(
             "KERNEL-ARGS-003",
             fact,
             module,
@@ -215,7 +209,7 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
         dtypes = None
     template = fact.keyword("template")
     if template is not None and isinstance(template.value, Dict):
-        yield _report(
+        yield report_at(
             "KERNEL-ARGS-003",
             fact,
             module,
@@ -231,7 +225,7 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             continue
         known[argument.keyword] = given
         if wanted and given not in wanted:
-            yield _report(
+            yield report_at(
                 "KERNEL-ARGS-002",
                 fact,
                 module,
@@ -241,7 +235,7 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
                 "give one shape and one dtype for each name of output_names",
             )
     if not wanted and dtypes is not None and len(set(known.values())) > 1:
-        yield _report(
+        yield report_at(
             "KERNEL-ARGS-002",
             fact,
             module,
@@ -303,7 +297,7 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
             continue
         value = argument.value
         if type(value) is Number:
-            yield _report(
+            yield report_at(
                 "KERNEL-GRID-003",
                 fact,
                 module,
@@ -314,7 +308,7 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
             continue
         given = _known_count(fact, argument)
         if given is not None and given != 3:
-            yield _report(
+            yield report_at(
                 "KERNEL-GRID-003",
                 fact,
                 module,
@@ -336,7 +330,7 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
         size = written[index] if len(written) == 3 else None
         node = size.node if inline and size is not None else argument.node
         if _is_float(value, size):
-            yield _report(
+            yield report_at(
                 "KERNEL-GRID-002",
                 fact,
                 module,
@@ -348,7 +342,7 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
         elif isinstance(value, Number) and size is not None:
             known = constant(size)
             if known is not None and known <= 0:
-                yield _report(
+                yield report_at(
                     "KERNEL-GRID-003",
                     fact,
                     module,

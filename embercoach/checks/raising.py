@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embercoach.analysis.module import Module
 
 #: What pytest and unittest call their tests of errors.
@@ -26,18 +28,35 @@ def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
-    """All nodes below tests of errors."""
+    """All nodes below tests of errors, and of the functions that are defined just for these."""
     found: set[cst.CSTNode] = set()
-    pending: list[tuple[cst.CSTNode, bool]] = [(tree, False)]
+    local: list[cst.FunctionDef] = []
+    pending: list[tuple[cst.CSTNode, bool, bool]] = [(tree, False, False)]
     while pending:
-        node, inside = pending.pop()
+        node, inside, nested = pending.pop()
         if isinstance(node, cst.With):
             inside = inside or any(_tests_errors(item.item) for item in node.items)
         inside = inside or _tests_errors(node)
         if inside:
             found.add(node)
-        pending.extend((child, inside) for child in node.children)
+        if isinstance(node, cst.FunctionDef):
+            if nested:
+                local.append(node)
+            nested = True
+        pending.extend((child, inside, nested) for child in node.children)
+    named = {node.value for node in found if isinstance(node, cst.Name)}
+    for function in local:
+        if function.name.value in named:
+            found.update(_below(function))
     return found
+
+
+def _below(root: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(node.children)
 
 
 def _tests_errors(node: cst.CSTNode) -> bool:

@@ -42,7 +42,8 @@ TG = 256
 def program(function: str) -> str:
     """The function, and the kernels and functions that it may use."""
     kernels = [
-        f'{name} = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        f"{name} = mx.fast.metal_kernel(\n"
+        f'    name="{name.lower()}", input_names=["x"], output_names=["y"],\n'
         f'    source="""{"" if "uint n" in body else "uint n = x_shape[0]; "}{body}""",\n'
         '    header="#define BLOCK 64u\\n")\n'
         for name, body in BODIES.items()
@@ -128,7 +129,7 @@ COUNTED_IN_THREADS = [
 
 @pytest.mark.parametrize(("kernel", "grid", "threadgroup", "before"), COUNTED_IN_THREADS)
 def test_grids_counted_in_threads(kernel: str, grid: str, threadgroup: str, before: str) -> None:
-    assert codes(launching(kernel, grid, threadgroup, before), FAMILY) == []
+    assert codes(launching(kernel, grid, threadgroup, before), "KERNEL-GRID-001") == []
 
 
 @pytest.mark.parametrize("template", ['[("N", tpg)]', '[("T", x.dtype), ("N", t)]', '[("N", 256)]'])

@@ -1,0 +1,99 @@
+"""KERNEL-GRID-005 and 006: what is flagged, what is not, and where."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import IMPORTS, codes, findings
+
+FAMILY = "KERNEL-GRID-00"
+
+
+def launching(grid: str, threadgroup: str, before: str = "pass") -> str:
+    return (
+        'K = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        '    source="uint i = thread_position_in_grid.x; y[i] = x[i];")\n'
+        "TG = 512\n"
+        "def launch(x: mx.array, n: int, m: int, tg: int = 2048):\n"
+        f"    {before}\n"
+        f"    return K(inputs=[x], grid={grid}, threadgroup={threadgroup},\n"
+        "        output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("grid", "threadgroup", "words"),
+    [
+        ("(n, m, 1)", "(64, 32, 1)", "has 2048 threads"),
+        ("(n, 1, 1)", "(TG * 4, 1, 1)", "has 2048 threads"),
+        ("(n, m, n)", "(16, 16, 8)", "has 2048 threads"),
+        ("(4096, 1, 1)", "(1025, 1, 1)", "has 1025 threads"),
+        ("(n, m, 1)", "(TG, 4, m)", "has 2048 threads"),
+        ("(n, 1, 1)", "(min(n, 4 * TG), 1, 1)", "can have 2048 threads"),
+        ("(n, m, 1)", "(min(n, 64), 32, 1)", "can have 2048 threads"),
+        ("shape", "(TG, 3, 1)", "has 1536 threads"),
+    ],
+)
+def test_too_many_threads(grid: str, threadgroup: str, words: str) -> None:
+    (found,) = findings(launching(grid, threadgroup), FAMILY)
+    assert found.code == "KERNEL-GRID-005"
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("grid", "threadgroup", "before"),
+    [
+        ("(n, m, 1)", "(32, 32, 1)", ""),
+        ("(32, 1, 1)", "(2048, 1, 1)", ""),
+        ("(n, 16, 1)", "(64, 64, 1)", ""),
+        ("(n, 1, 1)", "(tg, 1, 1)", ""),
+        ("(n, 1, 1)", "(min(n, 1024), 1, 1)", ""),
+        ("(n, 1, 1)", "(t, 1, 1)", "t = 2048 if n else 32"),
+        ("(n, 1, 1)", "(min(n, 2048, m, 32), 1, 1)", ""),
+    ],
+)
+def test_as_many_threads_as_metal_allows(grid: str, threadgroup: str, before: str) -> None:
+    assert codes(launching(grid, threadgroup, before or "pass"), FAMILY) == []
+
+
+def test_a_test_of_the_error_is_none() -> None:
+    assert codes(launching("(n, m, 1)", "(64, 32, 1)", "import pytest"), FAMILY)
+    raising = launching("(n, m, 1)", "(64, 32, 1)", "import pytest").replace(
+        "    return K(", "    with pytest.raises(RuntimeError): K("
+    )
+    assert codes(raising.replace("[x.dtype])[0]", "[x.dtype])"), FAMILY) == []
+
+
+@pytest.mark.parametrize(
+    ("grid", "threadgroup", "lanes"),
+    [
+        ("(x.size, 1, 1)", "(1, 1, 1)", 31),
+        ("(x.shape[0] * x.shape[1], 1, 1)", "(16, 1, 1)", 16),
+        ("(4096, 1, 1)", "(48, 1, 1)", 16),
+        ("(x.shape[0], x.shape[1], 1)", "(10, 10, 1)", 28),
+    ],
+)
+def test_idle_lanes(grid: str, threadgroup: str, lanes: int) -> None:
+    program = launching(grid, threadgroup)
+    (found,) = findings(program, FAMILY)
+    assert found.code == "KERNEL-GRID-006"
+    assert f"leaves {lanes} of the 32 lanes" in found.message
+    line = (IMPORTS + program).split("\n")[found.line - 1]
+    assert line[found.column - 1 : found.end_column - 1] == threadgroup[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("grid", "threadgroup"),
+    [
+        ("(x.size, 1, 1)", "(64, 1, 1)"),
+        ("(x.size, 1, 1)", "(8, 8, 1)"),
+        ("(x.size, 1, 1)", "(x.size, 1, 1)"),
+        ("(1, 1, 1)", "(1, 1, 1)"),
+        ("(9, 1, 1)", "(9, 1, 1)"),
+        ("(n, 1, 1)", "(1, 1, 1)"),
+        ("(x.size, 1, 1)", "(n, 1, 1)"),
+        ("(x.size, 1, 1)", "(min(x.size, 100), 1, 1)"),
+    ],
+)
+def test_full_lanes_and_small_grids(grid: str, threadgroup: str) -> None:
+    assert codes(launching(grid, threadgroup), FAMILY) == []
