@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
@@ -17,13 +18,13 @@ from embercoach.checks.metal_checks import METAL_CHECKS, MetalCode
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.analysis.facts import Fact
     from embercoach.analysis.module import Module
     from embercoach.analysis.strings import Folded
     from embercoach.checks.kernels import Definition
-    from embercoach.checks.metal_checks import MetalReport
+    from embercoach.checks.metal_checks import MetalKernel, MetalReport
 
 
 @file_check()
@@ -35,7 +36,7 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         source, header = source_of(definition.fact), header_of(definition.fact)
         if source is None:
             continue
-        code = code_of(source, header)
+        code = code_of(source, header, partial(_planned, definition, module))
         if code.text.entry_points:
             continue
         for check in METAL_CHECKS:
@@ -43,8 +44,18 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 yield from _placed(report, definition, source, header, module)
 
 
-def code_of(source: Folded, header: Folded | None) -> MetalCode:
-    """The code of a kernel that MLX builds from these texts."""
+def _planned(definition: Definition, module: Module) -> tuple[MetalKernel, ...]:
+    from embercoach.checks.kernel_plans import kernels_of
+
+    return kernels_of(definition, module)
+
+
+def code_of(
+    source: Folded,
+    header: Folded | None,
+    plan: Callable[[], tuple[MetalKernel, ...]] = tuple,
+) -> MetalCode:
+    """The code of a kernel that MLX builds from these texts; ``plan`` makes its programs."""
     above = header.text.text if header else ""
     return MetalCode(
         text=parsed(source.text.text, above),
@@ -52,6 +63,7 @@ def code_of(source: Folded, header: Folded | None) -> MetalCode:
         whole=False,
         holes=source.holes | (header.holes if header else frozenset()),
         header_known=header is not None,
+        plan=plan,
     )
 
 

@@ -53,12 +53,12 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
         for node, _ in report.change.edits if report.change else ():
             wanted[node] = report.place.statement
     spans = locate(module.tree, module.source, wanted)
-    lines = _Lines(module.source)
+    lines = Lines(module.source)
     findings = [_finding(report, spans, lines) for report in reports]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
 
 
-class _Lines:
+class Lines:
     """Character offsets of the lines of a source, as libcst counts lines."""
 
     def __init__(self, source: str) -> None:
@@ -70,9 +70,11 @@ class _Lines:
             self.starts = _starts_of_lines(source)
 
     def offset(self, line: int, column: int) -> int:
+        """The offset of a line, from 1, and a column, from 0."""
         return self.starts[line - 1] + column
 
     def position(self, offset: int) -> tuple[int, int]:
+        """The inverse of :meth:`offset`."""
         from bisect import bisect_right
 
         line = bisect_right(self.starts, offset)
@@ -93,7 +95,7 @@ def _starts_of_lines(source: str) -> list[int]:
     return starts
 
 
-def _finding(report: Report, spans: dict[cst.CSTNode, Span], lines: _Lines) -> RawFinding:
+def _finding(report: Report, spans: dict[cst.CSTNode, Span], lines: Lines) -> RawFinding:
     span = spans[report.node]
     if report.text_span is not None:
         base = lines.offset(span.line, span.column)

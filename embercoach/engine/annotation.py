@@ -1,7 +1,8 @@
 """Writing suppressions into files: ``--add-noqa``.
 
-The form is ``# embercoach: ignore[CODE]``. ruff warns of ``# noqa`` with codes like ours, and
-flake8 takes such a comment for a bare one and goes silent on the whole line.
+The form is ``# embercoach: ignore[CODE]``, or ``// embercoach: ...`` in Metal and Objective-C. ruff
+warns of ``# noqa`` with codes like ours, and flake8 takes such a comment for a bare one and goes
+silent on the whole line.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.engine.languages import MARKERS, PYTHON, Language, language_of
 from embercoach.engine.problem import Problem
-from embercoach.engine.suppressions import PhysicalLines, read_directives, read_lines
+from embercoach.engine.suppressions import lines_of, read_directives
 from embercoach.finding import Edit, Fix
 from embercoach.fixes.application import apply
 from embercoach.fixes.source import DecodingError, LineIndex, decode, encode
@@ -20,18 +22,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.engine.directives import Directive
+    from embercoach.engine.physical import PhysicalLines
     from embercoach.finding import Finding
 
 
-def annotated(text: str, findings: Iterable[Finding], newline: str = "\n") -> str:
+def annotated(
+    text: str, findings: Iterable[Finding], newline: str = "\n", language: Language = PYTHON
+) -> str:
     """A source with a suppression for each finding, merged with those that are there."""
     index = LineIndex(text)
-    lines = read_lines(text)
-    present = {d.line: d for d in read_directives(text) if d.kind == "ignore" and d.items}
+    lines = lines_of(text, language)
+    known = read_directives(text, language)
+    present = {d.line: d for d in known if d.kind == "ignore" and d.items}
     wanted: dict[int, set[str]] = {}
     for finding in findings:
         wanted.setdefault(_row(finding.line, lines), set()).add(finding.code)
-    fixes = [_fix(row, codes, present.get(row), index) for row, codes in wanted.items()]
+    marker = MARKERS[language]
+    fixes = [_fix(row, codes, present.get(row), index, marker) for row, codes in wanted.items()]
     return apply(text, fixes, newline)[0]
 
 
@@ -50,7 +57,7 @@ def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
         path = Path(shown)
         try:
             source = decode(path.read_bytes())
-            text = annotated(source.text, of_file, source.newline)
+            text = annotated(source.text, of_file, source.newline, language_of(path.name))
             replace_file(path, encode(text, source))
             done += len(of_file)
         except (OSError, DecodingError) as error:
@@ -68,7 +75,9 @@ def _row(line: int, lines: PhysicalLines) -> int:
     return next((last for first, last in lines.logical if first <= line <= last), line)
 
 
-def _fix(row: int, codes: set[str], present: Directive | None, index: LineIndex) -> Fix:
+def _fix(
+    row: int, codes: set[str], present: Directive | None, index: LineIndex, marker: str
+) -> Fix:
     names = ", ".join(sorted(codes))
     if present is not None:
         end = present.items[-1].end
@@ -76,4 +85,5 @@ def _fix(row: int, codes: set[str], present: Directive | None, index: LineIndex)
     line = index.line(row)
     start = index.offset(row, len(line.rstrip()) + 1)
     end = index.offset(row, len(line) + 1)
-    return Fix("suppress", safe=True, edits=(Edit(start, end, f"  # embercoach: ignore[{names}]"),))
+    comment = f"  {marker} embercoach: ignore[{names}]"
+    return Fix("suppress", safe=True, edits=(Edit(start, end, comment),))

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.gitignore import Ignored, ignored_in
+from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.config import Settings
-
-SUFFIXES = (".py", ".pyi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,9 @@ class Discovery:
 def discover(paths: Iterable[str], settings: Settings, *, force_exclude: bool = False) -> Discovery:
     """Find the files to check.
 
-    Folders are searched for ``.py`` and ``.pyi``; symlinks to folders are not followed. A file
-    that is named itself is taken whatever its suffix, unless it is excluded and ``force_exclude``.
+    Folders are searched for the suffixes of Python, Metal and Objective-C; symlinks to folders are
+    not followed. A file that is named itself is taken whatever its suffix, unless it is excluded
+    and ``force_exclude``.
     """
     found = Discovery()
     walk = _Walk(settings, found)

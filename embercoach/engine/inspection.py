@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from embercoach.engine.languages import METAL, PYTHON, language_of
 from embercoach.engine.verdict import raw_to_tuple
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 #: ``skipped`` by its own comment, ``checked``, ``broken`` source, or a check that ``failed``.
 Kind = Literal["skipped", "checked", "broken", "failed"]
-
-#: One of these stands in every file that a check could say something about.
-RELEVANT = (b"mlx", b"metal_kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +35,6 @@ class Inspection:
     def content(self) -> Any:
         """The payload as lists."""
         return json.loads(self.payload)
-
-
-def relevant(data: bytes) -> bool:
-    """Whether a file's bytes are worth decoding and parsing."""
-    return any(word in data for word in RELEVANT)
 
 
 def digest_of(data: bytes) -> str:
@@ -96,14 +89,20 @@ class Inspector:
     def _checked(self, data: bytes, text: str, digest: str, path: Path) -> Inspection:
         from embercoach.engine.suppressions import may_hold_directives, read_directives
 
-        directives = read_directives(text) if may_hold_directives(data) else ()
+        language = language_of(path.name)
+        directives = read_directives(text, language) if may_hold_directives(data) else ()
         if any(directive.kind == "skip-file" for directive in directives):
             return Inspection("skipped", digest, (), "[]")
         from embercoach import checks
 
-        self._project = self._project or checks.Project()
         try:
-            report = checks.check_source(text, path, self._project)
+            if language == PYTHON:
+                self._project = self._project or checks.Project()
+                report = checks.check_source(text, path, self._project)
+            elif language == METAL:
+                report = checks.check_metal(text)
+            else:
+                report = checks.check_objective_c(text)
         except checks.SyntaxProblem as error:
             line, column, message = _python_says(text) or (error.line, error.column, error.message)
             return _without("broken", digest, line, column, f"syntax error: {message}")

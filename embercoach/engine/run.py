@@ -14,7 +14,8 @@ from embercoach.engine.cache import Cache, States
 from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile, discover
 from embercoach.engine.fingerprint import fingerprint
-from embercoach.engine.inspection import Inspection, Inspector, digest_of, relevant
+from embercoach.engine.inspection import Inspection, Inspector, digest_of
+from embercoach.engine.languages import language_of, relevant
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.rulebook import RulePageError
@@ -34,7 +35,7 @@ class RunResult:
         findings: sorted by place; notes among them.
         problems: what could not be checked, sorted.
         files_checked: files that were analysed, now or from the cache, or failed to be.
-        files_skipped: files that mention no MLX, or say ``embercoach: skip-file``.
+        files_skipped: files that mention no MLX or Metal, or say ``embercoach: skip-file``.
         suppressed: findings that a comment suppresses.
         cached: of the checked files, those that came from the cache.
     """
@@ -173,7 +174,7 @@ class _Run:
             data = self._read(file) if given is None else given
             if data is None:
                 continue
-            if not relevant(data):
+            if not relevant(data, language_of(file.path.name)):
                 self.tally.skipped += 1
             elif self._cache is not None:
                 digest = digest_of(data)

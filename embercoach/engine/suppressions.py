@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import re
 import token
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from embercoach.engine.directives import CODES, Directive, Item, Kind
+from embercoach.engine.languages import MARKERS, PYTHON, Language
+from embercoach.engine.physical import Comment, PhysicalLines
 from embercoach.fixes.application import deletion_of_line
 from embercoach.fixes.source import LineIndex
 
@@ -20,11 +21,14 @@ __all__ = ["CODES", "Directive", "Item", "may_hold_directives", "read_directives
 _MARKER = re.compile(rb"(?i:noqa|embercoach)")
 LAST_LINE = 1 << 31
 
-_DIRECTIVE = re.compile(
-    r"#\s*(?:(?P<noqa>noqa\b)(?P<colon>\s*:\s*)?"
-    r"|embercoach:\s*(?P<ours>ignore-file|ignore|skip-file)\b(?![-\w])(?P<bracket>\s*\[)?)",
-    re.IGNORECASE,
-)
+_DIRECTIVES = {
+    marker: re.compile(
+        rf"{marker}\s*(?:(?P<noqa>noqa\b)(?P<colon>\s*:\s*)?"
+        r"|embercoach:\s*(?P<ours>ignore-file|ignore|skip-file)\b(?![-\w])(?P<bracket>\s*\[)?)",
+        re.IGNORECASE,
+    )
+    for marker in set(MARKERS.values())
+}
 _ITEM = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _SEPARATOR = re.compile(r"\s*,\s*|\s+")
 _BLANK = {token.NL, token.INDENT, token.DEDENT, token.ENDMARKER, token.ENCODING}
@@ -41,43 +45,29 @@ def may_hold_directives(data: bytes) -> bool:
     return _MARKER.search(data) is not None
 
 
-def read_directives(source: str) -> tuple[Directive, ...]:
+def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive, ...]:
     """The suppressions of a file. What only looks like one inside a string is none.
 
-    Where the file stops being tokenisable the suppressions before that place count.
+    Where a Python file stops being tokenisable the suppressions before that place count. In Metal
+    and Objective-C a suppression is a comment with ``//``.
     """
     index = LineIndex(source)
-    lines = read_lines(source)
+    lines = lines_of(source, language)
+    marker = MARKERS[language]
     return tuple(
         directive
         for comment in lines.comments
-        for directive in _in_comment(comment, source, index, lines)
+        for directive in _in_comment(comment, marker, source, index, lines)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A comment token."""
+def lines_of(source: str, language: Language) -> PhysicalLines:
+    """The physical lines of a file in any of the languages."""
+    if language == PYTHON:
+        return read_lines(source)
+    from embercoach.engine.c_lines import read_c_lines
 
-    line: int
-    column: int
-    text: str
-    alone: bool
-
-
-@dataclass(slots=True)
-class PhysicalLines:
-    """How physical lines belong together.
-
-    ``logical`` and ``strings`` hold first and last lines of statements and of strings over several
-    lines, ``code`` the lines with code, ``open_ended`` those that a comment may end.
-    """
-
-    comments: list[Comment] = field(default_factory=list)
-    logical: list[tuple[int, int]] = field(default_factory=list)
-    strings: list[tuple[int, int]] = field(default_factory=list)
-    code: list[int] = field(default_factory=list)
-    open_ended: set[int] = field(default_factory=set)
+    return read_c_lines(source, language)
 
 
 def read_lines(source: str) -> PhysicalLines:
@@ -126,17 +116,18 @@ def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def _in_comment(
-    comment: Comment, source: str, index: LineIndex, lines: PhysicalLines
+    comment: Comment, marker: str, source: str, index: LineIndex, lines: PhysicalLines
 ) -> Iterator[Directive]:
     base = index.offset(comment.line, comment.column)
-    for match in _DIRECTIVE.finditer(comment.text):
+    for match in _DIRECTIVES[marker].finditer(comment.text):
         items, end, blanket = _listed(comment.text, match)
         if not items and not blanket:
             continue
         kind: Kind = "noqa" if match["noqa"] else _ours(match["ours"])
         if kind != "noqa":
-            end = _end_of_reason(comment.text, end)
-        start, stop, remains = _removal(source, base + match.start(), base + end, comment, base)
+            end = _end_of_reason(comment.text, end, marker)
+        start, stop = base + match.start(), base + end
+        start, stop, remains = _removal(source, start, stop, comment, base, marker)
         yield Directive(
             kind,
             comment.line,
@@ -196,24 +187,25 @@ def _looks_ours(word: str, text: str, end: int) -> bool:
     # After a list without commas comes a reason; "DTYPE-001 IS fine" must not list "IS".
     if not _OURS.match(word):
         return "-" in word and word[-1].isdigit()
-    return "-" in word or not text[end:].strip() or text[end:].lstrip()[:1] in ",#"
+    return "-" in word or not text[end:].strip() or text[end:].lstrip()[:1] in ",#/"
 
 
-def _end_of_reason(text: str, start: int) -> int:
-    following = text.find("#", start)
+def _end_of_reason(text: str, start: int, marker: str) -> int:
+    # A reason may hold an address, "https://...".
+    following = text.find(marker if marker == "#" else f" {marker}", start)
     return len(text.rstrip()) if following < 0 else len(text[:following].rstrip())
 
 
 def _removal(
-    source: str, start: int, end: int, comment: Comment, base: int
+    source: str, start: int, end: int, comment: Comment, base: int, marker: str
 ) -> tuple[int, int, str]:
     """What to delete so that a directive goes, and what stays in its place."""
     comment_end = base + len(comment.text)
     rest = source[end:comment_end].lstrip()
-    if rest.startswith("#"):
+    if rest.startswith(marker):
         return start, comment_end - len(rest), ""
     if rest:
-        return start, comment_end - len(rest.lstrip(",:;- ")), "# "
+        return start, comment_end - len(rest.lstrip(",:;- ")), f"{marker} "
     if start == base and comment.alone:
         return (*deletion_of_line(source, start, comment_end), "")
     while start and source[start - 1] in " \t":

@@ -154,6 +154,35 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
     return syntax
 
 
+def tree_of(data: bytes) -> Node:
+    """The C++ tree of a text in bytes."""
+    return _parser().parse(data).root_node
+
+
+def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
+    """A text whose tree was made from bytes of the same length.
+
+    Args:
+        text: the text as it was written.
+        data: the same, encoded.
+        edited: what the grammar is to see.
+    """
+    nodes = tuple(walk(tree_of(edited)))
+    syntax = Syntax(
+        text=text,
+        root=nodes[0],
+        nodes=nodes,
+        data=data,
+        shift=0,
+        tail=0,
+        qualifiers={},
+        _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
+        _characters=None if len(data) == len(text) else _character_table(data),
+    )
+    object.__setattr__(syntax, "faults", tuple(syntax.place(n) for n in _faults(nodes)))
+    return syntax
+
+
 def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}

@@ -1,0 +1,81 @@
+"""Runs the checks of Metal text over whole files, and over the texts inside Objective-C++."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.metal_checks import METAL_CHECKS, UNIT_ONLY, MetalCode
+from embercoach.checks.run import Lines
+from embercoach.finding import RawFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from embercoach.checks.metal_checks import MetalReport
+    from embercoach.metal.body import MetalText
+
+#: Where a finding of these files stands: there is nothing like a loop of Python around it.
+CONTEXT = "default"
+
+
+def check_unit(source: str) -> tuple[RawFinding, ...]:
+    """The findings of a ``.metal`` file."""
+    from embercoach.metal.body import read_unit
+
+    return placed(reports_of(read_unit(source)), source)
+
+
+def check_objective_c_file(source: str) -> tuple[RawFinding, ...]:
+    """The findings of an Objective-C or Objective-C++ file."""
+    from embercoach.checks.host_copies import host_copies
+    from embercoach.metal.embedded import embedded_units
+    from embercoach.metal.objective_c import parse
+
+    file = parse(source)
+    found = list(placed(host_copies(file), source))
+    for unit in embedded_units(file):
+        found += placed(reports_of(unit.text), source, unit.offsets)
+    return tuple(sorted(found, key=lambda f: (f.line, f.column, f.code)))
+
+
+def reports_of(text: MetalText) -> Iterator[MetalReport]:
+    """What the checks say about a text at file scope."""
+    from embercoach.metal.body import EMPTY
+
+    code = MetalCode(text, EMPTY, whole=True)
+    for check in (*METAL_CHECKS, *UNIT_ONLY):
+        yield from check(code)
+
+
+def placed(
+    reports: Iterable[MetalReport], source: str, offsets: Sequence[int] | None = None
+) -> tuple[RawFinding, ...]:
+    """Findings with their positions in a file, each once, in the order of the file.
+
+    Args:
+        reports: places count characters of a text.
+        source: the file.
+        offsets: of that text's characters in the file; None where the text is the file.
+    """
+    lines = Lines(source)
+    unique: dict[tuple[str, int, int], RawFinding] = {}
+    for report in reports:
+        start, end = report.place.start, report.place.end
+        if offsets is not None:
+            # The end is that of the last character: a literal may end in between.
+            start, end = offsets[start], offsets[max(end - 1, start)] + 1
+        finding = RawFinding(
+            report.code,
+            *_place(lines, start),
+            *_place(lines, end),
+            report.message,
+            report.help,
+            CONTEXT,
+        )
+        unique.setdefault((report.code, start, end), finding)
+    return tuple(sorted(unique.values(), key=lambda f: (f.line, f.column, f.code)))
+
+
+def _place(lines: Lines, offset: int) -> tuple[int, int]:
+    line, column = lines.position(offset)
+    return line, column + 1

@@ -1,0 +1,40 @@
+"""What a file is written in, by its suffix."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Language = Literal["python", "metal", "objective-c"]
+
+PYTHON: Language = "python"
+METAL: Language = "metal"
+OBJECTIVE_C: Language = "objective-c"
+
+_BY_SUFFIX: dict[str, Language] = {
+    ".metal": METAL,
+    ".mm": OBJECTIVE_C,
+    ".m": OBJECTIVE_C,
+}
+#: The suffixes that folders are searched for.
+SUFFIXES = (".py", ".pyi", *_BY_SUFFIX)
+#: What a comment starts with that ends with its line.
+MARKERS: dict[Language, str] = {PYTHON: "#", METAL: "//", OBJECTIVE_C: "//"}
+
+#: One of these stands in every file that a check could say something about.
+_RELEVANT: dict[Language, tuple[bytes, ...]] = {
+    PYTHON: (b"mlx", b"metal_kernel"),
+    # Without a function there is nothing to check. ".m" is MATLAB's suffix too.
+    METAL: (b"{",),
+    OBJECTIVE_C: (b"MTL", b"Metal", b"metal"),
+}
+
+
+def language_of(path: str) -> Language:
+    """The language of a file; Python unless its suffix says otherwise."""
+    dot = path.rfind(".")
+    return _BY_SUFFIX.get(path[dot:], PYTHON) if dot >= 0 else PYTHON
+
+
+def relevant(data: bytes, language: Language = PYTHON) -> bool:
+    """Whether a file's bytes are worth decoding and parsing."""
+    return any(word in data for word in _RELEVANT[language])

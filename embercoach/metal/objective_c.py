@@ -1,0 +1,224 @@
+"""Objective-C++ to a C++ syntax tree, with its message expressions kept aside.
+
+No grammar covers Objective-C++: that of C++ knows no messages, that of Objective-C no namespaces,
+templates and raw strings. As Metal's own words in ``syntax``, what is no C++ is exchanged for C++
+of the same length, so that every position stays true: ``[queue commandBuffer]`` becomes the
+expression ``(queue,commandBuffer)``, ``@"text"`` a plain string, a block a lambda, a method a
+function. Where that cannot be done, the tree has an error there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.metal.messages import Atom, Message, find_messages
+from embercoach.metal.syntax import Syntax, syntax_of, tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+# Words of Objective-C that qualify a type or a cast, and say nothing that is asked here.
+_BLANKS = frozenset(
+    {
+        "__autoreleasing",
+        "__block",
+        "__bridge",
+        "__bridge_retained",
+        "__bridge_transfer",
+        "__kindof",
+        "__nonnull",
+        "__nullable",
+        "__strong",
+        "__unsafe_unretained",
+        "__weak",
+        "_Nonnull",
+        "_Nullable",
+        "autoreleasepool",
+        "nonnull",
+        "nullable",
+    }
+)
+# After "@": these are C++ as well, the others are left out with what stands in their parentheses.
+_PLAIN = frozenset({"try", "catch", "throw", "class", "YES", "NO", "true", "false"})
+_VALUES = frozenset({"selector", "encode", "available", "protocol"})
+_SECTIONS = frozenset({"interface", "protocol"})
+_LINES = frozenset({"import", "implementation", "property", "synthesize", "dynamic", "end"})
+#: Their insides are no code.
+QUIET = frozenset({"comment", "string_literal", "raw_string_literal", "char_literal"})
+_ROUNDS = 4
+_METHOD = b"void _()"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveC:
+    """A parsed file.
+
+    Attributes:
+        syntax: the C++ tree; its ``words`` are those of the file as it was written.
+        messages: the message expressions, in the order of the text.
+    """
+
+    syntax: Syntax
+    messages: tuple[Message, ...]
+
+
+def parse(text: str) -> ObjectiveC:
+    """Parse Objective-C or Objective-C++."""
+    encoded = text.encode(errors="replace")
+    edited = bytearray(encoded)
+    messages: dict[int, Message] = {}
+    for _ in range(_ROUNDS):
+        before = bytes(edited)
+        atoms = _atoms(tree_of(before), before)
+        _exchange_words(edited, atoms)
+        _exchange_blocks(edited, atoms)
+        _exchange_methods(edited, atoms)
+        for message in find_messages(atoms, encoded):
+            messages[message.start] = message
+            _write_message(edited, message)
+        if bytes(edited) == before:
+            break
+    found = tuple(messages[start] for start in sorted(messages))
+    return ObjectiveC(syntax_of(text, encoded, bytes(edited)), found)
+
+
+def _atoms(root: Node, data: bytes) -> list[Atom]:
+    """The words, literals and signs of a text, in order; ``@`` too, which no token of C++ holds."""
+    atoms: list[Atom] = []
+    position = 0
+    for node in _leaves(root):
+        atoms += _ats(data, position, node.start_byte)
+        position = max(position, node.end_byte)
+        if node.is_error:
+            atoms += _ats(data, node.start_byte, node.end_byte)
+        elif node.type in ("[[", "]]", ">>"):
+            middle = node.start_byte + 1
+            atoms.append(Atom(node.type[0], node.start_byte, middle))
+            atoms.append(Atom(node.type[0], middle, node.end_byte))
+        elif node.end_byte > node.start_byte and node.type != "comment":
+            kind = "string" if node.type in QUIET else node.type
+            atoms.append(Atom(kind, node.start_byte, node.end_byte))
+    return atoms
+
+
+def _leaves(root: Node) -> Iterator[Node]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.child_count == 0 or node.type in QUIET:
+            yield node
+        else:
+            pending.extend(reversed(node.children))
+
+
+def _ats(data: bytes, start: int, end: int) -> Iterator[Atom]:
+    for offset in range(start, end):
+        if data[offset : offset + 1] == b"@":
+            yield Atom("@", offset, offset + 1)
+
+
+def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
+    """Blank qualifiers, and everything that starts with ``@``."""
+    for index, atom in enumerate(atoms):
+        word = bytes(edited[atom.start : atom.end]).decode(errors="replace")
+        if word in _BLANKS:
+            _fill(edited, atom.start, atom.end)
+        if atom.kind != "@":
+            continue
+        _fill(edited, atom.start, atom.end)
+        if index + 1 == len(atoms) or atoms[index + 1].start != atom.end:
+            continue
+        following = atoms[index + 1]
+        word = bytes(edited[following.start : following.end]).decode(errors="replace")
+        if word == "[":
+            close = _closing(atoms, index + 1)
+            edited[following.start : following.end] = b"{"
+            edited[atoms[close].start : atoms[close].end] = b"}"
+        elif word in _VALUES and _is_call(atoms, index + 1):
+            close = _closing(atoms, index + 2)
+            _fill(edited, following.start, atoms[close].end, b"1")
+        elif word == "synchronized" and _is_call(atoms, index + 1):
+            _fill(edited, following.start, following.end, b"if")
+        elif word in _SECTIONS:
+            _fill(edited, following.start, _end_of_section(edited, following.start))
+        elif word in _LINES:
+            _fill(edited, following.start, _end_of_line(edited, following.start))
+        elif word == "finally":
+            _fill(edited, following.start, following.end)
+
+
+def _is_call(atoms: list[Atom], index: int) -> bool:
+    return index + 1 < len(atoms) and atoms[index + 1].kind == "("
+
+
+def _exchange_blocks(edited: bytearray, atoms: list[Atom]) -> None:
+    """``^(id x) {`` to ``[](id x) {``, and the ``^`` of a block's type to ``*``."""
+    for index, atom in enumerate(atoms[:-1]):
+        if atom.kind != "^" or index == 0:
+            continue
+        before, after = atoms[index - 1], atoms[index + 1]
+        if before.kind == "(" and after.kind not in "({":
+            # void (^done)(int): a pointer's type looks the same.
+            edited[atom.start : atom.end] = b"*"
+            continue
+        if after.kind not in "({" or before.kind not in (",", "(", "=", ":", "return"):
+            continue
+        if before.end < atom.start:
+            edited[atom.start - 1 : atom.end] = b"[]"
+
+
+def _exchange_methods(edited: bytearray, atoms: list[Atom]) -> None:
+    """``- (void)draw:(int)x {`` at file scope to ``void _()      {``."""
+    depth = 0
+    for index, atom in enumerate(atoms):
+        if atom.kind in "-+" and depth == 0 and _is_call(atoms, index):
+            end = next((a for a in atoms[index:] if a.kind in ("{", ";")), None)
+            if end is not None and end.kind == "{" and end.start - atom.start >= len(_METHOD):
+                _fill(edited, atom.start, end.start, _METHOD)
+        depth += (atom.kind == "{") - (atom.kind == "}")
+
+
+def _closing(atoms: list[Atom], index: int) -> int:
+    """The bracket that closes the one at an index; the index itself where none does."""
+    depth = 0
+    for number in range(index, len(atoms)):
+        depth += atoms[number].kind in "([{"
+        depth -= atoms[number].kind in ")]}"
+        if depth == 0:
+            return number
+    return index
+
+
+def _end_of_section(edited: bytearray, start: int) -> int:
+    """Behind ``@end``; a forward declaration, ``@protocol Name;``, ends with its line."""
+    line = _end_of_line(edited, start)
+    if edited[start:line].rstrip().endswith(b";"):
+        return line
+    end = edited.find(b"@end", start)
+    return end + 4 if end >= 0 else line
+
+
+def _end_of_line(edited: bytearray, start: int) -> int:
+    end = edited.find(b"\n", start)
+    return end if end >= 0 else len(edited)
+
+
+def _fill(edited: bytearray, start: int, end: int, word: bytes = b"") -> None:
+    """Write a word, and blanks behind it; line ends stay."""
+    for offset in range(start, end):
+        if edited[offset] not in b"\r\n":
+            edited[offset : offset + 1] = b" "
+    edited[start : start + len(word)] = word
+
+
+def _write_message(edited: bytearray, message: Message) -> None:
+    edited[message.start : message.start + 1] = b"("
+    edited[message.end - 1 : message.end] = b")"
+    for comma in message.commas:
+        edited[comma : comma + 1] = b","
+    for name_end, block in message.blocks:
+        # "done:^(" has no room for "[]" but in the name's last letter.
+        edited[name_end - 1 : block + 1] = b",[]"
