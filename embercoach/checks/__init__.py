@@ -15,6 +15,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     dtype,
     fft,
     graph_break,
+    host_copies,
     host_pull,
     host_pull_eval,
     host_pull_int,
@@ -25,6 +26,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_memory,
     kernel_sizes,
     kernel_source,
+    kernel_unit,
     kernel_values,
     metal_bodies,
     python_scalar,
@@ -38,7 +40,15 @@ if TYPE_CHECKING:
 
     from embercoach.finding import RawFinding
 
-__all__ = ["FileReport", "Project", "SyntaxProblem", "check_source", "registered_codes"]
+__all__ = [
+    "FileReport",
+    "Project",
+    "SyntaxProblem",
+    "check_metal",
+    "check_objective_c",
+    "check_source",
+    "registered_codes",
+]
 
 #: Deeply nested expressions recurse; a file beyond this is told as an error, not a crash.
 RECURSION_LIMIT = 6_000
@@ -85,3 +95,17 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     dependencies = tuple(sorted(map(str, module.all_dependencies())))
     project.release()
     return FileReport(findings, dependencies)
+
+
+def check_metal(source: str) -> FileReport:
+    """Run the checks of Metal text over a ``.metal`` file. What does not parse has no findings."""
+    from embercoach.checks.metal_units import check_unit
+
+    return FileReport(check_unit(source), ())
+
+
+def check_objective_c(source: str) -> FileReport:
+    """Check an Objective-C++ file: its host code, and the Metal text in its string literals."""
+    from embercoach.checks.metal_units import check_objective_c_file
+
+    return FileReport(check_objective_c_file(source), ())
