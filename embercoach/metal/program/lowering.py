@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.facts import Place
 from embercoach.metal.program import expressions, functions, statements
-from embercoach.metal.program.nodes import Block, Opaque, Program, Spot
+from embercoach.metal.program.folding import fold_int
+from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
+from embercoach.metal.program.preprocessing import Expanded, preprocess
 from embercoach.metal.program.state import Lowering, Names, Rules, TooDeepError
 from embercoach.metal.program.texts import Parsed
 
@@ -32,7 +34,9 @@ def lower_body(source: str, header: str = "", names: Names = Names()) -> Program
     if around is None:
         return _lost(header, "header")
     try:
-        work = Lowering(Parsed(source, "body"), _RULES, names, around)
+        outer = around.parsed.expanded
+        expanded = preprocess(source, _evaluate, outer.macros, outer.foreign)
+        work = Lowering(Parsed(source, "body", expanded), _RULES, names, around)
         work.problems += work.parsed.problems
         body = statements.block(work, work.parsed.tree)
         _finish(work)
@@ -52,13 +56,22 @@ def lower_unit(text: str) -> Program:
 def _unit(text: str, kind: Text) -> Lowering | None:
     """A text at file scope, None where it nests too deep."""
     try:
-        work = Lowering(Parsed(text, kind), _RULES)
+        work = Lowering(Parsed(text, kind, preprocess(text, _evaluate)), _RULES)
         work.problems += work.parsed.problems
         functions.unit(work, work.parsed.tree.inner)
         _finish(work)
     except TooDeepError:
         return None
     return work
+
+
+def _evaluate(text: str) -> int | None:
+    """The value of a condition of the preprocessor; names left in it are unknown."""
+    work = Lowering(Parsed(text, "body", Expanded(f"{text};")), _RULES)
+    found = statements.block(work, work.parsed.tree).statements
+    if work.parsed.problems or len(found) != 1 or not isinstance(found[0], Evaluate):
+        return None
+    return fold_int(found[0].expression, {})
 
 
 def _finish(work: Lowering) -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from embercoach.metal.facts import Place
 from embercoach.metal.program.nodes import Opaque, Spot
 from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import parse_body, parse_unit
 
 if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.program.preprocessing import Expanded
     from embercoach.metal.program.tree import Part
 
 
 class Parsed:
     """The tree of a text, and its way back to the text."""
 
-    def __init__(self, text: str, kind: Text) -> None:
+    def __init__(self, text: str, kind: Text, expanded: Expanded) -> None:
         self.kind = kind
-        self._syntax = (parse_body if kind == "body" else parse_unit)(text)
+        self.expanded = expanded
+        self._rows = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+        self._syntax = (parse_body if kind == "body" else parse_unit)(expanded.text)
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
         self.tree: Part = plain_tree(self._syntax.root)
@@ -26,9 +31,12 @@ class Parsed:
     @property
     def problems(self) -> list[Opaque]:
         """Where the grammar had to guess."""
-        return [
-            Opaque("the parser does not understand this", Spot(self.kind, place))
+        faults = [
+            Opaque("the parser does not understand this", self._written(place.start, place.end))
             for place in self._syntax.faults
+        ]
+        return faults + [
+            Opaque(why, self._at(offset, offset)) for offset, why in self.expanded.problems
         ]
 
     def word(self, part: Part) -> str:
@@ -41,7 +49,18 @@ class Parsed:
 
     def spot(self, start: int, end: int) -> Spot:
         """The place of a stretch of the data."""
-        return Spot(self.kind, self._syntax.stretch(start, end))
+        place = self._syntax.stretch(start, end)
+        if not self.expanded.starts:
+            return Spot(self.kind, place)
+        return self._written(place.start, place.end)
+
+    def _written(self, start: int, end: int) -> Spot:
+        """The place of a stretch of the expanded text in the written one."""
+        return self._at(*self.expanded.original(start, end))
+
+    def _at(self, start: int, end: int) -> Spot:
+        row = bisect_right(self._rows, start) - 1
+        return Spot(self.kind, Place(start, end, row + 1, start - self._rows[row] + 1))
 
 
 def _continues(byte: int) -> bool:

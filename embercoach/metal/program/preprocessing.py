@@ -1,0 +1,312 @@
+"""The preprocessor: macros expanded, conditions decided, and a way back to the text.
+
+What cannot be decided, such as a condition on the version of Metal, stays in the text as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from embercoach.metal.msl_names import is_known, is_standard_header
+from embercoach.metal.program.expansion import Expander, ExpansionError, Macro, read_definition
+from embercoach.metal.program.tokens import Token, solid, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    #: The value of an expression whose unknown names are left in it, None when it has none.
+    Evaluate = Callable[[str], int | None]
+
+_OPENING = frozenset({"if", "ifdef", "ifndef"})
+_ALWAYS_DEFINED = frozenset({"__METAL__", "__METAL_VERSION__"})
+#: Names that are no macros although a condition may hold them.
+_WORDS = frozenset({"true", "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A text after preprocessing.
+
+    Attributes:
+        starts: where each piece of ``text`` starts.
+        pieces: start and end in the original text, and whether the piece is copied from there.
+        problems: offset and reason.
+    """
+
+    text: str
+    starts: tuple[int, ...] = ()
+    pieces: tuple[tuple[int, int, bool], ...] = ()
+    macros: Mapping[str, Macro] = field(default_factory=dict)
+    foreign: bool = False
+    problems: tuple[tuple[int, str], ...] = ()
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the original text that a stretch of this text stems from."""
+        if not self.starts:
+            return start, end
+        first, last = self._offset(start, at_end=False), self._offset(end, at_end=True)
+        return first, max(first, last)
+
+    def _offset(self, offset: int, *, at_end: bool) -> int:
+        index = max(bisect_right(self.starts, offset - at_end) - 1, 0)
+        begin, end, copied = self.pieces[index]
+        if copied:
+            return min(begin + offset - self.starts[index], end)
+        return end if at_end else begin
+
+
+@dataclass(slots=True)
+class _Branch:
+    """One ``#if`` that is open: whether its text counts, and whether a branch has counted."""
+
+    active: bool
+    taken: bool
+
+
+def preprocess(
+    text: str, evaluate: Evaluate, macros: Mapping[str, Macro] | None = None, foreign: bool = False
+) -> Expanded:
+    """Run the preprocessor.
+
+    Args:
+        text: a body, a header or a file.
+        evaluate: tells the value of an expression without macros.
+        macros: those that are defined already.
+        foreign: whether macros may be defined that are not known.
+    """
+    known = dict(macros or {})
+    if "#" not in text and not any(name in text for name in known):
+        return Expanded(text, macros=known, foreign=foreign)
+    return _Preprocessor(text, evaluate, known, foreign).run()
+
+
+class _Preprocessor:
+    def __init__(
+        self, text: str, evaluate: Evaluate, macros: dict[str, Macro], foreign: bool
+    ) -> None:
+        self._tokens = list(tokens_of(text))
+        self._text = text
+        self._evaluate = evaluate
+        self._macros = macros
+        self._foreign = foreign
+        self._expander = Expander(macros)
+        self._at = 0
+        self._branches: list[_Branch] = []
+        self._output: list[str] = []
+        self._length = 0
+        self._starts: list[int] = []
+        self._pieces: list[tuple[int, int, bool]] = []
+        self._problems: list[tuple[int, str]] = []
+
+    def run(self) -> Expanded:
+        fresh = True
+        while self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            if token.text == "#" and fresh:
+                self._directive()
+                continue
+            fresh = token.kind == "newline" or (fresh and token.kind == "space")
+            if not all(branch.active for branch in self._branches):
+                self._at += 1
+            elif self._expander.expands(token):
+                self._use(token)
+            else:
+                self._at += 1
+                self._emit(token)
+        if self._branches:
+            self._problems.append((len(self._text), "a condition of the preprocessor has no end"))
+        return Expanded(
+            "".join(self._output),
+            tuple(self._starts),
+            tuple(self._pieces),
+            self._macros,
+            self._foreign,
+            tuple(self._problems),
+        )
+
+    def _emit(self, token: Token) -> None:
+        if token.copied and self._pieces and self._pieces[-1][2]:
+            begin, end, _ = self._pieces[-1]
+            if end == token.start:
+                self._pieces[-1] = (begin, token.end, True)
+                self._append(token.text)
+                return
+        text = token.text if token.copied else f" {token.text} "
+        self._starts.append(self._length)
+        self._pieces.append((token.start, token.end, token.copied))
+        self._append(text)
+
+    def _append(self, text: str) -> None:
+        self._output.append(text)
+        self._length += len(text)
+
+    def _use(self, token: Token) -> None:
+        """Expand a macro where the text uses it."""
+        before = self._at
+        self._at += 1
+        try:
+            for found in list(self._expander.expand([token], self._following)):
+                self._emit(found)
+        except ExpansionError as error:
+            self._problems.append((token.start, str(error)))
+            self._at = before + 1
+            self._emit(token)
+
+    def _following(self, take: bool) -> Token | None:
+        """The next token of the text that is no white space; ``take`` moves behind it."""
+        at = self._at
+        while at < len(self._tokens) and self._tokens[at].kind in ("space", "newline"):
+            at += 1
+        if take:
+            self._at = at + 1
+        return self._tokens[at] if at < len(self._tokens) else None
+
+    # Directives
+
+    def _line(self) -> list[Token]:
+        """The tokens of the line that a directive stands on, behind its mark."""
+        start = self._at + 1
+        end = start
+        while end < len(self._tokens) and self._tokens[end].kind != "newline":
+            end += 1
+        self._at = end
+        return self._tokens[start:end]
+
+    def _directive(self) -> None:
+        mark = self._at
+        line = self._line()
+        words = solid(line)
+        name = words[0].text if words else ""
+        active = all(branch.active for branch in self._branches)
+        if name in _OPENING:
+            self._open(name, words[1:], mark, active)
+        elif name in ("elif", "else", "endif"):
+            self._continue(name, words[1:], self._tokens[mark].start)
+        elif active:
+            self._order(name, line, words, mark)
+
+    def _open(self, name: str, words: list[Token], mark: int, active: bool) -> None:
+        if not active:
+            self._branches.append(_Branch(active=False, taken=True))
+            return
+        if name == "if":
+            value = self._decide(words)
+        else:
+            defined = self._defined(words[0].text) if words else None
+            value = defined if name == "ifdef" or defined is None else not defined
+        if value is None or self._undecided(mark):
+            self._copy_group(mark)
+        else:
+            self._branches.append(_Branch(active=bool(value), taken=bool(value)))
+
+    def _continue(self, name: str, words: list[Token], offset: int) -> None:
+        if not self._branches:
+            self._problems.append((offset, f"`#{name}` without `#if`"))
+            return
+        branch = self._branches[-1]
+        if name == "endif":
+            self._branches.pop()
+        elif branch.taken:
+            branch.active = False
+        else:
+            branch.active = branch.taken = name == "else" or bool(self._decide(words))
+
+    def _undecided(self, mark: int) -> bool:
+        """Whether an ``#elif`` of the group cannot be decided."""
+        depth, fresh = 0, True
+        for index in range(mark, len(self._tokens)):
+            token = self._tokens[index]
+            if token.text == "#" and fresh:
+                line = self._words_behind(index)
+                name = line[0].text if line else ""
+                depth += (name in _OPENING) - (name == "endif")
+                if depth == 0:
+                    return False
+                if depth == 1 and name == "elif" and self._decide(line[1:]) is None:
+                    return True
+            fresh = token.kind == "newline" or (fresh and token.kind == "space")
+        return False
+
+    def _words_behind(self, mark: int) -> list[Token]:
+        found: list[Token] = []
+        for token in self._tokens[mark + 1 :]:
+            if token.kind == "newline":
+                break
+            if token.kind != "space":
+                found.append(token)
+        return found
+
+    def _copy_group(self, mark: int) -> None:
+        """Leave a group in the text; what its branches define is not known behind it."""
+        depth, fresh, index = 0, True, mark
+        while index < len(self._tokens):
+            token = self._tokens[index]
+            if token.text == "#" and fresh:
+                line = self._words_behind(index)
+                name = line[0].text if line else ""
+                depth += (name in _OPENING) - (name == "endif")
+                if name in ("define", "undef") and len(line) > 1:
+                    self._macros.pop(line[1].text, None)
+            fresh = token.kind == "newline" or (fresh and token.kind == "space")
+            if depth == 0 and token.kind == "newline":
+                break
+            self._emit(token)
+            index += 1
+        self._at = index
+
+    def _order(self, name: str, line: list[Token], words: list[Token], mark: int) -> None:
+        """``#define`` and its like; pragmas are nothing here."""
+        offset = self._tokens[mark].start
+        if name == "define":
+            behind = line[line.index(words[0]) + 1 :]
+            macro = read_definition(behind)
+            if macro is None:
+                self._problems.append((offset, "not understood: #define"))
+            else:
+                self._macros[macro.name] = macro
+        elif name == "undef" and len(words) > 1:
+            self._macros.pop(words[1].text, None)
+        elif name == "include":
+            target = "".join(token.text for token in words[1:])
+            self._foreign = self._foreign or not is_standard_header(target)
+        elif name == "error":
+            self._problems.append((offset, "an #error is met"))
+
+    # Conditions
+
+    def _defined(self, name: str) -> bool | None:
+        if name in self._macros or name in _ALWAYS_DEFINED:
+            return True
+        return None if self._foreign or is_known(name, "value") else False
+
+    def _decide(self, words: list[Token]) -> int | None:
+        """The value of a condition, None when it depends on something unknown."""
+        try:
+            expanded = list(self._expander.expand(self._without_defined(words)))
+        except ExpansionError:
+            return None
+        texts = []
+        for token in expanded:
+            named = token.kind == "name" and token.text not in _WORDS
+            unknown = named and (self._foreign or is_known(token.text, "value"))
+            texts.append(token.text if not named or unknown else "0")
+        return self._evaluate(" ".join(texts)) if texts else None
+
+    def _without_defined(self, words: list[Token]) -> list[Token]:
+        """The condition with ``defined(x)`` replaced by its value, or by an unknown name."""
+        found: list[Token] = []
+        index = 0
+        while index < len(words):
+            token = words[index]
+            index += 1
+            if token.text == "defined":
+                wrapped = index < len(words) and words[index].text == "("
+                name = words[index + wrapped].text if index + wrapped < len(words) else ""
+                index += 3 if wrapped else 1
+                value = self._defined(name)
+                text = "__unknown" if value is None else str(int(value))
+                token = Token("name" if value is None else "number", text, token.start, token.end)
+            found.append(token)
+        return found

@@ -1,0 +1,64 @@
+"""The tokens that the preprocessor works on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TokenKind = Literal["space", "newline", "name", "number", "string", "mark"]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>(?:[ \t\f\v\r]|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*.*?\*/)+)
+    |(?P<newline>\n)
+    |(?P<name>[^\W\d]\w*)
+    |(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)
+    |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+    |(?P<mark>\#\#|\.\.\.|<<=|>>=|->|::|\+\+|--|&&|\|\||<<|>>|[-+*/%&|^<>=!]=|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, with the stretch of the text that it stands for.
+
+    Attributes:
+        kind: comments are space.
+        start: of the token itself, or of the use of the macro that it came from.
+        copied: it stands in the text just so.
+        spaced: white space stands before it.
+        hidden: macros that it came from: they do not expand again.
+    """
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+    copied: bool = True
+    spaced: bool = False
+    hidden: frozenset[str] = frozenset()
+
+
+def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
+    """The tokens of a text; together they are the text.
+
+    Args:
+        text: any text.
+        at: where it starts in a larger one.
+    """
+    spaced = False
+    for match in _TOKEN.finditer(text):
+        kind: TokenKind = match.lastgroup  # type: ignore[assignment]
+        yield Token(kind, match[0], at + match.start(), at + match.end(), spaced=spaced)
+        spaced = kind in ("space", "newline")
+
+
+def solid(tokens: list[Token]) -> list[Token]:
+    """The tokens that are no white space."""
+    return [token for token in tokens if token.kind not in ("space", "newline")]
