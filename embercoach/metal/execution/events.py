@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from embercoach.metal.contract import Input, Output
-    from embercoach.metal.execution.values import Condition, Value
+    from embercoach.metal.execution.conditions import Condition
+    from embercoach.metal.execution.values import Value
     from embercoach.metal.program.nodes import Call, Spot, Variable
 
-#: How far a value is the same: for all threads, those of a threadgroup, of a SIMD group, or not.
-Reach = Literal["grid", "threadgroup", "simdgroup", "thread"]
 Memory = Literal["device", "constant", "threadgroup", "thread"]
+AccessKind = Literal["read", "write", "atomic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +60,26 @@ class Access:
 
     Attributes:
         variable: the array, buffer or variable that the memory belongs to.
-        index: of the element, counted from the start of the variable, in elements.
-        value: what is written; None for reads.
-        width: elements that are touched from ``index`` on.
+        index: of the element, counted from the start of the variable, in elements (of a vector
+            type in components).
+        value: what is written; None for reads, and where it is not known.
         interval: number of barriers before it that order memory of this kind in the threadgroup.
-        reduced: for a write, the SIMD reductions that the value stems from.
+        phase: number of barriers before it, whatever they order.
+        width: elements that are touched from ``index`` on.
+        member: of a structure, which one: ``best``; empty for none or all.
     """
 
-    kind: Literal["read", "write", "atomic"]
+    kind: AccessKind
     variable: Variable
     memory: Memory
     index: Value
     value: Value | None
     mask: Mask
     interval: int
+    phase: int
     spot: Spot
     width: int = 1
-    reduced: tuple[Call, ...] = ()
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +87,26 @@ class Synchronization:
     """A barrier as it was met.
 
     Attributes:
+        name: ``threadgroup_barrier``, ``simdgroup_barrier``, or that of a fence.
         flags: the names behind ``mem_flags::``, None when they are not plain.
         returned: threads that had left the kernel before (see ``Mask``).
+        phase: number of threadgroup barriers before it.
     """
 
     name: str
     flags: frozenset[str] | None
     mask: Mask
     returned: tuple[Mask, ...]
-    interval: int
+    phase: int
     spot: Spot
 
 
 @dataclass(frozen=True, slots=True)
 class SimdOperation:
-    """A ``simd_`` function as it was met."""
+    """A ``simd_`` function as it was met; ``operand`` None where it is no number."""
 
     call: Call
-    operand: Value
+    operand: Value | None
     mask: Mask
     spot: Spot
 
@@ -114,9 +119,16 @@ class Trace:
     """What a run of one threadgroup did, in order.
 
     Attributes:
+        threads: number of threads in the group.
         lost: where something was met that is not followed; what comes behind is not known.
     """
 
     configuration: Configuration
+    threads: int
     events: tuple[Event, ...]
     lost: tuple[Spot, ...]
+
+    @property
+    def everyone(self) -> int:
+        """The mask of all threads."""
+        return (1 << self.threads) - 1

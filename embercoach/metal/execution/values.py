@@ -1,59 +1,237 @@
-"""Values as a followed kernel knows them: offsets known for each thread, plus unknown symbols."""
+"""Values as a followed kernel knows them: offsets known for each thread, plus unknown symbols.
+
+Threads are numbered as in ``thread_index_in_threadgroup``, 32 to a SIMD group. How a value differs
+between threads is kept as three bits, since a value may well differ between the lanes of a SIMD
+group and yet be the same in each group (what lane 3 holds, for example).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from embercoach.metal.execution.events import Reach
+    from collections.abc import Iterable
+
+    from embercoach.metal.program.nodes import Call
+
+#: How far a value is the same: for all threads, those of a threadgroup, of a SIMD group, or not.
+Reach = Literal["grid", "threadgroup", "simdgroup", "thread"]
+
+#: A value differs between threadgroups, between SIMD groups of one, between lanes of a SIMD group.
+GROUP, SIMD, LANE = 1, 2, 4
+ANYWHERE = GROUP | SIMD | LANE
+#: A value may depend on the position of the threadgroup along each axis.
+ALL_AXES = 7
+SIMD_WIDTH = 32
+
+
+def reach_of(bits: int) -> Reach:
+    """The reach of a value that differs as the bits tell."""
+    if bits & LANE:
+        return "thread"
+    if bits & SIMD:
+        return "simdgroup"
+    return "threadgroup" if bits & GROUP else "grid"
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
-    """An unknown number: equal symbols are equal numbers, within their reach.
+class Origin:
+    """What is remembered of where a value comes from; it goes on to all that is made of it.
 
     Attributes:
-        key: what tells it from others.
-        reach: for which threads it is the same.
+        reduced: the SIMD reductions.
+        blurred: it may be the same for more threads than its bits tell (after a shuffle).
+        single: at most one thread may see a certain value of it (what an atomic returned).
+        axes: those along which the position of the threadgroup may have a part in it, as bits.
     """
 
-    key: object
-    reach: Reach
+    reduced: frozenset[Call] = frozenset()
+    blurred: bool = False
+    single: bool = False
+    axes: int = 0
+
+    def joined(self, other: Origin) -> Origin:
+        """Both together."""
+        if other in (self, NOWHERE):
+            return self
+        if self == NOWHERE:
+            return other
+        return Origin(
+            self.reduced | other.reduced,
+            self.blurred or other.blurred,
+            self.single or other.single,
+            self.axes | other.axes,
+        )
+
+
+NOWHERE = Origin()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """An unknown number: the same symbol is the same number, within its reach.
+
+    Attributes:
+        number: in the order of appearance.
+        bits: how it differs between threads.
+        operation: what it is the result of; ``load``, ``<`` and so on.
+        operands: of the operation.
+    """
+
+    number: int
+    bits: int
+    operation: str
+    operands: tuple[object, ...] = ()
+    origin: Origin = NOWHERE
+
+    @property
+    def reach(self) -> Reach:
+        """For which threads it is the same."""
+        return reach_of(self.bits)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An integer: what is known of it for each thread, plus multiples of unknowns.
+    """A number: what is known of it for each thread, plus multiples of unknowns.
 
     Attributes:
         offsets: the known part: one number for all threads, or one for each thread of the group.
-        terms: unknowns with their factors, in a fixed order.
-        known: False for a value that nothing is known of; the rest is then empty.
-        reach: of the whole value.
+        terms: unknowns with their factors, in the order of their numbers.
+        bits: how the whole value differs between threads.
     """
 
     offsets: int | tuple[int, ...] = 0
     terms: tuple[tuple[Symbol, int], ...] = ()
-    known: bool = True
-    reach: Reach = "grid"
+    bits: int = field(default=0, compare=False)
+
+    @property
+    def reach(self) -> Reach:
+        """For which threads it is the same."""
+        return reach_of(self.bits)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known for each thread."""
+        return not self.terms
+
+    @property
+    def constant(self) -> int | None:
+        """The number, where it is known and one for all threads."""
+        return self.offsets if not self.terms and isinstance(self.offsets, int) else None
+
+    @property
+    def symbol(self) -> Symbol | None:
+        """The unknown, where the value is nothing but that."""
+        if self.offsets == 0 and len(self.terms) == 1 and self.terms[0][1] == 1:
+            return self.terms[0][0]
+        return None
+
+    @property
+    def origin(self) -> Origin:
+        """Where its unknowns come from."""
+        origin = NOWHERE
+        for symbol, _ in self.terms:
+            origin = origin.joined(symbol.origin)
+        return origin
+
+    def offset(self, thread: int) -> int:
+        """The known part for one thread."""
+        return self.offsets if isinstance(self.offsets, int) else self.offsets[thread]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """An unknown condition that an event stands under.
+ZERO, ONE = Value(0), Value(1)
+
+
+def spread(offsets: tuple[int, ...]) -> int:
+    """How numbers differ between the threads that they stand for, as bits."""
+    bits = 0
+    if offsets[SIMD_WIDTH:] != offsets[:-SIMD_WIDTH]:
+        bits = SIMD
+    for start in range(0, len(offsets), SIMD_WIDTH):
+        chunk = offsets[start : start + SIMD_WIDTH]
+        if chunk.count(chunk[0]) != len(chunk):
+            return bits | LANE
+    return bits
+
+
+def value_of(offsets: int | tuple[int, ...], terms: tuple[tuple[Symbol, int], ...] = ()) -> Value:
+    """A value in its shortest form."""
+    bits = 0
+    if not isinstance(offsets, int):
+        if offsets.count(offsets[0]) == len(offsets):
+            offsets = offsets[0]
+        else:
+            bits = spread(offsets)
+    for symbol, _ in terms:
+        bits |= symbol.bits
+    return Value(offsets, terms, bits)
+
+
+@dataclass(slots=True)
+class Pool:
+    """Makes symbols: one for each operation on the same operands.
 
     Attributes:
-        operator: a comparison of ``left`` with ``right`` that must hold, already negated where the
-            event stands in the ``else``; ``?`` for a condition that is no comparison of integers.
-        key: equal keys are the same condition, for ``?``.
-        holds: for ``?``, whether it must be true.
-        reach: for which threads it is the same.
+        lanes: number of threads in the group.
+        steps: operations done so far, weighed by the threads that they were done for.
     """
 
-    operator: Literal["<", "<=", ">", ">=", "==", "!=", "?"]
-    left: Value | None
-    right: Value | None
-    key: object
-    holds: bool
-    reach: Reach
+    lanes: int
+    steps: int = 0
+    _made: dict[object, Value] = field(default_factory=dict)
+    _count: int = 0
+
+    def symbol(self, operation: str, operands: tuple[object, ...] = (), bits: int = 0) -> Value:
+        """The symbol of an operation: it differs as its operands do, and comes from where they do.
+
+        Args:
+            operation: its name.
+            operands: values or whatever else tells it from others.
+            bits: how it differs besides.
+        """
+        known = self._made.get((operation, operands))
+        if known is not None:
+            return known
+        origin = NOWHERE
+        for operand in operands:
+            if isinstance(operand, Value):
+                bits |= operand.bits
+                if operand.terms:
+                    origin = origin.joined(operand.origin)
+        return self.result(operation, operands, bits, origin)
+
+    def result(
+        self, operation: str, operands: tuple[object, ...], bits: int, origin: Origin
+    ) -> Value:
+        """The symbol of an operation that differs as told, whatever its operands do."""
+        key = (operation, operands)
+        known = self._made.get(key)
+        if known is None:
+            known = self._made[key] = self.fresh(operation, operands, bits, origin)
+        return known
+
+    def fresh(
+        self,
+        operation: str,
+        operands: tuple[object, ...] = (),
+        bits: int = ANYWHERE,
+        origin: Origin = NOWHERE,
+    ) -> Value:
+        """A symbol that no other operation gave."""
+        self._count += 1
+        made = Symbol(self._count, bits, operation, operands, origin)
+        return Value(0, ((made, 1),), bits)
+
+    def unknown(self, operation: str = "?") -> Value:
+        """A value that nothing is known of."""
+        return self.fresh(operation, (), ANYWHERE, Origin(blurred=True, axes=ALL_AXES))
+
+
+def joined_origin(values: Iterable[Value]) -> Origin:
+    """Where several values come from."""
+    origin = NOWHERE
+    for value in values:
+        if value.terms:
+            origin = origin.joined(value.origin)
+    return origin

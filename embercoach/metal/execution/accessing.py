@@ -1,0 +1,262 @@
+"""Reads and writes: of shared memory, which are events, and of private variables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.machine import UNSEEN
+from embercoach.metal.execution.memory import (
+    Bundle,
+    Cells,
+    Pointer,
+    Result,
+    components,
+    ratio,
+)
+from embercoach.metal.execution.values import ANYWHERE, GROUP, Origin, Value, value_of
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.machine import Machine
+    from embercoach.metal.execution.state import State
+    from embercoach.metal.program.nodes import Spot, Variable
+    from embercoach.metal.program.types import Type
+
+_READ_ONLY = frozenset({"input", "metadata", "constant"})
+
+
+def decayed(place: Pointer) -> Pointer:
+    """The pointer to the first element of an array."""
+    return replace(place, type=replace(place.type, dimensions=place.type.dimensions[1:]))
+
+
+def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
+    """What a place holds; of an array the pointer to its first element."""
+    if place.type.dimensions:
+        return decayed(place)
+    if place.memory == "thread":
+        return _load_private(m, state, place, spot)
+    if place.root is None:
+        return m.pool.unknown("load")
+    m.tick(spot)
+    bound = m.globals.get(place.root)
+    if isinstance(bound, Cells):
+        at = place.offset.constant
+        known = None if at is None else bound.known.get((place.member, at))
+        if isinstance(known, Value) and place.type.width == 1:
+            return known
+    width = place.type.width
+    if place.root.kind not in _READ_ONLY and place.memory != "constant":
+        m.note(state, "read", place, None, width, spot)
+    parts = [_loaded(m, state, place, k) for k in range(width)]
+    return parts[0] if width == 1 else Bundle(tuple(parts))
+
+
+def _loaded(m: Machine, state: State, place: Pointer, component: int) -> Value:
+    root = place.root
+    if root is None or not place.known:
+        return m.pool.unknown("load")
+    version = m.versions.get(root, 0)
+    shared = place.memory == "threadgroup" or version > 0
+    bits = GROUP if shared else 0
+    index = place.offset.origin
+    origin = Origin(frozenset(), index.blurred, index.single, index.axes)
+    if shared:
+        origin = origin.joined(UNSEEN)
+        interval = state.threadgroup if place.memory == "threadgroup" else state.device
+        key = (version, m.epoch, interval)
+    else:
+        key = (0, 0, 0)
+    operands = (root, place.member, place.offset, component, *key)
+    return m.pool.result("load", operands, place.offset.bits | bits, origin)
+
+
+def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -> None:
+    """Put something in a place."""
+    if place.memory == "thread":
+        _store_private(m, state, place, value, spot)
+        return
+    m.tick(spot)
+    if place.root is None:
+        m.epoch += 1
+        return
+    m.versions[place.root] = m.versions.get(place.root, 0) + 1
+    m.note(state, "write", place, told(m, value), place.type.width, spot)
+
+
+def told(m: Machine, value: Result) -> Value | None:
+    """A written value as one number, None for what is none."""
+    if isinstance(value, Value):
+        return value
+    return m.pool.symbol("vector", value.parts) if isinstance(value, Bundle) else None
+
+
+def update(m: Machine, state: State, place: Pointer, value: Value | None, spot: Spot) -> None:
+    """Record an atomic access."""
+    if place.memory == "thread":
+        return
+    m.tick(spot)
+    if place.root is None:
+        m.epoch += 1
+        return
+    m.versions[place.root] = m.versions.get(place.root, 0) + 1
+    m.note(state, "atomic", place, value, 1, spot)
+
+
+def elements_of(m: Machine, root: Variable) -> int | None:
+    """Number of components that a local array or variable has, None where unknown."""
+    kind = m.resolved(root.type)
+    if root.kind != "local" or kind.pointer or kind.reference:
+        return None
+    sizes = [size for size in kind.dimensions if size is not None]
+    if len(sizes) != len(kind.dimensions):
+        return None
+    return prod(sizes) * components(kind)
+
+
+def _outside(m: Machine, state: State, place: Pointer, spot: Spot, *, write: bool) -> None:
+    """Record an access to a private array that goes out of it."""
+    if place.root is None or not place.offset.exact or place.member or not place.known:
+        return
+    count = elements_of(m, place.root)
+    if count is None or not place.root.type.dimensions:
+        return
+    offsets = place.offset.offsets
+    low, high = (offsets, offsets) if isinstance(offsets, int) else (min(offsets), max(offsets))
+    if low < 0 or high + place.type.width > count:
+        m.note(state, "write" if write else "read", place, None, place.type.width, spot)
+
+
+def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
+    root = place.root
+    binding = None if root is None else state.variables.get(root)
+    width = place.type.width
+    at = place.offset.constant if place.known else None
+    if isinstance(binding, Cells):
+        _outside(m, state, place, spot, write=False)
+        if _whole_structure(place):
+            return _inside(binding, place.member)
+        parts = [_cell(m, binding, place, at, k) for k in range(width)]
+        if width == 1:
+            return parts[0]
+        return Bundle(tuple(p if isinstance(p, Value) else m.pool.unknown() for p in parts))
+    if isinstance(binding, Bundle):
+        if width == len(binding.parts):
+            return binding
+        if width == 1:
+            if at is not None and 0 <= at < len(binding.parts):
+                return binding.parts[at]
+            return m.pool.symbol("component", (*binding.parts, place.offset))
+    if isinstance(binding, Value | Pointer) and width == 1 and at == 0 and not place.member:
+        return binding
+    return m.pool.unknown("private")
+
+
+def _whole_structure(place: Pointer) -> bool:
+    from embercoach.metal.program.types import NAMED
+
+    scalar = place.type.scalar
+    return scalar is not None and scalar not in NAMED and not place.type.pointer
+
+
+def _inside(cells: Cells, member: str) -> Cells:
+    if not member:
+        return cells
+    known = {
+        (name[len(member) :], index): value
+        for (name, index), value in cells.known.items()
+        if name.startswith(member)
+    }
+    return Cells(known, cells.stale)
+
+
+def _cell(m: Machine, cells: Cells, place: Pointer, at: int | None, k: int) -> Value | Pointer:
+    if at is not None:
+        known = cells.known.get((place.member, at + k))
+        if isinstance(known, Value | Pointer):
+            return known
+    bits = 0 if cells.stale is None else cells.stale
+    origin = Origin()
+    for value in cells.known.values():
+        if isinstance(value, Value):
+            bits |= value.bits
+            origin = origin.joined(value.origin)
+    if at is not None and cells.stale is None:
+        # Nobody wrote it yet.
+        bits = ANYWHERE
+    bits |= place.offset.bits
+    return m.pool.fresh("cell", (), bits, origin.joined(UNSEEN))
+
+
+def _store_private(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -> None:
+    root = place.root
+    if root is None:
+        return
+    binding = state.variables.get(root)
+    if isinstance(binding, Bundle):
+        state.variables[root] = _with_components(m, binding, place, value)
+        return
+    kind = m.resolved(root.type)
+    if isinstance(binding, Cells) or kind.dimensions or place.member:
+        cells = binding if isinstance(binding, Cells) else Cells()
+        _outside(m, state, place, spot, write=True)
+        state.variables[root] = _with_cells(cells, place, value)
+        return
+    if kind.width > 1 and place.type.width == 1:
+        empty = Bundle(tuple(m.pool.unknown("private") for _ in range(kind.width)))
+        state.variables[root] = _with_components(m, empty, place, value)
+        return
+    state.variables[root] = value
+
+
+def _with_components(m: Machine, old: Bundle, place: Pointer, value: Result) -> Bundle:
+    at = place.offset.constant if place.known else None
+    width = len(old.parts)
+    new: tuple[Result, ...] = value.parts if isinstance(value, Bundle) else (value,)
+    if len(new) == 1 and place.type.width == width:
+        new = new * width
+    if at is None or at < 0 or at + len(new) > width:
+        return Bundle(tuple(m.pool.unknown("private") for _ in range(width)))
+    made = tuple(v if isinstance(v, Value) else m.pool.unknown("private") for v in new)
+    return Bundle((*old.parts[:at], *made, *old.parts[at + len(made) :]))
+
+
+def _with_cells(old: Cells, place: Pointer, value: Result) -> Cells:
+    at = place.offset.constant if place.known else None
+    if at is None:
+        return Cells({}, ANYWHERE)
+    known = dict(old.known)
+    if isinstance(value, Cells):
+        known = {key: part for key, part in known.items() if not key[0].startswith(place.member)}
+        for (name, index), part in value.known.items():
+            known[(place.member + name, index + at)] = part
+        stale = old.stale if value.stale is None else (old.stale or 0) | value.stale
+        return Cells(known, stale)
+    if isinstance(value, Bundle):
+        for k, part in enumerate(value.parts):
+            known[(place.member, at + k)] = part
+    elif place.type.width > 1:
+        for k in range(place.type.width):
+            known[(place.member, at + k)] = value
+    else:
+        known[(place.member, at)] = value
+    return Cells(known, old.stale)
+
+
+def component(m: Machine, place: Pointer, k: int, width: int) -> Pointer:
+    """A component, or several next to each other, of a vector in memory."""
+    root = place.root
+    kind = replace(place.type, width=width)
+    factor = 1 if root is None else ratio(kind.scalar, m.root_type(root).scalar)
+    if factor is None or not place.known:
+        return replace(place, type=kind, offset=m.pool.unknown("offset"), known=False)
+    offset = place.offset.offsets
+    step = k * factor
+    moved = offset + step if isinstance(offset, int) else tuple([o + step for o in offset])
+    return replace(place, type=kind, offset=value_of(moved, place.offset.terms))
+
+
+def is_vector(kind: Type) -> bool:
+    """Whether members of the type are components."""
+    return kind.width > 1 and not kind.dimensions and not kind.pointer

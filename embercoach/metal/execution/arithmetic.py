@@ -1,0 +1,282 @@
+"""Arithmetic on values: exact where threads' numbers are known, symbols elsewhere."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.values import ONE, ZERO, Pool, Value, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Bits of the integer types that wrap, and whether they have a sign.
+_WIDTHS = {
+    "bool": (1, False),
+    "char": (8, True),
+    "uchar": (8, False),
+    "short": (16, True),
+    "ushort": (16, False),
+    "int": (32, True),
+    "uint": (32, False),
+    "long": (64, True),
+    "ulong": (64, False),
+}
+FLOATS = frozenset({"half", "bfloat", "float", "double"})
+INTEGERS = frozenset(_WIDTHS)
+COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+#: No shift of a 64-bit number goes further, and larger powers would only eat memory.
+_MAX_SHIFT = 63
+_LARGEST = 1 << 64
+
+
+def each(
+    pool: Pool, function: Callable[[int, int], int], left: Value, right: Value
+) -> int | tuple[int, ...]:
+    """The function of both known parts, for each thread."""
+    a, b = left.offsets, right.offsets
+    if isinstance(a, int):
+        if isinstance(b, int):
+            pool.steps += 1
+            return function(a, b)
+        pool.steps += pool.lanes
+        return tuple([function(a, y) for y in b])
+    pool.steps += pool.lanes
+    if isinstance(b, int):
+        return tuple([function(x, b) for x in a])
+    return tuple(map(function, a, b))
+
+
+def add(pool: Pool, left: Value, right: Value, sign: int = 1) -> Value:
+    """``left + right``, or ``left - right`` for a sign of -1."""
+    offsets = each(pool, operator.add if sign == 1 else operator.sub, left, right)
+    if not right.terms:
+        return value_of(offsets, left.terms)
+    factors = dict(left.terms)
+    for symbol, factor in right.terms:
+        factors[symbol] = factors.get(symbol, 0) + sign * factor
+    terms = sorted(((s, f) for s, f in factors.items() if f), key=lambda term: term[0].number)
+    return value_of(offsets, tuple(terms))
+
+
+def multiply(pool: Pool, left: Value, right: Value) -> Value:
+    """``left * right``: of an unknown only by a known constant."""
+    if left.exact and right.exact:
+        return value_of(each(pool, operator.mul, left, right))
+    if left.exact:
+        left, right = right, left
+    factor = right.constant
+    if factor is not None:
+        if factor == 0:
+            return ZERO
+        terms = tuple((symbol, known * factor) for symbol, known in left.terms)
+        return value_of(each(pool, operator.mul, Value(left.offsets), right), terms)
+    return pool.symbol("*", (left, right))
+
+
+def _quotient(a: int, b: int) -> int:
+    if b == 0:
+        return 0
+    found = abs(a) // abs(b)
+    return found if (a < 0) == (b < 0) else -found
+
+
+def _remainder(a: int, b: int) -> int:
+    return a - b * _quotient(a, b) if b else 0
+
+
+def divide(pool: Pool, left: Value, right: Value, *, remainder: bool = False) -> Value:
+    """``left / right`` of integers, or ``left % right``.
+
+    An unknown part that the divisor divides is taken out of it, as positions are not negative.
+    """
+    sign = "%" if remainder else "/"
+    if right.exact and _has(right, 0):
+        return pool.symbol(sign, (left, right))
+    function = _remainder if remainder else _quotient
+    if left.exact and right.exact:
+        return value_of(each(pool, function, left, right))
+    by = right.constant
+    if by is not None and by > 0 and all(factor % by == 0 for _, factor in left.terms):
+        terms = () if remainder else tuple((s, f // by) for s, f in left.terms)
+        if not _below(left, 0):
+            return value_of(each(pool, function, Value(left.offsets), right), terms)
+    return pool.symbol(sign, (left, right))
+
+
+def _numbers(value: Value) -> tuple[int, ...]:
+    return (value.offsets,) if isinstance(value.offsets, int) else value.offsets
+
+
+def _has(value: Value, number: int) -> bool:
+    return number in _numbers(value)
+
+
+def _below(value: Value, bound: int) -> bool:
+    return min(_numbers(value)) < bound
+
+
+def shift(pool: Pool, left: Value, right: Value, sign: str) -> Value:
+    """``left << right`` or ``left >> right``."""
+    if right.exact and min(_numbers(right)) >= 0 and max(_numbers(right)) <= _MAX_SHIFT:
+        powers = value_of(each(pool, operator.lshift, ONE, right))
+        if sign == "<<":
+            return multiply(pool, left, powers)
+        if left.exact:
+            return value_of(each(pool, operator.rshift, left, right))
+        return divide(pool, left, powers)
+    return pool.symbol(sign, (left, right))
+
+
+def bitwise(pool: Pool, left: Value, right: Value, sign: str) -> Value:
+    """``&``, ``|`` or ``^``."""
+    if left.exact and right.exact:
+        function = {"&": operator.and_, "|": operator.or_, "^": operator.xor}[sign]
+        return value_of(each(pool, function, left, right))
+    if left.exact:
+        left, right = right, left
+    mask = right.constant
+    if mask == 0:
+        return ZERO if sign == "&" else left
+    if sign == "&" and mask is not None and mask > 0 and mask & (mask + 1) == 0:
+        return divide(pool, left, Value(mask + 1), remainder=True)
+    return pool.symbol(sign, (left, right))
+
+
+def extreme(pool: Pool, name: str, left: Value, right: Value) -> Value:
+    """``min`` or ``max``."""
+    if left == right:
+        return left
+    if left.terms == right.terms:
+        function = min if name == "min" else max
+        return value_of(each(pool, function, left, right), left.terms)
+    return pool.symbol(name, (left, right))
+
+
+def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
+    """A comparison: 0 or 1 for each thread, or a symbol.
+
+    Opposite comparisons give a symbol and its ``!``, so that conditions can be told apart.
+    """
+    if left.terms == right.terms:
+        function = {
+            "<": operator.lt,
+            "<=": operator.le,
+            ">": operator.gt,
+            ">=": operator.ge,
+            "==": operator.eq,
+            "!=": operator.ne,
+        }[sign]
+        if left == right and left.exact:
+            return Value(int(function(0, 0)))
+        found = each(pool, function, left, right)
+        return value_of(int(found) if isinstance(found, int) else tuple(map(int, found)))
+    if sign in (">", "<="):
+        left, right = right, left
+    if sign in ("==", "!=") and _order(right) < _order(left):
+        left, right = right, left
+    made = pool.symbol("==" if sign in ("==", "!=") else "<", (left, right))
+    return negate(pool, made) if sign in ("!=", "<=", ">=") else made
+
+
+def _order(value: Value) -> tuple[int, ...]:
+    return tuple(symbol.number for symbol, _ in value.terms)
+
+
+def negate(pool: Pool, value: Value) -> Value:
+    """``!value``."""
+    if value.exact:
+        found = each(pool, operator.eq, value, ZERO)
+        return value_of(int(found) if isinstance(found, int) else tuple(map(int, found)))
+    symbol = value.symbol
+    if symbol is not None and symbol.operation == "!":
+        operand = symbol.operands[0]
+        if isinstance(operand, Value):
+            return operand
+    return pool.symbol("!", (value,))
+
+
+def truth(pool: Pool, value: Value) -> Value:
+    """``value != 0``, as 0 or 1."""
+    symbol = value.symbol
+    if symbol is not None and symbol.operation in ("<", "==", "!", "&&", "||"):
+        return value
+    return compare(pool, "!=", value, ZERO)
+
+
+def both(pool: Pool, sign: str, left: Value, right: Value) -> Value:
+    """``left && right`` or ``left || right`` of what ``truth`` gave."""
+    absorbing, neutral = (0, 1) if sign == "&&" else (1, 0)
+    for one, other in ((left, right), (right, left)):
+        if one.constant == absorbing:
+            return Value(absorbing)
+        if one.constant == neutral:
+            return other
+    if left.exact and right.exact:
+        return bitwise(pool, left, right, "&" if sign == "&&" else "|")
+    return left if left == right else pool.symbol(sign, (left, right))
+
+
+def choose(pool: Pool, condition: Value, then: Value, otherwise: Value) -> Value:
+    """``condition ? then : otherwise``."""
+    if then == otherwise:
+        return then
+    known = condition.offsets
+    if not condition.exact:
+        return pool.symbol("?:", (condition, then, otherwise))
+    if isinstance(known, int):
+        return then if known else otherwise
+    if then.terms == otherwise.terms:
+        pool.steps += pool.lanes
+        threads = range(pool.lanes)
+        offsets = tuple([(then if known[t] else otherwise).offset(t) for t in threads])
+        return value_of(offsets, then.terms)
+    return pool.symbol("?:", (condition, then, otherwise))
+
+
+def wrap(pool: Pool, value: Value, scalar: str | None) -> Value:
+    """The value in a type: integers wrap around where they are known, others stay as they are."""
+    width = _WIDTHS.get(scalar or "")
+    if width is None:
+        return value
+    bits, signed = width
+    if bits == 1:
+        return truth(pool, value)
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    numbers = _numbers(value)
+    # An unknown part may bring a negative known one back into the range.
+    if value.terms or (low <= min(numbers) and max(numbers) <= high):
+        return value
+    size = 1 << bits
+    wrapped = tuple([(n - low) % size + low for n in numbers])
+    return value_of(wrapped[0] if isinstance(value.offsets, int) else wrapped)
+
+
+def whole(number: float) -> int | None:
+    """The number as an integer, where it is one."""
+    if isinstance(number, int):
+        return number if abs(number) <= _LARGEST else None
+    return int(number) if number == number // 1 and abs(number) < _LARGEST else None
+
+
+def binary(pool: Pool, sign: str, left: Value, right: Value, scalar: str | None) -> Value:
+    """An arithmetic operator, its result in the type."""
+    if sign in COMPARISONS:
+        return compare(pool, sign, left, right)
+    if sign in ("+", "-"):
+        found = add(pool, left, right, 1 if sign == "+" else -1)
+    elif sign == "*":
+        found = multiply(pool, left, right)
+    elif sign in ("/", "%"):
+        if scalar not in INTEGERS:
+            return left if right == ONE else pool.symbol(sign, (left, right))
+        found = divide(pool, left, right, remainder=sign == "%")
+    elif sign in ("<<", ">>"):
+        found = shift(pool, left, right, sign)
+    elif sign in ("&", "|", "^"):
+        found = bitwise(pool, left, right, sign)
+    else:
+        return pool.symbol(sign, (left, right))
+    if max(map(abs, _numbers(found))) > _LARGEST:
+        return wrap(pool, found, scalar) if scalar in INTEGERS else pool.symbol(sign, (left, right))
+    return wrap(pool, found, scalar)

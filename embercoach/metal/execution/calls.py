@@ -1,0 +1,172 @@
+"""Calls of functions that the texts define: their bodies are followed in the caller's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution import expressions, library
+from embercoach.metal.execution.machine import Frame, LostError
+from embercoach.metal.execution.memory import DTYPES, Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.state import met
+from embercoach.metal.execution.values import Value
+from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
+from embercoach.metal.program.nodes import Name, Variable
+from embercoach.metal.program.types import NAMED, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.metal.execution.machine import Machine
+    from embercoach.metal.execution.state import State
+    from embercoach.metal.program.nodes import Call, Expression, Function
+    from embercoach.metal.program.types import Type
+
+MAX_DEPTH = 8
+_KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
+
+
+def call(m: Machine, state: State, node: Call) -> Result:
+    """What a call gives."""
+    followed = [function for function in node.functions if function.bodies]
+    if followed:
+        return _follow(m, state, node, _fitting(m, followed, node.arguments))
+    if node.functions or (node.name not in _KNOWN and node.method is None):
+        raise LostError(node.spot)
+    if node.method is not None:
+        return _method(m, state, node)
+    return library.call(m, state, node)
+
+
+def _method(m: Machine, state: State, node: Call) -> Result:
+    """A method of the library's types: those of textures, of votes; they touch no memory here."""
+    if node.method is None or node.method.type.scalar not in (None, "simd_vote"):
+        raise LostError(node.spot)
+    given = tuple(expressions.evaluate_number(m, state, a) for a in (node.method, *node.arguments))
+    return m.pool.symbol("method", (node.name, *given))
+
+
+def _fitting(m: Machine, functions: list[Function], given: tuple[Expression, ...]) -> Function:
+    """The overload that a call means, as far as its arguments tell."""
+
+    def distance(function: Function) -> int:
+        pairs = zip(function.parameters, given, strict=False)
+        return sum(_distance(m, parameter.type, argument.type) for parameter, argument in pairs)
+
+    return min(functions, key=distance)
+
+
+def _distance(m: Machine, wanted: Type, given: Type) -> int:
+    wanted, given = m.resolved(wanted), m.resolved(given)
+    apart = 0
+    if wanted.pointer != (given.pointer or bool(given.dimensions)):
+        apart += 4
+    if wanted.pointer and None not in (wanted.space, given.space) and wanted.space != given.space:
+        apart += 4
+    if wanted.width != given.width:
+        apart += 2
+    return apart + (wanted.scalar != given.scalar)
+
+
+def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
+    from embercoach.metal.execution.statements import execute
+
+    if len(m.frames) > MAX_DEPTH or any(frame.function is function for frame in m.frames):
+        raise LostError(node.spot)
+    before = set(state.variables)
+    types = m.types
+    m.types = dict(types)
+    _bind_template(m, state, node, function)
+    _bind(m, state, node, function)
+    result = Variable("", "local", UNKNOWN, function.spot)
+    frame = Frame(function, result)
+    m.frames.append(frame)
+    turns, m.turns = m.turns, []
+    for body in function.bodies:
+        execute(m, state, body)
+    m.turns = turns
+    m.frames.pop()
+    m.types = types
+    for left in frame.returns:
+        state.become(met(m.pool, state, left))
+    found = state.variables.get(result)
+    _forget(state, before)
+    if isinstance(found, Value | Bundle | Pointer | Cells):
+        return found
+    return m.pool.unknown("call")
+
+
+def _forget(state: State, kept: Iterable[Variable]) -> None:
+    """Drop what a function declared."""
+    names = set(kept)
+    state.variables = {v: bound for v, bound in state.variables.items() if v in names}
+
+
+def _bind_template(m: Machine, state: State, node: Call, function: Function) -> None:
+    for parameter, text in zip(function.template, node.template, strict=False):
+        number = _number(m, state, text)
+        if number is not None:
+            state.variables[parameter] = number
+        scalar = m.types.get(text) or DTYPES.get(text.removesuffix("_t")) or text
+        kind = NAMED.get(scalar)
+        if kind is not None and kind.scalar is not None:
+            m.types[parameter.name] = kind.scalar
+    names = {parameter.name for parameter in function.template[len(node.template) :]}
+    for parameter, argument in zip(function.parameters, node.arguments, strict=False):
+        wanted, given = parameter.type.scalar, m.resolved(argument.type).scalar
+        if wanted in names and given is not None:
+            m.types[wanted] = given
+
+
+def _number(m: Machine, state: State, text: str) -> Value | None:
+    """A template argument that is a number or the name of one."""
+    try:
+        return Value(int(text, 0))
+    except ValueError:
+        pass
+    named = m.program.variables.get(text)
+    candidates = [] if named is None else [named]
+    candidates += [declared.variable for declared in m.program.constants]
+    candidates += list(state.variables)
+    for variable in candidates:
+        if variable.name == text:
+            bound = state.variables.get(variable, m.globals.get(variable))
+            return bound if isinstance(bound, Value) else None
+    return None
+
+
+def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
+    """Give the parameters the arguments' values, all of them found before any is bound."""
+    bound: dict[Variable, Value | Bundle | Pointer | Cells | Reference] = {}
+    given = list(node.arguments)
+    missing = len(function.parameters) - len(given)
+    if missing > 0:
+        given += function.defaults[-missing:]
+    for parameter, argument in zip(function.parameters, given, strict=False):
+        if parameter.type.reference:
+            place = expressions.place_of(m, state, argument)
+            bound[parameter] = (
+                expressions.evaluate(m, state, argument) if place is None else Reference(place)
+            )
+        else:
+            value = expressions.evaluate(m, state, argument)
+            bound[parameter] = expressions.fitted(
+                m, state, value, m.resolved(parameter.type), argument
+            )
+    if function.owner is not None and node.method is not None:
+        place = expressions.place_of(m, state, node.method)
+        if place is None:
+            raise LostError(node.spot)
+        bound[function.owner] = Reference(place)
+    elif function.owner is not None and not _keeps_owner(state, function):
+        raise LostError(node.spot)
+    state.variables.update(bound)
+
+
+def _keeps_owner(state: State, function: Function) -> bool:
+    """Whether a method calls another of its own object."""
+    return function.owner in state.variables
+
+
+def named(expression: Expression) -> str:
+    """The name that an expression consists of, empty for another."""
+    return expression.variable.name if isinstance(expression, Name) else ""

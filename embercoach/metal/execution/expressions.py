@@ -1,0 +1,483 @@
+"""Expressions: what they give, and the accesses that they make on the way."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution import accessing
+from embercoach.metal.execution.arithmetic import (
+    FLOATS,
+    INTEGERS,
+    add,
+    binary,
+    both,
+    choose,
+    negate,
+    truth,
+    whole,
+    wrap,
+)
+from embercoach.metal.execution.conditions import Conditions, narrow
+from embercoach.metal.execution.memory import (
+    Bundle,
+    Cells,
+    Pointer,
+    Reference,
+    Result,
+    moved,
+)
+from embercoach.metal.execution.state import joined, met
+from embercoach.metal.execution.values import ZERO, Value
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Conditional,
+    Construct,
+    Expression,
+    Index,
+    Member,
+    Name,
+    Number,
+    OpaqueExpression,
+    Unary,
+)
+from embercoach.metal.program.walk import below
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.machine import Machine
+    from embercoach.metal.execution.state import State
+    from embercoach.metal.program.nodes import Variable
+    from embercoach.metal.program.types import Type
+
+_COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(text)}
+_LOGIC = frozenset({"&&", "||"})
+
+
+def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
+    """A result as one number."""
+    if isinstance(result, Value):
+        return result
+    if isinstance(result, Pointer):
+        if result.root is not None and result.root.kind in ("input", "metadata"):
+            # A 0-d input is a reference: its name stands for its value.
+            loaded = accessing.load(m, state, replace(result, type=_plain(result.type)), node.spot)
+            return loaded if isinstance(loaded, Value) else m.pool.unknown()
+        return m.pool.symbol("address", (result.root, result.member, result.offset))
+    if isinstance(result, Bundle):
+        return m.pool.symbol("vector", result.parts)
+    return m.pool.unknown()
+
+
+def _plain(kind: Type) -> Type:
+    return replace(kind, width=1, dimensions=(), pointer=False, reference=False)
+
+
+def evaluate_number(m: Machine, state: State, node: Expression) -> Value:
+    """An expression's value as one number."""
+    return number(m, state, evaluate(m, state, node), node)
+
+
+def evaluate(m: Machine, state: State, node: Expression) -> Result:
+    """An expression's value."""
+    m.tick(node.spot)
+    match node:
+        case Number():
+            known = whole(node.value)
+            return m.pool.symbol("number", (node.value,)) if known is None else Value(known)
+        case Name():
+            return _name(m, state, node)
+        case Binary():
+            return _binary(m, state, node)
+        case Index() | Member():
+            return _part(m, state, node)
+        case Assign():
+            return _assign(m, state, node)
+        case Unary():
+            return _unary(m, state, node)
+        case Cast():
+            return _cast(m, state, node)
+        case Conditional():
+            return _conditional(m, state, node)
+        case Call():
+            from embercoach.metal.execution.calls import call
+
+            return call(m, state, node)
+        case Construct():
+            return _construct(m, state, node)
+        case OpaqueExpression():
+            values = tuple(evaluate_number(m, state, part) for part in node.parts)
+            return m.pool.symbol("opaque", (node, *values))
+
+
+def _name(m: Machine, state: State, node: Name) -> Result:
+    variable = node.variable
+    binding = state.variables.get(variable)
+    if binding is None:
+        binding = m.globals.get(variable)
+    if binding is None:
+        return _unbound(m, state, node, variable)
+    if isinstance(binding, Reference):
+        return accessing.load(m, state, binding.place, node.spot)
+    if isinstance(binding, Cells) and variable.type.dimensions:
+        return accessing.decayed(place_of_variable(m, variable))
+    return binding
+
+
+def _unbound(m: Machine, state: State, node: Name, variable: Variable) -> Result:
+    if variable.kind in ("input", "output", "metadata") or variable.type.pointer:
+        place = place_of_variable(m, variable)
+        if variable.kind in ("local", "template", "unknown"):
+            # A pointer that was never set.
+            return replace(place, root=None, known=False)
+        return replace(place, type=replace(place.type, pointer=False, dimensions=()))
+    if variable.kind == "attribute":
+        known = m.attributes.get(variable.attribute or variable.name)
+        return m.pool.unknown("attribute") if known is None else known
+    if variable.kind == "template":
+        return m.pool.symbol("template", (variable.name,))
+    if variable.kind == "unknown":
+        if variable.name.isupper() or variable.name.startswith("M_"):
+            return m.pool.symbol("constant", (variable.name,))
+        return m.pool.unknown("name")
+    place = place_of_variable(m, variable)
+    return accessing.load(m, state, place, node.spot)
+
+
+def place_of_variable(m: Machine, variable: Variable) -> Pointer:
+    """Where a variable lives; for a buffer where it points to."""
+    kind = m.resolved(variable.type)
+    if variable.kind in ("input", "output", "metadata"):
+        pointee = replace(m.root_type(variable), pointer=False)
+        memory = kind.space if kind.space == "constant" else "device"
+        return Pointer(variable, memory, ZERO, pointee)  # type: ignore[arg-type]
+    if kind.pointer and variable.kind == "parameter" and kind.space not in (None, "thread"):
+        return Pointer(variable, kind.space, ZERO, kind)  # type: ignore[arg-type]
+    if not kind.pointer and kind.space == "threadgroup":
+        return Pointer(variable, "threadgroup", ZERO, kind)
+    if variable.kind == "constant":
+        return Pointer(variable, "constant", ZERO, kind)
+    return Pointer(variable, "thread", ZERO, kind)
+
+
+def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
+    """What an expression designates, None for what is no place in memory or is not known."""
+    match node:
+        case Name():
+            binding = state.variables.get(node.variable)
+            if isinstance(binding, Reference):
+                return binding.place
+            return place_of_variable(m, node.variable)
+        case Index():
+            return _place_of_element(m, state, node)
+        case Member():
+            base = place_of(m, state, node.base)
+            return None if base is None else _place_of_member(m, base, node)
+        case Assign():
+            evaluate(m, state, node)
+            return place_of(m, state, node.target)
+        case Cast():
+            place = place_of(m, state, node.operand)
+            return None if place is None else replace(place, type=m.resolved(node.type))
+        case Conditional() | Call():
+            found = evaluate(m, state, node)
+            return found if isinstance(found, Pointer) else None
+        case _:
+            return None
+
+
+def _place_of_element(m: Machine, state: State, node: Index) -> Pointer | None:
+    index = evaluate_number(m, state, node.index)
+    if accessing.is_vector(m.resolved(node.base.type)) and not isinstance(node.base, Call):
+        place = place_of(m, state, node.base)
+        if place is None or not accessing.is_vector(place.type):
+            return None
+        at = index.constant
+        if at is not None:
+            return accessing.component(m, place, at, 1)
+        kind = replace(place.type, width=1)
+        return replace(place, type=kind, offset=add(m.pool, place.offset, index))
+    base = evaluate(m, state, node.base)
+    if not isinstance(base, Pointer):
+        return None
+    root = base.root
+    return base if root is None else moved(m.pool, base, index, m.root_type(root))
+
+
+def _place_of_member(m: Machine, base: Pointer, node: Member) -> Pointer | None:
+    if not accessing.is_vector(base.type):
+        kind = m.resolved(node.type)
+        return replace(base, type=kind, member=f"{base.member}.{node.field}")
+    at = [_COMPONENTS.get(letter, 0) for letter in node.field]
+    if at != list(range(at[0], at[0] + len(at))):
+        return None
+    return accessing.component(m, base, at[0], len(at))
+
+
+def _part(m: Machine, state: State, node: Index | Member) -> Result:
+    base = node.base
+    if isinstance(node, Member) and accessing.is_vector(m.resolved(base.type)):
+        return _swizzled(m, evaluate(m, state, base), node)
+    if isinstance(node, Index) and accessing.is_vector(m.resolved(base.type)):
+        vector = evaluate(m, state, base)
+        index = evaluate_number(m, state, node.index)
+        if isinstance(vector, Bundle):
+            at = index.constant
+            if at is not None and 0 <= at < len(vector.parts):
+                return vector.parts[at]
+            return m.pool.symbol("component", (*vector.parts, index))
+        return m.pool.symbol("component", (number(m, state, vector, base), index))
+    place = place_of(m, state, node)
+    if place is not None:
+        return accessing.load(m, state, place, node.spot)
+    parts = tuple(
+        evaluate_number(m, state, getattr(node, f.name))
+        for f in fields(node)
+        if f.name in ("base", "index")
+    )
+    name = node.field if isinstance(node, Member) else "[]"
+    return m.pool.symbol("part", (name, *parts))
+
+
+def _swizzled(m: Machine, vector: Result, node: Member) -> Result:
+    at = [_COMPONENTS.get(letter, 0) for letter in node.field]
+    if isinstance(vector, Bundle) and max(at) < len(vector.parts):
+        parts = tuple([vector.parts[k] for k in at])
+    else:
+        whole_one = vector if isinstance(vector, Value) else m.pool.unknown("part")
+        parts = tuple([m.pool.symbol("component", (whole_one, k)) for k in at])
+    return parts[0] if len(parts) == 1 else Bundle(parts)
+
+
+def _unary(m: Machine, state: State, node: Unary) -> Result:
+    if node.operator == "&":
+        place = place_of(m, state, node.operand)
+        if place is None:
+            evaluate(m, state, node.operand)
+            return Pointer(None, "device", ZERO, m.resolved(node.operand.type), known=False)
+        return place
+    operand = evaluate(m, state, node.operand)
+    if isinstance(operand, Bundle):
+        return Bundle(tuple([_negative(m, part, node) for part in operand.parts]))
+    return _negative(m, number(m, state, operand, node), node)
+
+
+def _negative(m: Machine, value: Value, node: Unary) -> Value:
+    pool, scalar = m.pool, m.resolved(node.type).scalar
+    if node.operator == "!":
+        return negate(pool, truth(pool, value))
+    if node.operator == "-":
+        return wrap(pool, add(pool, ZERO, value, -1), scalar)
+    if node.operator == "~":
+        return wrap(pool, add(pool, Value(-1), value, -1), scalar)
+    return value
+
+
+def _binary(m: Machine, state: State, node: Binary) -> Result:
+    if node.operator in _LOGIC:
+        return _logic(m, state, node)
+    left = evaluate(m, state, node.left)
+    right = evaluate(m, state, node.right)
+    if node.operator == ",":
+        return right
+    return combined(m, state, node.operator, left, right, node)
+
+
+def combined(
+    m: Machine, state: State, sign: str, left: Result, right: Result, node: Binary | Assign
+) -> Result:
+    """An arithmetic operation, or one on pointers."""
+    scalar = m.resolved(node.type).scalar
+    if isinstance(node, Assign):
+        # ``x /= y`` is done in the wider type; of integers that is an integer.
+        kinds = {m.resolved(node.target.type).scalar, m.resolved(node.value.type).scalar}
+        scalar = next((kind for kind in kinds if kind in FLOATS or kind is None), scalar)
+    if isinstance(left, Pointer) and isinstance(right, Value) and sign in ("+", "-"):
+        if left.root is None or left.root.kind == "metadata":
+            return left
+        root = m.root_type(left.root)
+        return moved(m.pool, left, right, root, sign=1 if sign == "+" else -1)
+    if isinstance(right, Pointer) and isinstance(left, Value) and sign == "+" and right.root:
+        return moved(m.pool, right, left, m.root_type(right.root))
+    if isinstance(left, Bundle) or isinstance(right, Bundle):
+        return _by_component(m, state, sign, left, right, node)
+    a, b = (number(m, state, side, node) for side in (left, right))
+    return binary(m.pool, sign, a, b, scalar)
+
+
+def _by_component(
+    m: Machine, state: State, sign: str, left: Result, right: Result, node: Binary | Assign
+) -> Result:
+    width = max(len(side.parts) for side in (left, right) if isinstance(side, Bundle))
+    sides = []
+    for side in (left, right):
+        parts = side.parts if isinstance(side, Bundle) else (number(m, state, side, node),)
+        if len(parts) not in (1, width):
+            return m.pool.unknown("vector")
+        sides.append(parts * width if len(parts) == 1 else parts)
+    scalar = m.resolved(node.type).scalar
+    pairs = zip(*sides, strict=True)
+    return Bundle(tuple([binary(m.pool, sign, a, b, scalar) for a, b in pairs]))
+
+
+def _logic(m: Machine, state: State, node: Binary) -> Value:
+    left = truth(m.pool, evaluate_number(m, state, node.left))
+    holds = node.operator == "&&"
+    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, left, holds=holds)
+    if not lanes:
+        return Value(0 if holds else 1)
+    right = _within(m, state, lanes, conditions, node.right)
+    return both(m.pool, node.operator, left, truth(m.pool, number(m, state, right, node.right)))
+
+
+def _within(
+    m: Machine,
+    state: State,
+    lanes: int,
+    conditions: Conditions,
+    node: Expression,
+) -> Result:
+    """Evaluate for some of the threads only."""
+    if (lanes, conditions) == (state.lanes, state.conditions):
+        return evaluate(m, state, node)
+    kept = state.lanes, state.conditions
+    if _is_pure(m, node):
+        state.lanes, state.conditions = lanes, conditions
+        result = evaluate(m, state, node)
+        state.lanes, state.conditions = kept
+        return result
+    path = state.fork(lanes, conditions)
+    result = evaluate(m, path, node)
+    rest = state.fork(kept[0] & ~lanes or kept[0], kept[1])
+    state.become(met(m.pool, path, rest))
+    state.lanes, state.conditions = kept
+    return result
+
+
+def _is_pure(m: Machine, node: Expression) -> bool:
+    """Whether evaluating it changes no variable and stops no thread."""
+    known = m.marks.get(("pure", node))
+    if known is None:
+        known = m.marks["pure", node] = not any(
+            isinstance(inner, Assign)
+            or (isinstance(inner, Call) and (inner.functions or inner.name.endswith("barrier")))
+            for inner in below(node)
+        )
+    return bool(known)
+
+
+def _conditional(m: Machine, state: State, node: Conditional) -> Result:
+    condition = truth(m.pool, evaluate_number(m, state, node.condition))
+    sides: list[Result] = []
+    for holds, side in ((True, node.then), (False, node.otherwise)):
+        lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=holds)
+        if lanes:
+            sides.append(_within(m, state, lanes, conditions, side))
+    if not sides:
+        return m.pool.unknown()
+    if len(sides) == 1:
+        return sides[0]
+    one, other = sides
+    if isinstance(one, Value) and isinstance(other, Value):
+        return choose(m.pool, condition, one, other)
+    found = joined(m.pool, condition, one, other)
+    return m.pool.unknown() if isinstance(found, Reference) else found
+
+
+def _cast(m: Machine, state: State, node: Cast) -> Result:
+    operand = evaluate(m, state, node.operand)
+    kind = m.resolved(node.type)
+    if isinstance(operand, Pointer):
+        if not kind.pointer:
+            return converted(m, number(m, state, operand, node), node.operand.type, kind)
+        return replace(operand, type=replace(kind, pointer=False))
+    if node.bits:
+        return m.pool.symbol("bits", (number(m, state, operand, node), kind))
+    if isinstance(operand, Bundle):
+        return Bundle(tuple(converted(m, p, node.operand.type, kind) for p in operand.parts))
+    if isinstance(operand, Value):
+        made = converted(m, operand, node.operand.type, kind)
+        return Bundle((made,) * kind.width) if kind.width > 1 else made
+    return operand
+
+
+def converted(m: Machine, value: Value, origin: Type, kind: Type) -> Value:
+    """A number in another type."""
+    source = m.resolved(origin).scalar
+    if kind.scalar in INTEGERS and kind.scalar != "bool" and source in FLOATS and value.terms:
+        return m.pool.symbol("integer", (value, kind.scalar))
+    return wrap(m.pool, value, kind.scalar)
+
+
+def _construct(m: Machine, state: State, node: Construct) -> Result:
+    parts: list[Value] = []
+    kind = m.resolved(node.type)
+    for part in node.parts:
+        found = evaluate(m, state, part)
+        if isinstance(found, Pointer) and kind.pointer:
+            return found
+        if isinstance(found, Bundle):
+            parts += found.parts
+        else:
+            parts.append(number(m, state, found, part))
+    if kind.dimensions or (kind.width == 1 and len(parts) != 1):
+        bits = 0
+        for value in parts:
+            bits |= value.bits
+        return Cells({("", k): value for k, value in enumerate(parts)}, bits)
+    if kind.width > 1:
+        made = [wrap(m.pool, value, kind.scalar) for value in parts]
+        return Bundle(tuple(made * kind.width if len(made) == 1 else made[: kind.width]))
+    return converted(m, parts[0], node.parts[0].type, kind)
+
+
+def _assign(m: Machine, state: State, node: Assign) -> Result:
+    value = evaluate(m, state, node.value)
+    place = place_of(m, state, node.target)
+    if place is None:
+        _scattered(m, state, node)
+        return value
+    old: Result = ZERO
+    if node.operator != "=" or node.postfix:
+        old = _current(m, state, place, node)
+    if node.operator != "=":
+        value = combined(m, state, node.operator[:-1], old, value, node)
+    value = fitted(m, state, value, place.type, node.value)
+    accessing.store(m, state, place, value, node.spot)
+    return old if node.postfix else value
+
+
+def _current(m: Machine, state: State, place: Pointer, node: Assign) -> Result:
+    if place.memory == "thread" and isinstance(node.target, Name):
+        return evaluate(m, state, node.target)
+    return accessing.load(m, state, place, node.target.spot)
+
+
+def _scattered(m: Machine, state: State, node: Assign) -> None:
+    """A swizzle like ``v.zx`` is assigned: its vector is not known any more."""
+    target = node.target
+    while isinstance(target, Member):
+        target = target.base
+    place = place_of(m, state, target)
+    if place is not None and place.memory == "thread" and place.root is not None:
+        width = m.resolved(place.type).width
+        parts = tuple(m.pool.unknown() for _ in range(width))
+        accessing.store(m, state, place, Bundle(parts) if width > 1 else parts[0], node.spot)
+
+
+def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression) -> Result:
+    """What is put into a variable of a type."""
+    if kind.pointer or isinstance(value, Cells):
+        return value
+    if isinstance(value, Pointer):
+        if kind.scalar is None:
+            return value
+        value = number(m, state, value, node)
+    if kind.width > 1:
+        parts = value.parts if isinstance(value, Bundle) else (value,) * kind.width
+        return Bundle(tuple([wrap(m.pool, part, kind.scalar) for part in parts]))
+    if isinstance(value, Bundle):
+        return value if kind.scalar is None else number(m, state, value, node)
+    return converted(m, value, node.type, kind)

@@ -1,0 +1,81 @@
+"""Follows a kernel: one threadgroup, its threads in lockstep, with unknown data."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.events import Trace
+from embercoach.metal.execution.machine import Frame, LostError, Machine, attributes_of
+from embercoach.metal.execution.memory import DTYPES, Cells
+from embercoach.metal.execution.state import State
+from embercoach.metal.execution.statements import declare, execute
+from embercoach.metal.execution.values import Pool, Value
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.nodes import Function, Program, Spot
+
+#: Metal takes no more threads in a group.
+MAX_THREADS = 1024
+
+
+def follow(program: Program, configuration: Configuration, entry: Function | None = None) -> Trace:
+    """Follow a kernel through one threadgroup.
+
+    Args:
+        program: a kernel's body under its header, or a whole file.
+        configuration: how it is launched.
+        entry: of a whole file, the function that is launched.
+
+    Returns:
+        What it did up to the first thing that is not followed.
+    """
+    threads = prod(configuration.threadgroup)
+    bodies = [] if program.body is None else [program.body]
+    if entry is not None:
+        bodies = entry.bodies
+    if not bodies or not 0 < threads <= MAX_THREADS:
+        return Trace(configuration, max(threads, 0), (), ())
+    m = _machine(program, configuration, threads)
+    state = State((1 << threads) - 1)
+    lost: tuple[Spot, ...] = tuple(problem.spot for problem in program.problems)
+    try:
+        for declared in program.constants:
+            declare(m, state, declared)
+        m.globals.update(state.variables)
+        state.variables = {}
+        m.frames.append(Frame(None, None))
+        for body in bodies:
+            execute(m, state, body)
+    except LostError as error:
+        lost += (bodies[0].spot if error.spot is None else error.spot,)
+    except RecursionError:
+        lost += (bodies[0].spot,)
+    return Trace(configuration, threads, tuple(m.events), lost)
+
+
+def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:
+    pool = Pool(threads)
+    types = {}
+    for name, given in configuration.template.items():
+        if isinstance(given, str) and given in DTYPES:
+            types[name] = DTYPES[given]
+    m = Machine(program, configuration, pool, attributes_of(configuration, pool), types)
+    for name, variable in program.variables.items():
+        given = configuration.template.get(name)
+        if variable.kind == "template" and isinstance(given, int):
+            m.globals[variable] = Value(int(given))
+    _metadata(m)
+    return m
+
+
+def _metadata(m: Machine) -> None:
+    """What is known of the inputs' ranks and shapes."""
+    for given in m.configuration.inputs:
+        rank = m.program.variables.get(f"{given.name}_ndim")
+        if rank is not None and given.ndim is not None:
+            m.globals[rank] = Value(given.ndim)
+        shape = m.program.variables.get(f"{given.name}_shape")
+        if shape is not None and given.ndim == 1 and given.size is not None:
+            m.globals[shape] = Cells({("", 0): Value(given.size)}, 0)

@@ -1,0 +1,193 @@
+"""What is the same for all paths of a run: the program, the launch, and what was met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.events import Access, AccessKind, Event, Mask
+from embercoach.metal.execution.memory import DTYPES
+from embercoach.metal.execution.values import (
+    ALL_AXES,
+    GROUP,
+    SIMD_WIDTH,
+    Origin,
+    Pool,
+    Value,
+    value_of,
+)
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.execution.memory import Binding, Bundle, Pointer
+    from embercoach.metal.execution.state import State
+    from embercoach.metal.program.nodes import Function, Program, Spot, Variable
+    from embercoach.metal.program.types import Type
+
+#: Thread operations after which a run ends; about a third of a second.
+BUDGET = 3_000_000
+MAX_EVENTS = 20_000
+_AXES = "xyz"
+
+
+class LostError(Exception):
+    """Something is met that is not followed."""
+
+    def __init__(self, spot: Spot | None) -> None:
+        super().__init__("lost")
+        self.spot = spot
+
+
+@dataclass(slots=True)
+class Frame:
+    """A function that is being followed.
+
+    Attributes:
+        result: stands for what it returns among a path's variables.
+        returns: the paths that left it.
+    """
+
+    function: Function | None
+    result: Variable | None
+    returns: list[State] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn of a loop, or a switch: the paths that left it, and those that skipped its rest."""
+
+    breaks: list[State] = field(default_factory=list)
+    continues: list[State] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Machine:
+    """A run.
+
+    Attributes:
+        types: what template types stand for.
+        versions: how often each variable's memory was written.
+        epoch: how often something was written that is not known.
+        marks: remembered facts of nodes, by what they are and the node.
+    """
+
+    program: Program
+    configuration: Configuration
+    pool: Pool
+    attributes: dict[str, Value | Bundle]
+    types: dict[str, str]
+    globals: dict[Variable, Binding] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    returned: list[Mask] = field(default_factory=list)
+    versions: dict[Variable, int] = field(default_factory=dict)
+    epoch: int = 0
+    frames: list[Frame] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    allowance: int = BUDGET
+    marks: dict[tuple[str, object], object] = field(default_factory=dict)
+
+    def tick(self, spot: Spot, cost: int = 1) -> None:
+        """Count a step; stop when there were too many."""
+        self.pool.steps += cost
+        if self.pool.steps > BUDGET or len(self.events) > MAX_EVENTS:
+            raise LostError(spot)
+
+    def resolved(self, kind: Type) -> Type:
+        """The type with what its template type stands for."""
+        real = self.types.get(kind.scalar or "")
+        return kind if real is None else replace(kind, scalar=real)
+
+    def root_type(self, root: Variable) -> Type:
+        """The type of the elements of a variable's memory."""
+        if root.kind in ("input", "output") and root.type.scalar is None:
+            given = {one.name: one.dtype for one in self.configuration.inputs}
+            given |= {one.name: one.dtype for one in self.configuration.outputs}
+            scalar = DTYPES.get(given.get(root.name) or "")
+            if scalar is not None:
+                return replace(root.type, scalar=scalar)
+        return self.resolved(root.type)
+
+    def note(
+        self,
+        state: State,
+        kind: AccessKind,
+        place: Pointer,
+        value: Value | None,
+        width: int,
+        spot: Spot,
+    ) -> None:
+        """Record an access to shared memory."""
+        if place.root is None:
+            return
+        interval = state.threadgroup if place.memory == "threadgroup" else state.device
+        self.events.append(
+            Access(
+                kind,
+                place.root,
+                place.memory,
+                place.offset,
+                value,
+                state.mask,
+                interval,
+                state.phase,
+                spot,
+                width,
+                place.member,
+            )
+        )
+
+
+def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value | Bundle]:
+    """The thread attributes of each thread of the group."""
+    from embercoach.metal.execution.memory import Bundle
+
+    size = configuration.threadgroup
+    x, y, _ = size
+    threads = range(pool.lanes)
+    position = (
+        value_of(tuple([t % x for t in threads])),
+        value_of(tuple([t // x % y for t in threads])),
+        value_of(tuple([t // (x * y) for t in threads])),
+    )
+    group, groups, grid = [], [], []
+    for axis, count in enumerate(configuration.groups):
+        letter = _AXES[axis]
+        origin = Origin(axes=1 << axis)
+        group.append(Value(0) if count == 1 else pool.result(f"group.{letter}", (), GROUP, origin))
+        groups.append(Value(count) if count is not None else pool.symbol(f"groups.{letter}"))
+        grid.append(Value(size[axis]) if count == 1 else pool.symbol(f"grid.{letter}"))
+    whole = tuple(Value(n) for n in size)
+    from embercoach.metal.execution.arithmetic import add, multiply
+
+    in_grid = tuple(
+        add(pool, multiply(pool, group[axis], whole[axis]), position[axis]) for axis in range(3)
+    )
+    simdgroups = Value(-(-pool.lanes // SIMD_WIDTH))
+    quads = Value(-(-pool.lanes // 4))
+    width = Value(SIMD_WIDTH)
+    return {
+        "thread_position_in_threadgroup": Bundle(position),
+        "thread_position_in_grid": Bundle(in_grid),
+        "thread_index_in_threadgroup": value_of(tuple(threads)),
+        "thread_index_in_simdgroup": value_of(tuple([t % SIMD_WIDTH for t in threads])),
+        "simdgroup_index_in_threadgroup": value_of(tuple([t // SIMD_WIDTH for t in threads])),
+        "thread_index_in_quadgroup": value_of(tuple([t % 4 for t in threads])),
+        "quadgroup_index_in_threadgroup": value_of(tuple([t // 4 for t in threads])),
+        "threadgroup_position_in_grid": Bundle(tuple(group)),
+        "threadgroups_per_grid": Bundle(tuple(groups)),
+        "threads_per_grid": Bundle(tuple(grid)),
+        "grid_size": Bundle(tuple(grid)),
+        "grid_origin": Bundle((Value(0),) * 3),
+        "threads_per_threadgroup": Bundle(whole),
+        "dispatch_threads_per_threadgroup": Bundle(whole),
+        "simdgroups_per_threadgroup": simdgroups,
+        "dispatch_simdgroups_per_threadgroup": simdgroups,
+        "quadgroups_per_threadgroup": quads,
+        "dispatch_quadgroups_per_threadgroup": quads,
+        "threads_per_simdgroup": width,
+        "thread_execution_width": width,
+    }
+
+
+UNSEEN = Origin(axes=ALL_AXES)
+"""Of what was read from memory that others write."""

@@ -1,0 +1,139 @@
+"""One path through a kernel: its threads, conditions and private variables; how paths meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.arithmetic import choose
+from embercoach.metal.execution.conditions import Conditions, common
+from embercoach.metal.execution.events import Mask
+from embercoach.metal.execution.memory import Binding, Bundle, Cells, Pointer, Reference
+from embercoach.metal.execution.values import ANYWHERE, Pool, Value, value_of
+
+if TYPE_CHECKING:
+    from embercoach.metal.program.nodes import Variable
+
+Environment = dict["Variable", Binding]
+
+
+@dataclass(slots=True)
+class State:
+    """Where a path is.
+
+    Attributes:
+        lanes: the threads on it, as bits; 0 when nobody is.
+        conditions: unknown conditions that brought them here.
+        variables: private variables, and what pointers point to.
+        phase: threadgroup barriers so far; threadgroup, device: those that order such memory.
+    """
+
+    lanes: int
+    conditions: Conditions = ()
+    variables: Environment = field(default_factory=dict)
+    phase: int = 0
+    threadgroup: int = 0
+    device: int = 0
+
+    @property
+    def mask(self) -> Mask:
+        """The threads that are here."""
+        return Mask(self.lanes, self.conditions)
+
+    def fork(self, lanes: int, conditions: Conditions) -> State:
+        """A path of its own for some of the threads."""
+        variables = self.variables.copy()
+        return State(lanes, conditions, variables, self.phase, self.threadgroup, self.device)
+
+    def become(self, other: State) -> None:
+        """Take another path's place."""
+        self.lanes, self.conditions, self.variables = (
+            other.lanes,
+            other.conditions,
+            other.variables,
+        )
+        self.phase, self.threadgroup, self.device = other.phase, other.threadgroup, other.device
+
+
+def met(pool: Pool, left: State, right: State) -> State:
+    """Two paths come together."""
+    if not left.lanes:
+        return right
+    if not right.lanes:
+        return left
+    conditions = common(left.conditions, right.conditions)
+    chooser = _chooser(pool, left, right, conditions)
+    variables: Environment = {}
+    for variable, one in left.variables.items():
+        other = right.variables.get(variable)
+        if other is None:
+            continue
+        variables[variable] = one if one is other else joined(pool, chooser, one, other)
+    return State(
+        left.lanes | right.lanes,
+        conditions,
+        variables,
+        max(left.phase, right.phase),
+        max(left.threadgroup, right.threadgroup),
+        max(left.device, right.device),
+    )
+
+
+def _chooser(pool: Pool, left: State, right: State, shared: Conditions) -> Value:
+    """A value that is true where a thread came by the left path."""
+    if not left.lanes & right.lanes:
+        lanes = left.lanes
+        return value_of(tuple([lanes >> thread & 1 for thread in range(pool.lanes)]))
+    apart = (*left.conditions[len(shared) :], *right.conditions[len(shared) :])
+    bits = 0
+    for condition in apart:
+        bits |= condition.symbol.bits
+    if left.lanes != right.lanes:
+        bits |= ANYWHERE
+    return pool.symbol("path", (apart, left.lanes, right.lanes), bits)
+
+
+def joined(pool: Pool, chooser: Value, one: Binding, other: Binding) -> Binding:
+    """What a variable holds behind two paths."""
+    if one == other:
+        return one
+    if isinstance(one, Value) and isinstance(other, Value):
+        return choose(pool, chooser, one, other)
+    if isinstance(one, Bundle) and isinstance(other, Bundle) and len(one.parts) == len(other.parts):
+        pairs = zip(one.parts, other.parts, strict=True)
+        return Bundle(tuple([choose(pool, chooser, a, b) for a, b in pairs]))
+    if isinstance(one, Cells) and isinstance(other, Cells):
+        return _joined_cells(pool, chooser, one, other)
+    if isinstance(one, Reference) and isinstance(other, Reference):
+        return Reference(_joined_pointers(pool, chooser, one.place, other.place))
+    if isinstance(one, Pointer) and isinstance(other, Pointer):
+        return _joined_pointers(pool, chooser, one, other)
+    return pool.unknown("path")
+
+
+def _joined_cells(pool: Pool, chooser: Value, one: Cells, other: Cells) -> Cells:
+    known: dict[tuple[str, int], Value | Pointer | Bundle] = {}
+    stale = one.stale
+    if other.stale is not None:
+        stale = other.stale | (stale or 0)
+    for key, part in one.known.items():
+        against = other.known.get(key)
+        if against is None:
+            stale = ANYWHERE
+            continue
+        found = part if part is against else joined(pool, chooser, part, against)
+        if not isinstance(found, Cells | Reference):
+            known[key] = found
+    if any(key not in one.known for key in other.known):
+        stale = ANYWHERE
+    return Cells(known, stale)
+
+
+def _joined_pointers(pool: Pool, chooser: Value, one: Pointer, other: Pointer) -> Pointer:
+    same = (one.root, one.memory, one.type, one.member, one.known)
+    if same == (other.root, other.memory, other.type, other.member, other.known):
+        offset = choose(pool, chooser, one.offset, other.offset)
+        return Pointer(one.root, one.memory, offset, one.type, one.member, one.known)
+    root = one.root if one.root is other.root else None
+    memory = one.memory if one.memory == other.memory else "device"
+    return Pointer(root, memory, pool.unknown("offset"), one.type, "", known=False)
