@@ -28,9 +28,13 @@ def is_simulated(block: Block) -> bool:
     return rulebook.rule(block.path.stem).kind is not None
 
 
+def uses_simulator(block: Block) -> bool:
+    return is_simulated(block) or "embercoach.simulator" in block.code
+
+
 def blocks_in(section: str) -> list[pytest.param]:
     return [
-        pytest.param(b, id=b.label, marks=SIMULATOR if is_simulated(b) else ())
+        pytest.param(b, id=b.label, marks=SIMULATOR if uses_simulator(b) else ())
         for page in PAGES
         for b in page.blocks_of(section)
     ]
