@@ -1,0 +1,122 @@
+"""Barriers that not all threads of a threadgroup, or of a SIMD group, reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.execution.conditions import possible, threads_of
+from embercoach.metal.execution.events import Mask, Synchronization
+from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.conditions import Condition
+    from embercoach.metal.execution.events import Trace
+    from embercoach.metal.program.nodes import Spot
+
+_CERTAINTY = {"missing": 0, "condition": 1, "returned": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A barrier that some threads may pass by.
+
+    Attributes:
+        barrier: as it was met.
+        reason: threads are ``missing`` whatever the data; the barrier stands under a ``condition``
+            that differs between threads; or threads have ``returned`` under such a condition.
+        condition: that one, as it holds for those at the barrier (or for those that returned).
+        guard: the condition compares a thread's position with something that is one for all
+            threads, like ``i < n``: whether it can ever fail is for the launch to tell.
+        axes: for a guard, the axes of the threadgroup's position in it, as bits.
+        missing: the threads that are not there, as bits; 0 where it depends on data.
+    """
+
+    barrier: Synchronization
+    reason: Literal["missing", "condition", "returned"]
+    condition: Condition | None = None
+    guard: bool = False
+    axes: int = 0
+    missing: int = 0
+
+    @property
+    def words(self) -> str:
+        """Who is not there, for a message."""
+        if self.reason == "missing":
+            threads = threads_of(self.missing)
+            first = f"thread {threads[0]}"
+            return first if len(threads) == 1 else f"{first} and {len(threads) - 1} others"
+        if self.reason == "returned":
+            return "threads that have returned"
+        return "threads for which the condition does not hold"
+
+
+def divergences(trace: Trace) -> tuple[Divergence, ...]:
+    """The barriers that not all threads reach, one for each place in the text."""
+    found: dict[Spot, Divergence] = {}
+    for event in trace.events:
+        if not isinstance(event, Synchronization) or not event.name.endswith("group_barrier"):
+            continue
+        divergence = _divergence(event, trace)
+        if divergence is None:
+            continue
+        known = found.get(event.spot)
+        if known is None or _CERTAINTY[divergence.reason] < _CERTAINTY[known.reason]:
+            found[event.spot] = divergence
+    return tuple(found.values())
+
+
+def _divergence(barrier: Synchronization, trace: Trace) -> Divergence | None:
+    whole = barrier.name == "threadgroup_barrier"
+    missing = _missing(barrier.mask.lanes, trace, whole=whole)
+    if missing:
+        return Divergence(barrier, "missing", missing=missing)
+    varying = (LANE | SIMD) if whole else LANE
+    condition = _varying(barrier.mask, varying)
+    if condition is not None:
+        return _under(barrier, "condition", condition)
+    for gone in barrier.returned:
+        condition = _varying(gone, varying)
+        if condition is not None and _both_happen(gone, barrier.mask):
+            return _under(barrier, "returned", condition)
+    return None
+
+
+def _missing(lanes: int, trace: Trace, *, whole: bool) -> int:
+    if whole:
+        return trace.everyone & ~lanes
+    missing = 0
+    for first in range(0, trace.threads, SIMD_WIDTH):
+        group = ((1 << SIMD_WIDTH) - 1 << first) & trace.everyone
+        if lanes & group:
+            missing |= group & ~lanes
+    return missing
+
+
+def _varying(mask: Mask, bits: int) -> Condition | None:
+    """A condition that certainly differs between threads."""
+    for condition in mask.conditions:
+        symbol = condition.symbol
+        if symbol.bits & bits and not symbol.origin.blurred:
+            return condition
+    return None
+
+
+def _both_happen(gone: Mask, here: Mask) -> bool:
+    """Whether threads that returned and others at the barrier can be in one threadgroup."""
+    told = [c for c in (*gone.conditions, *here.conditions) if not c.varies]
+    return possible([(condition, 0) for condition in told])
+
+
+def _under(
+    barrier: Synchronization, reason: Literal["condition", "returned"], condition: Condition
+) -> Divergence:
+    sides = condition.sides
+    if sides is None:
+        return Divergence(barrier, reason, condition)
+    terms = [symbol for side in sides for symbol, _ in side.terms]
+    guard = not any(symbol.bits & (LANE | SIMD) for symbol in terms)
+    axes = 0
+    for symbol in terms:
+        axes |= symbol.origin.axes
+    return Divergence(barrier, reason, condition, guard, axes)

@@ -1,0 +1,128 @@
+"""Which threads touch which elements, and whether two of them can do it at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.conditions import possible, threads_of
+from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from embercoach.metal.execution.conditions import Condition
+    from embercoach.metal.execution.events import Access
+    from embercoach.metal.execution.values import Value
+
+_VARYING = LANE | SIMD
+#: Pairs of threads that are tried for one pair of accesses before it counts as impossible.
+_TRIES = 256
+
+
+def comparable(index: Value) -> bool:
+    """Whether indices of different threads can be compared: what is unknown is one for all."""
+    return not any(symbol.bits & _VARYING for symbol, _ in index.terms)
+
+
+def footprint(access: Access) -> Mapping[int, tuple[int, ...]]:
+    """The threads that touch each element, relative to what of the index is unknown."""
+    return _footprint(access.index.offsets, access.mask.lanes, access.width)
+
+
+@lru_cache(maxsize=512)
+def _footprint(
+    offsets: int | tuple[int, ...], lanes: int, width: int
+) -> Mapping[int, tuple[int, ...]]:
+    threads = threads_of(lanes)
+    if isinstance(offsets, int):
+        return dict.fromkeys(range(offsets, offsets + width), threads)
+    found: dict[int, list[int]] = {}
+    for thread in threads:
+        first = offsets[thread]
+        for element in range(first, first + width):
+            found.setdefault(element, []).append(thread)
+    return {element: tuple(touching) for element, touching in found.items()}
+
+
+def exclusive(conditions: tuple[Condition, ...]) -> bool:
+    """Whether perhaps one thread only can be where the conditions hold.
+
+    That is so for what an atomic returned, and where something unknown of each thread must be equal
+    to something.
+    """
+    for condition in conditions:
+        if condition.symbol.origin.single:
+            return True
+        sides = condition.sides
+        if condition.operator == "==" and condition.varies and sides is not None:
+            unknown = any(symbol.bits & _VARYING for side in sides for symbol, _ in side.terms)
+            if unknown:
+                return True
+    return False
+
+
+def meetings(first: Access, second: Access, *, groups: bool) -> Iterator[tuple[int, int, int]]:
+    """Pairs of different threads that may touch the same element: element and both threads.
+
+    Args:
+        first: an access.
+        second: another, or the same one.
+        groups: only threads of different SIMD groups.
+    """
+    left, right = footprint(first), footprint(second)
+    smaller, swapped = (left, False) if len(left) <= len(right) else (right, True)
+    larger = right if not swapped else left
+    conditions = bool(first.mask.conditions or second.mask.conditions)
+    tries = 0
+    for element, these in smaller.items():
+        those = larger.get(element)
+        if those is None:
+            continue
+        one, other = (those, these) if swapped else (these, those)
+        for pair in _pairs(one, other, groups=groups):
+            tries += 1
+            if tries > _TRIES:
+                return
+            if not conditions or _can_meet(first, second, *pair):
+                yield element, *pair
+
+
+def _pairs(
+    left: tuple[int, ...], right: tuple[int, ...], *, groups: bool
+) -> Iterator[tuple[int, int]]:
+    """Some pairs of different threads: each thread once on either side is enough."""
+    for one in left:
+        for other in right:
+            apart = one // SIMD_WIDTH != other // SIMD_WIDTH if groups else one != other
+            if apart:
+                yield one, other
+                break
+
+
+def _can_meet(first: Access, second: Access, one: int, other: int) -> bool:
+    told = [(condition, one) for condition in first.mask.conditions]
+    told += [(condition, other) for condition in second.mask.conditions]
+    return possible(told)
+
+
+def same_members(first: Access, second: Access) -> bool:
+    """Whether two accesses may touch the same member of a structure."""
+    return first.member.startswith(second.member) or second.member.startswith(first.member)
+
+
+def differ(first: Access, second: Access, one: int, other: int) -> bool:
+    """Whether two threads certainly write different values, or such as differ in general."""
+    left, right = first.value, second.value
+    if left is None or right is None:
+        return True
+    if left.origin.blurred or right.origin.blurred:
+        return False
+    if left.terms != right.terms:
+        return True
+    if left.offset(one) != right.offset(other):
+        return True
+    bits = 0
+    for symbol, _ in left.terms:
+        bits |= symbol.bits
+    return bool(bits & (_VARYING if one // SIMD_WIDTH != other // SIMD_WIDTH else LANE))
