@@ -10,12 +10,60 @@ from embercoach.metal.contract import ATTRIBUTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.checks.metal_checks import MetalKernel
     from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration, Function, SizeName
+    from embercoach.metal.program.memory_use import ThreadgroupArray
     from embercoach.metal.program.nodes import Text
 
+TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"
+MAX_THREADGROUP_BYTES = 32_768
+"""Threadgroup memory of one threadgroup, on every GPU that MLX runs on."""
 _FAILS = "the kernel fails to compile at its first launch"
+
+
+@metal_check(TOO_MUCH)
+def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
+    """Threadgroup arrays that take more than there is."""
+    if not any("threadgroup" in text.text for text in (code.text, code.header)):
+        return
+    from embercoach.metal.program.memory_use import threadgroup_arrays, total
+
+    told = set()
+    for kernel in code.kernels:
+        arrays = threadgroup_arrays(kernel.program)
+        if total(arrays) <= MAX_THREADGROUP_BYTES:
+            continue
+        largest = max(arrays, key=lambda array: array.bytes)
+        spot = largest.variable.spot
+        if (spot.text, spot.place.start) in told:
+            continue
+        told.add((spot.text, spot.place.start))
+        yield MetalReport(
+            TOO_MUCH,
+            spot.place,
+            f"{_arrays(arrays)} of threadgroup memory{_with(kernel)}, and a threadgroup has "
+            f"{MAX_THREADGROUP_BYTES:,}: Metal refuses the kernel, and its first launch raises",
+            "work on smaller tiles, keep them in half precision, or give two of them one array",
+            spot.text,
+        )
+
+
+def _arrays(arrays: tuple[ThreadgroupArray, ...]) -> str:
+    r"""``\`tile\` takes 40,960 bytes``."""
+    names = [f"`{array.variable.name}`" for array in arrays]
+    taken = f"{sum(array.bytes for array in arrays):,} bytes"
+    if len(names) == 1:
+        return f"{names[0]} takes {taken}"
+    return f"{', '.join(names[:-1])} and {names[-1]} take {taken}"
+
+
+def _with(kernel: MetalKernel) -> str:
+    """The template arguments of the launch that the sizes are of."""
+    values = kernel.configurations[0].template if kernel.configurations else {}
+    known = [f"{name} = {value}" for name, value in values.items() if value is not None]
+    return f" with {', '.join(known)}" if known else ""
 
 
 @metal_check(ARRAY)
@@ -36,12 +84,12 @@ def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
 
 def _runtime_names(code: MetalCode) -> frozenset[str]:
     """Names from outside a text that stand for what is known at run time only."""
-    buffers = {
+    buffers = frozenset(
         name
         for kernel in code.kernels
         for name, variable in kernel.program.variables.items()
         if variable.kind in ("input", "metadata", "output")
-    }
+    )
     return buffers.union(() if code.whole else ATTRIBUTES)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
+from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (
     definitions,
     header_of,
@@ -36,18 +37,12 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         source, header = source_of(definition.fact), header_of(definition.fact)
         if source is None:
             continue
-        code = code_of(source, header, partial(_planned, definition, module))
+        code = code_of(source, header, partial(kernels_of, definition, module))
         if code.text.entry_points:
             continue
         for check in METAL_CHECKS:
             for report in check(code):
                 yield from _placed(report, definition, source, header, module)
-
-
-def _planned(definition: Definition, module: Module) -> tuple[MetalKernel, ...]:
-    from embercoach.checks.kernel_plans import kernels_of
-
-    return kernels_of(definition, module)
 
 
 def code_of(

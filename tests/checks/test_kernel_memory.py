@@ -1,4 +1,4 @@
-"""KERNEL-MEMORY: arrays that Metal refuses."""
+"""KERNEL-MEMORY: threadgroup memory that is too large, and arrays that Metal refuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.checks.findings import findings
 
+TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"
 
 
@@ -95,3 +96,63 @@ def test_a_helper_has_no_threadgroup_memory() -> None:
 )
 def test_headers_without_it(header: str) -> None:
     assert messages("y[0] = 0;", header) == []
+
+
+LAUNCH = """
+def launch(x):
+    return K(inputs=[x, 4], template=[{}], grid=(32, 1, 1), threadgroup=(32, 1, 1),
+             output_shapes=[x.shape], output_dtypes=[x.dtype])[0]
+"""
+
+
+def too_much(body: str, template: str = "", header: str = "") -> list[str]:
+    program = kernel(body, header, LAUNCH.format(template))
+    return [finding.message for finding in findings(program, TOO_MUCH)]
+
+
+@pytest.mark.parametrize(
+    ("body", "template", "bytes_taken"),
+    [
+        ("threadgroup float a[8193]; y[0] = a[0];", "", "32,772"),
+        ("threadgroup float a[64][129]; y[0] = a[0][0];", "", "33,024"),
+        ("threadgroup float3 a[2049]; y[0] = a[0].x;", "", "32,784"),
+        ("threadgroup float a[5000], b[5000]; y[0] = a[0] + b[0];", "", "40,000"),
+        ("threadgroup float a[N * 64]; y[0] = a[0];", '("N", 256)', "65,536"),
+        ("threadgroup T a[16384]; y[0] = a[0];", '("T", mx.float32)', "65,536"),
+        ("constexpr int W = 128; threadgroup float a[W][W]; y[0] = a[0][0];", "", "65,536"),
+        ("threadgroup float a[8000]; { threadgroup float b[400]; y[0] = a[0] + b[0]; }", "",
+         "33,600"),
+    ],
+)  # fmt: skip
+def test_more_than_there_is(body: str, template: str, bytes_taken: str) -> None:
+    (message,) = too_much(body, template)
+    assert f"{bytes_taken} bytes" in message
+
+
+@pytest.mark.parametrize(
+    ("body", "template"),
+    [
+        ("threadgroup float a[8192]; y[0] = a[0];", ""),
+        ("threadgroup T a[16384]; y[0] = a[0];", '("T", mx.float16)'),
+        ("threadgroup T a[16384]; y[0] = a[0];", '("T", x.dtype)'),
+        ("threadgroup float a[N]; y[0] = a[0];", '("N", x.size)'),
+        ("threadgroup packed_float3 a[2049]; y[0] = a[0].x;", ""),
+        ("threadgroup float unused[9000]; y[0] = x[0];", ""),
+        ("float a[9000]; y[0] = a[0];", ""),
+        ("{ threadgroup int a[6000]; a[0] = 1; } { threadgroup int b[6000]; b[0] = 1; }", ""),
+        ("threadgroup float a[8192]; threadgroup float* p = a; y[0] = p[0];", ""),
+    ],
+)  # fmt: skip
+def test_not_certainly_more(body: str, template: str) -> None:
+    assert too_much(body, template) == []
+
+
+def test_the_template_of_the_launch_is_told() -> None:
+    (message,) = too_much("threadgroup float a[N]; y[0] = a[0];", '("N", 10000)')
+    assert "with N = 10000" in message
+
+
+def test_sizes_of_inputs_are_no_constants() -> None:
+    body = "threadgroup float a[x_shape[0]]; a[0] = n; y[0] = a[0];"
+    program = kernel(body, launch=LAUNCH.format(""))
+    assert ["depends on `x_shape`" in f.message for f in findings(program, ARRAY)] == [True]

@@ -1,0 +1,44 @@
+"""The kernels of a Python file as programs that can be followed, one for each way of launching."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.launches import configurations, kernel_of, launches_of
+from embercoach.checks.metal_checks import MetalKernel
+
+if TYPE_CHECKING:
+    from embercoach.analysis.module import Module
+    from embercoach.checks.kernels import Definition
+    from embercoach.checks.launches import Launch
+    from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.state import Names
+
+
+def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...]:
+    """The programs of a kernel: its types follow the templates and dtypes of its launches.
+
+    Empty where the names of inputs or outputs, or some of the texts, are unknown.
+    """
+    from embercoach.metal.program.lowering import Names, lower_body
+
+    planned: dict[Names, MetalKernel] = {}
+    tried = configurations(definition, module)
+    launches: tuple[Launch | None, ...] = launches_of(definition, module) or (None,)
+    for launch in launches:
+        kernel = kernel_of(definition, launch)
+        if kernel is None:
+            return ()
+        names = Names.of(kernel)
+        own = tuple(c for c in tried if _belongs(c, names, launch))
+        if own and names not in planned:
+            program = lower_body(kernel.source, kernel.header, names)
+            planned[names] = MetalKernel(kernel.name, program, own)
+    return tuple(planned.values())
+
+
+def _belongs(configuration: Configuration, names: Names, launch: Launch | None) -> bool:
+    """Whether a configuration is one of a launch."""
+    template = dict((launch.template if launch else None) or {})
+    given = (configuration.inputs, configuration.outputs)
+    return given == (names.inputs, names.outputs) and dict(configuration.template) == template
