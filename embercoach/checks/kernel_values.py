@@ -80,7 +80,8 @@ def _no_pair(item: Value) -> str | None:
     parts = count(item)
     if parts is None or parts == 2:
         return None
-    return f"an entry of `template` has {parts} part{'s' * (parts != 1)}, and a name and a value are wanted"
+    noun = "part" if parts == 1 else "parts"
+    return f"an entry of `template` has {parts} {noun}, and a name and a value are wanted"
 
 
 def _written(size: Size | None, value: Sequence) -> list[tuple[Size | None, Value]]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.module import Module
     from embercoach.checks.kernels import Definition
     from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.nodes import Program
 
 TemplateValue = int | bool | str | None
 #: Threads along x that an unknown threadgroup is tried with.
@@ -327,6 +328,20 @@ def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | 
         ensure_row_contiguous=_setting(definition, "ensure_row_contiguous", default=True)
         is not False,
     )
+
+
+def program_of(definition: Definition, launch: Launch | None = None) -> Program | None:
+    """The kernel's body as a program; its types follow the launch.
+
+    Returns:
+        None where ``kernel_of`` is None.
+    """
+    from embercoach.metal.program.lowering import Names, lower_body
+
+    kernel = kernel_of(definition, launch)
+    if kernel is None:
+        return None
+    return lower_body(kernel.source, kernel.header, Names.of(kernel))
 
 
 def _names(definition: Definition) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:

@@ -10,7 +10,13 @@ import pytest
 
 from embercoach.checks import Project
 from embercoach.checks.kernels import definitions
-from embercoach.checks.launches import Launch, configurations, kernel_of, launches_of
+from embercoach.checks.launches import (
+    Launch,
+    configurations,
+    kernel_of,
+    launches_of,
+    program_of,
+)
 from embercoach.checks.run import reports_of
 from embercoach.metal.contract import Input, Output, TemplateArgument
 from tests.checks.findings import IMPORTS
@@ -213,6 +219,16 @@ def test_the_kernel_of_a_launch() -> None:
     assert (whatever.inputs, whatever.template) == ((Input("x"),), None)
 
 
+def test_the_program_of_a_launch() -> None:
+    definition, module = defined("output_dtypes=[mx.int8]")
+    (launch,) = launches_of(definition, module)
+    program = program_of(definition, launch)
+    assert program is not None
+    assert program.variables["y"].type.scalar == "char"
+    assert program_of(definition, launch) is program
+
+
 def test_a_kernel_of_unknown_text_is_none() -> None:
     definition, _ = defined("inputs=[x]", more=", header=what()")
     assert kernel_of(definition) is None
+    assert program_of(definition) is None

@@ -1,0 +1,107 @@
+"""KERNEL-ARGS-004: what is flagged, what is not, and where."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from tests.checks.findings import IMPORTS, codes, findings
+
+FAMILY = "KERNEL-ARGS-004"
+CALL = (
+    "K(inputs=[x], grid=(x.size, 1, 1), threadgroup=(32, 1, 1), output_shapes=[x.shape],"
+    " output_dtypes=[x.dtype])"
+)
+KERNEL = (
+    'K = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+    '    source="uint i = thread_position_in_grid.x; y[i] = x[i];")\n'
+    f"def launched(x):\n    return {CALL}\n"
+    f"def named(x):\n    if x is None:\n        return {CALL}\n    out = {CALL}\n    return out\n"
+    f"def unpacked(x):\n    return {CALL}[0]\n"
+    f"def perhaps(x):\n    if x is None:\n        return x\n    return {CALL}\n"
+    f"@wrapped\ndef decorated(x):\n    return {CALL}\n"
+)
+
+
+def using(*lines: str) -> str:
+    body = indent("\n".join(lines), "    ")
+    return f"{KERNEL}def use(x: mx.array, n: int, other):\n{body}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("return y + x", "y"),
+        ("return x * y", "y"),
+        ("return y - 1", "y - 1"),
+        ("return 1 + y", "1 + y"),
+        ("return y * 2.0", "y * 2.0"),
+        ("return y @ x", "y"),
+        ("x += y", "y"),
+        ("return y.astype(mx.float32)", "y.astype"),
+        ("return y.shape", "y.shape"),
+        ("return -y", "-y"),
+        ("return y[:, 0]", "y[:, 0]"),
+        ("return y[..., 0]", "y[..., 0]"),
+        ("return y[...]", "y[...]"),
+        ("return mx.sum(y)", "y"),
+        ("return mx.exp(y)", "y"),
+        ("return mx.add(x, y)", "y"),
+        ("return mx.where(x > 0, y, x)", "y"),
+        ("return mx.fast.rms_norm(y, x, 1e-5)", "y"),
+        ("return named(x).sum()", "named(x).sum"),
+        ("z = launched(x)\nreturn mx.reshape(z, (4, 4))", "z"),
+    ],
+)
+def test_lists_that_stand_for_arrays(line: str, text: str) -> None:
+    program = using(f"y = {CALL}", line)
+    (found,) = findings(program, FAMILY)
+    shown = (IMPORTS + program).split("\n")[found.line - 1]
+    assert shown[found.column - 1 : found.end_column - 1] == text
+
+
+def test_a_launch_that_is_used_at_once() -> None:
+    assert codes(using(f"return mx.exp({CALL})"), FAMILY) == [FAMILY]
+    assert codes(using(f"return {CALL}.sum()"), FAMILY) == [FAMILY]
+    assert codes(f"{KERNEL}x = mx.ones(4)\ny = {CALL}\nz = y * x\n", FAMILY) == [FAMILY]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return y[0] + x",
+        "return y[0].astype(mx.float32)",
+        "return y[-1][:, 0]",
+        "return y[:1]",
+        "return y + [x]",
+        "return y * 2",
+        "return y * n",
+        "return y + other",
+        "y += x",
+        "y.append(x)",
+        "return not y",
+        "return mx.stack(y), mx.concatenate(y), mx.array(y)",
+        "mx.eval(y)",
+        "return mx.exp(*y)",
+        "(z,) = y\nreturn z * 2",
+        "y = y[0]\nreturn y * 2",
+        "for z in y:\n    x = x + z",
+        "return unpacked(x) * 2",
+        "return perhaps(x) * 2",
+        "return decorated(x).sum()",
+        "return other(y).shape",
+    ],
+)
+def test_lists_that_are_used_as_lists(line: str) -> None:
+    assert codes(using(f"y = {CALL}", line), FAMILY) == []
+
+
+def test_what_may_be_no_kernel_is_none() -> None:
+    program = using(f"J = K if n else other\nreturn {CALL.replace('K', 'J', 1)}.shape")
+    assert codes(program, FAMILY) == []
+
+
+def test_a_test_of_the_error_is_none() -> None:
+    program = using(f"y = {CALL}", "with raises(AttributeError):\n    y.shape")
+    assert codes(program, FAMILY) == []
