@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution.machine import UNSEEN
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,
     Pointer,
     Result,
-    components,
+    elements_of,
     ratio,
 )
-from embercoach.metal.execution.values import ANYWHERE, GROUP, Origin, Value, value_of
+from embercoach.metal.execution.values import ALL_AXES, ANYWHERE, GROUP, Origin, Value, value_of
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Spot, Variable
+    from embercoach.metal.program.nodes import Call, Spot
     from embercoach.metal.program.types import Type
 
 _READ_ONLY = frozenset({"input", "metadata", "constant"})
@@ -48,7 +46,7 @@ def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
             return known
     width = place.type.width
     if place.root.kind not in _READ_ONLY and place.memory != "constant":
-        m.note(state, "read", place, None, width, spot)
+        m.note(state, "read", place, None, spot)
     parts = [_loaded(m, state, place, k) for k in range(width)]
     return parts[0] if width == 1 else Bundle(tuple(parts))
 
@@ -63,7 +61,8 @@ def _loaded(m: Machine, state: State, place: Pointer, component: int) -> Value:
     index = place.offset.origin
     origin = Origin(frozenset(), index.blurred, index.single, index.axes)
     if shared:
-        origin = origin.joined(UNSEEN)
+        axes = m.tainted.get(root, 0) if place.memory == "threadgroup" else ALL_AXES
+        origin = origin.joined(Origin(axes=axes))
         interval = state.threadgroup if place.memory == "threadgroup" else state.device
         key = (version, m.epoch, interval)
     else:
@@ -82,7 +81,9 @@ def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -
         m.epoch += 1
         return
     m.versions[place.root] = m.versions.get(place.root, 0) + 1
-    m.note(state, "write", place, told(m, value), place.type.width, spot)
+    written = told(m, value)
+    m.taint(state, place, written)
+    m.note(state, "write", place, written, spot)
 
 
 def told(m: Machine, value: Result) -> Value | None:
@@ -92,40 +93,30 @@ def told(m: Machine, value: Result) -> Value | None:
     return m.pool.symbol("vector", value.parts) if isinstance(value, Bundle) else None
 
 
-def update(m: Machine, state: State, place: Pointer, value: Value | None, spot: Spot) -> None:
+def update(m: Machine, state: State, place: Pointer, value: Value | None, node: Call) -> None:
     """Record an atomic access."""
     if place.memory == "thread":
         return
-    m.tick(spot)
+    m.tick(node.spot)
     if place.root is None:
         m.epoch += 1
         return
     m.versions[place.root] = m.versions.get(place.root, 0) + 1
-    m.note(state, "atomic", place, value, 1, spot)
-
-
-def elements_of(m: Machine, root: Variable) -> int | None:
-    """Number of components that a local array or variable has, None where unknown."""
-    kind = m.resolved(root.type)
-    if root.kind != "local" or kind.pointer or kind.reference:
-        return None
-    sizes = [size for size in kind.dimensions if size is not None]
-    if len(sizes) != len(kind.dimensions):
-        return None
-    return prod(sizes) * components(kind)
+    m.taint(state, place, None)
+    m.note(state, "atomic", place, value, node)
 
 
 def _outside(m: Machine, state: State, place: Pointer, spot: Spot, *, write: bool) -> None:
     """Record an access to a private array that goes out of it."""
     if place.root is None or not place.offset.exact or place.member or not place.known:
         return
-    count = elements_of(m, place.root)
+    count = elements_of(place.root.type) if place.root.kind == "local" else None
     if count is None or not place.root.type.dimensions:
         return
     offsets = place.offset.offsets
     low, high = (offsets, offsets) if isinstance(offsets, int) else (min(offsets), max(offsets))
     if low < 0 or high + place.type.width > count:
-        m.note(state, "write" if write else "read", place, None, place.type.width, spot)
+        m.note(state, "write" if write else "read", place, None, spot)
 
 
 def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
@@ -185,8 +176,9 @@ def _cell(m: Machine, cells: Cells, place: Pointer, at: int | None, k: int) -> V
     if at is not None and cells.stale is None:
         # Nobody wrote it yet.
         bits = ANYWHERE
+        origin = Origin(blurred=True)
     bits |= place.offset.bits
-    return m.pool.fresh("cell", (), bits, origin.joined(UNSEEN))
+    return m.pool.fresh("cell", (), bits, origin.joined(Origin(axes=ALL_AXES)))
 
 
 def _store_private(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -61,6 +61,7 @@ class Condition:
 
 
 Conditions: TypeAlias = tuple[Condition, ...]
+_Terms: TypeAlias = tuple[tuple[Symbol, int], ...]
 
 
 @lru_cache(maxsize=4096)
@@ -136,36 +137,86 @@ def common(left: Conditions, right: Conditions) -> Conditions:
     return left[:count]
 
 
-def possible(told: Iterable[tuple[Condition, int]]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What must hold in another threadgroup.
+
+    Attributes:
+        told: conditions with their threads.
+        position: the unknown that tells where the threadgroup is.
+        by: what the position is more there than here.
+        count: of threadgroups, None where unknown.
+    """
+
+    told: tuple[tuple[Condition, int], ...]
+    position: Symbol | None
+    by: int
+    count: int | None
+
+
+def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
     """Whether conditions can hold together, each for its thread of the same threadgroup.
 
     Only what certainly contradicts is found: a condition and its opposite, and bounds on the same
     unknown that leave no number between them.
     """
-    truths: dict[tuple[Symbol, int | None], bool] = {}
-    bounds: dict[tuple[tuple[Symbol, int], ...], tuple[int, int]] = {}
-    excluded: dict[tuple[tuple[Symbol, int], ...], set[int]] = {}
-    for condition, thread in told:
-        key = (condition.symbol, thread if condition.varies else None)
+    ranges = _Ranges()
+    truths: dict[object, bool] = {}
+    entries = [(condition, thread, False) for condition, thread in told]
+    if elsewhere is not None:
+        entries += [(condition, thread, True) for condition, thread in elsewhere.told]
+        if elsewhere.position is not None:
+            by, count = elsewhere.by, elsewhere.count
+            most = _FAR if count is None else count - 1
+            ranges.add(((elsewhere.position, 1),), max(0, -by), most - max(0, by), None)
+    for condition, thread, away in entries:
+        apart = away and condition.symbol.origin.axes != 0
+        key = (condition.symbol, thread if condition.varies else None, apart)
         if truths.setdefault(key, condition.holds) != condition.holds:
             return False
         bound = _bound(condition, thread)
         if bound is None:
             continue
         terms, low, high, sharp = bound
+        if apart and elsewhere is not None:
+            factors = [factor for symbol, factor in terms if symbol is elsewhere.position]
+            shift = elsewhere.by * sum(factors)
+            low, high = low - shift, high - shift
+            sharp = None if sharp is None else sharp - shift
+        ranges.add(terms, low, high, sharp)
+    return ranges.open()
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Bounds of unknowns, and numbers that they are not."""
+
+    bounds: dict[_Terms, tuple[int, int]] = field(default_factory=dict)
+    excluded: dict[_Terms, set[int]] = field(default_factory=dict)
+
+    def add(self, terms: _Terms, low: int, high: int, sharp: int | None) -> None:
+        """Bound a sum of unknowns; of a multiple of one the unknown itself."""
+        if len(terms) == 1:
+            symbol, factor = terms[0]
+            terms, low, high = ((symbol, 1),), -(-low // factor), high // factor
+            if sharp is not None:
+                sharp = sharp // factor if sharp % factor == 0 else None
+            if symbol.operation.startswith("group."):
+                low = max(low, 0)
         if sharp is not None:
-            excluded.setdefault(terms, set()).add(sharp)
-        old_low, old_high = bounds.get(terms, (-_FAR, _FAR))
-        bounds[terms] = (max(low, old_low), min(high, old_high))
-    return not any(
-        low > high or (low == high and low in excluded.get(terms, ()))
-        for terms, (low, high) in bounds.items()
-    )
+            self.excluded.setdefault(terms, set()).add(sharp)
+        old_low, old_high = self.bounds.get(terms, (-_FAR, _FAR))
+        self.bounds[terms] = (max(low, old_low), min(high, old_high))
+
+    def open(self) -> bool:
+        """Whether some number is left for each of them."""
+        return not any(
+            low > high or (low == high and low in self.excluded.get(terms, ()))
+            for terms, (low, high) in self.bounds.items()
+        )
 
 
-def _bound(
-    condition: Condition, thread: int
-) -> tuple[tuple[tuple[Symbol, int], ...], int, int, int | None] | None:
+def _bound(condition: Condition, thread: int) -> tuple[_Terms, int, int, int | None] | None:
     """What a comparison says of the unknown that both sides' difference holds: low, high, not."""
     sides = condition.sides
     if sides is None:

@@ -66,7 +66,8 @@ class Access:
         interval: number of barriers before it that order memory of this kind in the threadgroup.
         phase: number of barriers before it, whatever they order.
         width: elements that are touched from ``index`` on.
-        member: of a structure, which one: ``best``; empty for none or all.
+        member: of a structure, which one: ``.best``; empty for none or all.
+        function: for an atomic, the function's name.
     """
 
     kind: AccessKind
@@ -80,6 +81,7 @@ class Access:
     spot: Spot
     width: int = 1
     member: str = ""
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _name(m: Machine, state: State, node: Name) -> Result:
     binding = state.variables.get(variable)
     if binding is None:
         binding = m.globals.get(variable)
-    if binding is None:
+    if binding is None or (isinstance(binding, Cells) and variable.kind == "metadata"):
         return _unbound(m, state, node, variable)
     if isinstance(binding, Reference):
         return accessing.load(m, state, binding.place, node.spot)

@@ -56,10 +56,17 @@ def exclusive(conditions: tuple[Condition, ...]) -> bool:
             return True
         sides = condition.sides
         if condition.operator == "==" and condition.varies and sides is not None:
+            if any(_is_truth(side) for side in sides):
+                continue
             unknown = any(symbol.bits & _VARYING for side in sides for symbol, _ in side.terms)
             if unknown:
                 return True
     return False
+
+
+def _is_truth(value: Value) -> bool:
+    symbol = value.symbol
+    return symbol is not None and symbol.operation in ("<", "==", "!", "&&", "||")
 
 
 def meetings(first: Access, second: Access, *, groups: bool) -> Iterator[tuple[int, int, int]]:

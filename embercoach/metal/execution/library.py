@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 REDUCTIONS = frozenset({"sum", "product", "max", "min", "and", "or", "xor"})
 _TOGETHER = REDUCTIONS | {"all", "any", "ballot", "active_threads_mask", "broadcast_first"}
 _BARRIERS = frozenset({"threadgroup_barrier", "simdgroup_barrier", "quadgroup_barrier"})
+#: Rows and columns of a SIMD group's matrix.
+TILE = 8
 #: They write behind their pointers.
 _WRITING = frozenset({"sincos", "modf", "frexp", "memcpy", "memset", "swap"})
 
@@ -163,7 +165,7 @@ def _atomic(m: Machine, state: State, node: Call) -> Result:
         expressions.evaluate(m, state, argument)
     if not isinstance(target, Pointer):
         return m.pool.unknown("atomic")
-    accessing.update(m, state, target, values[0] if values else None, node.spot)
+    accessing.update(m, state, target, values[0] if values else None, node)
     if node.name.startswith(("atomic_store", "atomic_init")):
         return ZERO
     bits = target.offset.bits | ANYWHERE
@@ -179,19 +181,15 @@ def _atomic(m: Machine, state: State, node: Call) -> Result:
 
 def _matrix(m: Machine, state: State, node: Call) -> Result:
     """A SIMD group's matrix: its tile is somewhere behind the pointer."""
-    for argument in node.arguments:
-        found = expressions.evaluate(m, state, argument)
-        if not isinstance(found, Pointer) or found.memory in ("thread", "constant"):
-            continue
-        tile = replace(found, type=replace(found.type, dimensions=(), width=1))
-        if node.name == "simdgroup_store":
-            _tile(m, state, tile, node, write=True)
-        elif node.name == "simdgroup_load":
-            _tile(m, state, tile, node, write=False)
-        else:
-            raise LostError(node.spot)
+    given = [expressions.evaluate(m, state, argument) for argument in node.arguments]
+    shared = [g for g in given if isinstance(g, Pointer) and g.memory not in ("thread", "constant")]
     if node.name not in ("simdgroup_store", "simdgroup_load"):
+        if shared:
+            raise LostError(node.spot)
         return m.pool.unknown("matrix")
+    stride = given[2] if len(given) == 3 else None
+    for pointer in shared:
+        _tile(m, state, pointer, stride, node)
     if node.name == "simdgroup_load" and node.arguments:
         place = expressions.place_of(m, state, node.arguments[0])
         if place is not None and place.memory == "thread":
@@ -199,15 +197,20 @@ def _matrix(m: Machine, state: State, node: Call) -> Result:
     return ZERO
 
 
-def _tile(m: Machine, state: State, tile: Pointer, node: Call, *, write: bool) -> None:
-    """Its first element stands for a tile: that one is certainly in it, unless it is transposed."""
-    if len(node.arguments) > 3 or not tile.known:
-        tile = replace(tile, offset=m.pool.unknown("tile"), known=False)
+def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node: Call) -> None:
+    """Rows of eight elements, a known stride apart; of others the first row is known at best."""
+    write = node.name == "simdgroup_store"
     value = m.pool.fresh("matrix", (), SIMD, Origin(blurred=True, axes=ALL_AXES))
-    if write:
-        accessing.store(m, state, tile, value, node.spot)
-    else:
-        accessing.load(m, state, tile, node.spot)
+    apart = stride.constant if isinstance(stride, Value) else None
+    rows = range(TILE if apart is not None else 1)
+    for row in rows:
+        place = accessing.component(m, start, row * (apart or 0), TILE)
+        if len(node.arguments) > 3:
+            place = replace(place, offset=m.pool.unknown("tile"), known=False)
+        if write:
+            accessing.store(m, state, place, value, node.spot)
+        else:
+            accessing.load(m, state, place, node.spot)
 
 
 def _among_lanes(m: Machine, state: State, node: Call, operation: str) -> Result:

@@ -34,7 +34,6 @@ def loop(m: Machine, state: State, node: Loop) -> None:
         execute(m, state, statement)
     if not state.lanes:
         return
-    entry = state.conditions
     exits: list[State] = []
     allowed = m.pool.steps + _allowance(m, node)
     turns = opened = 0
@@ -46,22 +45,33 @@ def loop(m: Machine, state: State, node: Loop) -> None:
         if not state.lanes:
             break
         if opened > OPEN_TURNS:
-            # On the path that is followed, the loop ends here.
-            state.lanes = 0
+            _close(m, state, exits, node)
             break
         if turns >= MAX_TURNS or (turns >= OPEN_TURNS and m.pool.steps > allowed):
             _skip(m, state, node)
             break
-        before = len(m.returned)
-        if not _turn(m, state, node, exits, entry) or len(m.returned) > before:
-            opened += _is_open(state, exits, entry)
+        if not _turn(m, state, node, exits):
+            opened += _is_open(state, exits)
         turns += 1
     exits.append(state)
+    _meet(m, state, exits)
+
+
+def _meet(m: Machine, state: State, exits: list[State]) -> None:
+    """The state becomes that of all that left the loop."""
     found = exits[0]
     for path in exits[1:]:
         found = met(m.pool, found, path)
     if found is not state:
         state.become(found)
+
+
+def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
+    """On the path that is followed, the loop ends here, for all that can leave it."""
+    for path in exits:
+        state.lanes &= ~path.lanes
+    if state.lanes:
+        _skip(m, state, node)
 
 
 def _allowance(m: Machine, node: Loop) -> int:
@@ -85,7 +95,7 @@ def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     return not both_ways
 
 
-def _turn(m: Machine, state: State, node: Loop, exits: list[State], entry: object) -> bool:
+def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     """Follow the body and the step once; tell whether everybody came through."""
     from embercoach.metal.execution.statements import execute
 
@@ -103,7 +113,7 @@ def _turn(m: Machine, state: State, node: Loop, exits: list[State], entry: objec
     return through
 
 
-def _is_open(state: State, exits: list[State], entry: object) -> bool:
+def _is_open(state: State, exits: list[State]) -> bool:
     """Whether it depends on something unknown who left the loop, and somebody stayed."""
     return bool(state.lanes) and any(path.lanes & state.lanes for path in exits)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.events import Access, AccessKind, Event, Mask
-from embercoach.metal.execution.memory import DTYPES
+from embercoach.metal.execution.memory import DTYPES, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
@@ -16,6 +16,7 @@ from embercoach.metal.execution.values import (
     Value,
     value_of,
 )
+from embercoach.metal.program.nodes import Call
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
@@ -68,6 +69,7 @@ class Machine:
         types: what template types stand for.
         versions: how often each variable's memory was written.
         epoch: how often something was written that is not known.
+        tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
     """
 
@@ -84,6 +86,7 @@ class Machine:
     frames: list[Frame] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     allowance: int = BUDGET
+    tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
 
     def tick(self, spot: Spot, cost: int = 1) -> None:
@@ -107,18 +110,35 @@ class Machine:
                 return replace(root.type, scalar=scalar)
         return self.resolved(root.type)
 
+    def width(self, place: Pointer) -> int:
+        """How many components of the root's elements an access to a place touches."""
+        if place.root is None:
+            return place.type.width
+        factor = ratio(place.type.scalar, self.root_type(place.root).scalar)
+        return place.type.width * (factor or 1)
+
+    def taint(self, state: State, place: Pointer, value: Value | None) -> None:
+        """Remember of which axes a store makes its memory depend."""
+        if place.root is None:
+            return
+        axes = place.offset.origin.axes
+        axes |= ALL_AXES if value is None else value.origin.axes
+        for condition in state.conditions:
+            axes |= condition.symbol.origin.axes
+        self.tainted[place.root] = self.tainted.get(place.root, 0) | axes
+
     def note(
         self,
         state: State,
         kind: AccessKind,
         place: Pointer,
         value: Value | None,
-        width: int,
-        spot: Spot,
+        by: Spot | Call,
     ) -> None:
-        """Record an access to shared memory."""
+        """Record an access to memory, by what stands at a spot or by an atomic's call."""
         if place.root is None:
             return
+        spot, function = (by.spot, by.name) if isinstance(by, Call) else (by, "")
         interval = state.threadgroup if place.memory == "threadgroup" else state.device
         self.events.append(
             Access(
@@ -131,8 +151,9 @@ class Machine:
                 interval,
                 state.phase,
                 spot,
-                width,
+                self.width(place),
                 place.member,
+                function,
             )
         )
 
@@ -187,7 +208,3 @@ def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value |
         "threads_per_simdgroup": width,
         "thread_execution_width": width,
     }
-
-
-UNSEEN = Origin(axes=ALL_AXES)
-"""Of what was read from memory that others write."""

@@ -110,6 +110,16 @@ def components(kind: Type) -> int:
     return 4 if kind.width == 3 and not kind.packed else kind.width
 
 
+def elements_of(kind: Type) -> int | None:
+    """Number of components that an array or a variable has, None where unknown."""
+    if kind.pointer or kind.reference:
+        return None
+    sizes = [size for size in kind.dimensions if size is not None]
+    if len(sizes) != len(kind.dimensions):
+        return None
+    return prod(sizes) * components(kind)
+
+
 def stride_of(kind: Type, root: Type) -> int | None:
     """Components of the root's elements that an object of the type takes, None where unknown."""
     factor = ratio(kind.scalar, root.scalar)

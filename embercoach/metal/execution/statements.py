@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import expressions
-from embercoach.metal.execution.accessing import elements_of
 from embercoach.metal.execution.arithmetic import both, compare, truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.loops import loop
 from embercoach.metal.execution.machine import LostError, Turn
-from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.memory import (
+    Bundle,
+    Cells,
+    Pointer,
+    Reference,
+    Result,
+    elements_of,
+)
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.values import ZERO, Value
 from embercoach.metal.program.nodes import (
@@ -91,7 +97,7 @@ def _filled(m: Machine, state: State, node: Declare, initial: Construct) -> Cell
     """An array with its values; the rest of it is 0."""
     known: dict[tuple[str, int], Value | Pointer | Bundle] = {}
     _fill(m, state, initial, known)
-    count = elements_of(m, node.variable)
+    count = elements_of(node.variable.type)
     if count is not None and count <= 1024:
         for index in range(count):
             known.setdefault(("", index), ZERO)

@@ -1,0 +1,172 @@
+"""Stores to device memory that meet each other, and outputs that are not certainly filled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.execution.events import Access
+from embercoach.metal.execution.footprints import comparable, differ, exclusive, meetings
+from embercoach.metal.execution.values import LANE, SIMD
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.conditions import Condition
+    from embercoach.metal.execution.events import Trace
+    from embercoach.metal.execution.values import Value
+    from embercoach.metal.program.nodes import Spot, Variable
+
+_AXES = "xyz"
+#: In the names of atomic functions that make the new value of the old one.
+_FETCH = "_fetch_"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """One statement by which several threads store different values in one element.
+
+    Attributes:
+        access: the store.
+        threads: two of one threadgroup that meet; None where whole threadgroups do.
+        axis: the axis along which different threadgroups write the same; None within one.
+        certain: it is known that there are several threadgroups along that axis.
+        update: the stored value is made of what the element held: updates get lost.
+    """
+
+    access: Access
+    threads: tuple[int, int] | None
+    axis: int | None
+    certain: bool
+    update: bool
+
+    @property
+    def words(self) -> str:
+        """Who meets, for a message."""
+        if self.threads is not None:
+            return f"threads {self.threads[0]} and {self.threads[1]} of a threadgroup"
+        return f"all threadgroups along {_AXES[self.axis or 0]}"
+
+
+def overlaps(trace: Trace) -> tuple[Overlap, ...]:
+    """The stores to device memory that meet themselves, one for each place in the text."""
+    found: dict[Spot, Overlap] = {}
+    for event in trace.events:
+        if not isinstance(event, Access) or (event.kind, event.memory) != ("write", "device"):
+            continue
+        known = found.get(event.spot)
+        if known is not None and known.axis is None:
+            continue
+        overlap = _within(event) or (None if known else _between(event, trace))
+        if overlap is not None:
+            found[event.spot] = overlap
+    return tuple(found.values())
+
+
+def updates(access: Access) -> bool:
+    """Whether the value that is stored is made of what the variable held."""
+    if access.value is None:
+        return False
+    symbols = [symbol for symbol, _ in access.value.terms]
+    return any(s.operation == "load" and s.operands[:1] == (access.variable,) for s in symbols)
+
+
+def _within(access: Access) -> Overlap | None:
+    if not comparable(access.index) or exclusive(access.mask.conditions):
+        return None
+    update = updates(access)
+    for _, one, other in meetings(access, access, groups=False):
+        if update or differ(access, access, one, other):
+            return Overlap(access, (one, other), None, certain=True, update=update)
+    return None
+
+
+def _between(access: Access, trace: Trace) -> Overlap | None:
+    """Whether each threadgroup along an axis stores the same element."""
+    value = access.value
+    if value is None or value.origin.blurred or access.index.origin.blurred:
+        return None
+    if exclusive(access.mask.conditions) or access.index.origin.single:
+        return None
+    deciding = access.index.origin.axes
+    for condition in access.mask.conditions:
+        deciding |= condition.symbol.origin.axes
+    update = updates(access)
+    for axis, count in enumerate(trace.configuration.groups):
+        if count == 1 or deciding >> axis & 1:
+            continue
+        if update or value.origin.axes >> axis & 1:
+            return Overlap(access, None, axis, certain=count is not None, update=update)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfilled:
+    """An output that the kernel only writes in part, or only adds to.
+
+    Attributes:
+        reason: ``atomic``: it is only updated atomically, from a value that nobody set;
+            ``condition``: each store stands under a condition on data, and nothing is stored where
+            that fails; ``never``: there is no store.
+        access: one of the stores; None where there is none.
+        condition: for that reason, the condition of that store.
+    """
+
+    variable: Variable
+    reason: Literal["atomic", "condition", "never"]
+    access: Access | None
+    condition: Condition | None = None
+
+
+def unfilled(trace: Trace, outputs: tuple[Variable, ...]) -> tuple[Unfilled, ...]:
+    """Outputs that keep, in part, what their memory held before.
+
+    Args:
+        trace: of a kernel that was followed to its end; of others nothing is told.
+        outputs: the variables of its outputs.
+    """
+    if trace.lost:
+        return ()
+    stores: dict[Variable, list[Access]] = defaultdict(list)
+    for event in trace.events:
+        if isinstance(event, Access) and event.kind != "read" and event.memory == "device":
+            stores[event.variable].append(event)
+    found = (_unfilled(variable, stores.get(variable, [])) for variable in outputs)
+    return tuple(one for one in found if one is not None)
+
+
+def _unfilled(variable: Variable, stores: list[Access]) -> Unfilled | None:
+    if not stores:
+        return Unfilled(variable, "never", None)
+    if all(store.kind == "atomic" for store in stores):
+        updated = all(_FETCH in store.function for store in stores)
+        return Unfilled(variable, "atomic", stores[0]) if updated else None
+    told = [_deciding(store) for store in stores]
+    if any(condition is None for condition in told):
+        return None
+    held = {(condition.symbol, condition.holds) for condition in told if condition is not None}
+    if any((symbol, not holds) in held for symbol, holds in held):
+        return None
+    return Unfilled(variable, "condition", stores[0], told[0])
+
+
+def _deciding(store: Access) -> Condition | None:
+    """The first condition on data that a store stands under."""
+    for condition in store.mask.conditions:
+        if condition.varies and not _is_guard(condition) and not condition.symbol.origin.blurred:
+            return condition
+    return None
+
+
+def _is_guard(condition: Condition) -> bool:
+    """Whether a condition bounds the thread's position: ``i < n``, also several of them."""
+    sides = condition.sides
+    if sides is None:
+        return condition.symbol.operation in ("&&", "||", "!", "path", "?:")
+    return not any(_data(side) for side in sides)
+
+
+def _data(value: Value) -> bool:
+    return any(
+        symbol.bits & (LANE | SIMD) and symbol.operation not in ("/", "%", "*", "&")
+        for symbol, _ in value.terms
+    )
