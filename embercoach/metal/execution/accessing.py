@@ -124,6 +124,10 @@ def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Resul
     binding = None if root is None else state.variables.get(root)
     width = place.type.width
     at = place.offset.constant if place.known else None
+    if binding is None and root is not None and place.type.pointer and root.type.pointer:
+        from embercoach.metal.execution.expressions import given_pointer
+
+        return given_pointer(m, root)
     if isinstance(binding, Cells):
         _outside(m, state, place, spot, write=False)
         if _whole_structure(place):

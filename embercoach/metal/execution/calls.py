@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.types import Type
 
 MAX_DEPTH = 8
+_LIMITS = frozenset({"numeric_limits", "Limits"})
 _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
 
 
@@ -30,7 +31,8 @@ def call(m: Machine, state: State, node: Call) -> Result:
     followed = [function for function in node.functions if function.bodies]
     if followed:
         return _follow(m, state, node, _fitting(m, followed, node.arguments))
-    if node.functions or (node.name not in _KNOWN and node.method is None):
+    limits = node.namespaces.rpartition("::")[2].partition("<")[0] in _LIMITS
+    if node.functions or not (limits or node.name in _KNOWN or node.method is not None):
         raise LostError(node.spot)
     if node.method is not None:
         return _method(m, state, node)
@@ -38,8 +40,10 @@ def call(m: Machine, state: State, node: Call) -> Result:
 
 
 def _method(m: Machine, state: State, node: Call) -> Result:
-    """A method of the library's types: those of textures, of votes; they touch no memory here."""
-    if node.method is None or node.method.type.scalar not in (None, "simd_vote"):
+    """A method of the library's types: of textures, votes, matrices; it touches no memory here."""
+    scalar = None if node.method is None else node.method.type.scalar
+    own = scalar is None or scalar == "simd_vote" or scalar.startswith("simdgroup_")
+    if node.method is None or not own:
         raise LostError(node.spot)
     given = tuple(expressions.evaluate_number(m, state, a) for a in (node.method, *node.arguments))
     return m.pool.symbol("method", (node.name, *given))

@@ -128,11 +128,7 @@ def _name(m: Machine, state: State, node: Name) -> Result:
 
 def _unbound(m: Machine, state: State, node: Name, variable: Variable) -> Result:
     if variable.kind in ("input", "output", "metadata") or variable.type.pointer:
-        place = place_of_variable(m, variable)
-        if variable.kind in ("local", "template", "unknown"):
-            # A pointer that was never set.
-            return replace(place, root=None, known=False)
-        return replace(place, type=replace(place.type, pointer=False, dimensions=()))
+        return given_pointer(m, variable)
     if variable.kind == "attribute":
         known = m.attributes.get(variable.attribute or variable.name)
         return m.pool.unknown("attribute") if known is None else known
@@ -144,6 +140,20 @@ def _unbound(m: Machine, state: State, node: Name, variable: Variable) -> Result
         return m.pool.unknown("name")
     place = place_of_variable(m, variable)
     return accessing.load(m, state, place, node.spot)
+
+
+def given_pointer(m: Machine, variable: Variable) -> Pointer:
+    """What a pointer that nothing was assigned to holds."""
+    place = place_of_variable(m, variable)
+    if variable.kind in ("local", "template", "unknown"):
+        # It was never set.
+        return replace(place, root=None, known=False)
+    return replace(place, type=replace(place.type, pointer=False, dimensions=()))
+
+
+def _holds_pointer(variable: Variable) -> bool:
+    given = variable.kind in ("input", "output") or variable.type.pointer
+    return given and not variable.type.reference
 
 
 def place_of_variable(m: Machine, variable: Variable) -> Pointer:
@@ -169,6 +179,9 @@ def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
             binding = state.variables.get(node.variable)
             if isinstance(binding, Reference):
                 return binding.place
+            if _holds_pointer(node.variable):
+                # The pointer itself, as in ``out += row * n``.
+                return Pointer(node.variable, "thread", ZERO, node.variable.type)
             return place_of_variable(m, node.variable)
         case Index():
             return _place_of_element(m, state, node)
