@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: How often each package calls `mx.fast.metal_kernel`.
 SITES = {"mlx-lm": 20, "mlx-vlm": 97}
+#: All cases take a minute; every so many of them run in the default suite.
+SAMPLED = 8
 
 
 def _needs(package: str) -> None:
@@ -74,8 +76,18 @@ def session() -> Iterator[Session]:
         sys.modules.update(kept)
 
 
+@pytest.mark.parametrize("case", CASES[::SAMPLED], ids=lambda case: case.name)
+def test_a_sample_matches_its_fallback(session: Session, case: Case) -> None:
+    _compare(session, case)
+
+
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_kernel_matches_fallback(session: Session, case: Case) -> None:
+    _compare(session, case)
+
+
+def _compare(session: Session, case: Case) -> None:
     _needs(case.package)
     session.ran.add(case.name)
     before = len(session.recorder.launches)
@@ -109,6 +121,7 @@ def _difference(got: mx.array, want: mx.array, tolerance: float) -> str:
     return f"{mx.sum(~near).item()} of {near.size} differ, by up to {worst.item()}"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("package", sorted(VERSIONS))
 def test_every_kernel_of_the_package_ran(session: Session, package: str) -> None:
     _needs(package)
