@@ -163,8 +163,9 @@ def place_of_variable(m: Machine, variable: Variable) -> Pointer:
         pointee = replace(m.root_type(variable), pointer=False)
         memory = kind.space if kind.space == "constant" else "device"
         return Pointer(variable, memory, ZERO, pointee)  # type: ignore[arg-type]
-    if kind.pointer and variable.kind == "parameter" and kind.space not in (None, "thread"):
-        return Pointer(variable, kind.space, ZERO, kind)  # type: ignore[arg-type]
+    given = variable.kind == "parameter" and kind.space not in (None, "thread")
+    if given and (kind.pointer or kind.reference):
+        return Pointer(variable, kind.space, ZERO, replace(kind, reference=False))  # type: ignore[arg-type]
     if not kind.pointer and kind.space == "threadgroup":
         return Pointer(variable, "threadgroup", ZERO, kind)
     if variable.kind == "constant":

@@ -9,7 +9,7 @@ from embercoach.metal.execution.arithmetic import choose
 from embercoach.metal.execution.conditions import Conditions, common
 from embercoach.metal.execution.events import Mask
 from embercoach.metal.execution.memory import Binding, Bundle, Cells, Pointer, Reference
-from embercoach.metal.execution.values import ANYWHERE, Pool, Value, value_of
+from embercoach.metal.execution.values import ANYWHERE, NOWHERE, Pool, Value, value_of
 
 if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Variable
@@ -85,12 +85,13 @@ def _chooser(pool: Pool, left: State, right: State, shared: Conditions) -> Value
         lanes = left.lanes
         return value_of(tuple([lanes >> thread & 1 for thread in range(pool.lanes)]))
     apart = (*left.conditions[len(shared) :], *right.conditions[len(shared) :])
-    bits = 0
+    bits, origin = 0, NOWHERE
     for condition in apart:
         bits |= condition.symbol.bits
+        origin = origin.joined(condition.symbol.origin)
     if left.lanes != right.lanes:
         bits |= ANYWHERE
-    return pool.symbol("path", (apart, left.lanes, right.lanes), bits)
+    return pool.result("path", (apart, left.lanes, right.lanes), bits, origin)
 
 
 def joined(pool: Pool, chooser: Value, one: Binding, other: Binding) -> Binding:
