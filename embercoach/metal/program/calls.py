@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program.library import result_type
-from embercoach.metal.program.nodes import Call, Cast, Construct, Index, Number, Variable
-from embercoach.metal.program.types import INT, UNKNOWN, Type, element
+from embercoach.metal.program.nodes import Call, Cast, Construct, Index, Number
+from embercoach.metal.program.state import MisreadError
+from embercoach.metal.program.types import INT, UNKNOWN, Type, element, value
 from embercoach.metal.program.typing import descriptor_type, template_type
 
 if TYPE_CHECKING:
@@ -60,8 +62,9 @@ def _named_call(
             return _cast(work, part, word, arguments, given)
         if word in _TYPE_TEMPLATES or word in work.structs:
             return made(work, part, template_type(work, last), given)
-        if isinstance(work.lookup(word), Variable):
-            return work.opaque(part, f"`{word}` is no template", *given)
+        if work.is_variable(word):
+            # It was `word < a && b > (c)`.
+            raise MisreadError(work.parsed.offset(arguments))
     else:
         kind = work.named_type(word)
         if kind is not None:
@@ -112,7 +115,12 @@ def _cast(
 def made(work: Lowering, part: Part, kind: Type, given: tuple[Expression, ...]) -> Expression:
     """``float(x)`` converts, ``float4(...)`` and ``Item{...}`` are made of parts."""
     scalar = kind.scalar or ""
-    whole = kind.width > 1 or kind.dimensions or scalar.partition("<")[0] in work.structs
+    if not kind.dimensions:
+        kind = value(kind)
+    struct = work.structs.get(scalar.partition("<")[0])
+    if struct is not None and struct.name in struct.methods and not kind.dimensions:
+        return replace(work.opaque(part, "a constructor", *given), type=kind)
+    whole = kind.width > 1 or kind.dimensions or struct is not None
     if len(given) == 1 and not whole:
         return Cast(given[0], kind, work.spot(part))
     return Construct(given, kind, work.spot(part))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Rule = Callable[[Lowering, Part], Expression]
 
 _SWIZZLES = (frozenset("xyzw"), frozenset("rgba"))
+_ESCAPES = {"0": 0, "n": 10, "t": 9, "r": 13, "\\": 92, "'": 39, '"': 34}
 _CAST_LIKE = frozenset({"*", "&", "-", "+"})
 
 
@@ -62,9 +63,12 @@ def _null(work: Lowering, part: Part) -> Expression:
 
 def _character(work: Lowering, part: Part) -> Expression:
     text = work.word(part)
-    if len(text) == 3 and text[1] != "\\":
-        return Number(ord(text[1]), Type("char"), work.spot(part), text)
-    return work.opaque(part, "a character with an escape")
+    code = _ESCAPES.get(text[2:-1]) if text[1:2] == "\\" else None
+    if code is None and len(text) == 3:
+        code = ord(text[1])
+    if code is None:
+        return work.opaque(part, "a character with an escape")
+    return Number(code, Type("char"), work.spot(part), text)
 
 
 def _identifier(work: Lowering, part: Part) -> Expression:
@@ -105,15 +109,15 @@ def _parenthesized(work: Lowering, part: Part) -> Expression:
     return work.expression(inner[0])
 
 
-def _operands(part: Part) -> tuple[Part, str, Part] | None:
+def _operands(work: Lowering, part: Part) -> tuple[Part, str, Part] | None:
     left, right, symbol = part.get("left"), part.get("right"), part.get("operator")
     if left is None or right is None or symbol is None:
         return None
-    return left, symbol.kind, right
+    return left, work.parsed.symbol(symbol), right
 
 
 def _binary(work: Lowering, part: Part) -> Expression:
-    operands = _operands(part)
+    operands = _operands(work, part)
     if operands is None:
         return work.opaque(part, "not understood: an operation")
     left, symbol, right = operands
@@ -216,7 +220,7 @@ def _member_type(work: Lowering, base: Type, name: str) -> Type:
 
 
 def _assignment(work: Lowering, part: Part) -> Expression:
-    operands = _operands(part)
+    operands = _operands(work, part)
     if operands is None:
         return work.opaque(part, "not understood: an assignment")
     left, symbol, right = operands

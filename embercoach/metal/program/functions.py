@@ -10,6 +10,7 @@ from embercoach.metal.program import declarations, typing
 from embercoach.metal.program.nodes import Block, Declare, Function, Return, Struct, Variable
 from embercoach.metal.program.state import Field
 from embercoach.metal.program.types import UNKNOWN, Type, decayed, value
+from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -123,7 +124,7 @@ def _function(
     if owner is not None:
         scope |= {field.name: Field(owner, field) for field in fields}
     work.scopes += [scope, {}]
-    entry = work.is_entry(part)
+    entry = work.is_entry(part) or not ENTRY_QUALIFIERS.isdisjoint(_attributes(work, part))
     parameters, defaults = _parameters(work, parts.function)
     base = typing.written_type(work, part)
     result = typing.shaped(work, base, replace(parts, function=None))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.metal.facts import Place
 from embercoach.metal.program import expressions, functions, statements
 from embercoach.metal.program.folding import fold_int
 from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.preprocessing import Expanded, preprocess
-from embercoach.metal.program.state import Lowering, Names, Rules, TooDeepError
+from embercoach.metal.program.state import Lowering, MisreadError, Names, Rules, TooDeepError
 from embercoach.metal.program.texts import Parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from embercoach.metal.program.nodes import Text
 
 __all__ = ["Names", "lower_body", "lower_unit"]
 
+_Lowered = TypeVar("_Lowered")
+# Comparisons that one text may hold which read like templates.
+_MAX_MISREAD = 30
 _RULES = Rules(expressions.expression, statements.statement, functions.named_lambda)
 
 
@@ -33,16 +38,17 @@ def lower_body(source: str, header: str = "", names: Names = Names()) -> Program
     around = _unit(header, "header")
     if around is None:
         return _lost(header, "header")
-    try:
-        outer = around.parsed.expanded
-        expanded = preprocess(source, _evaluate, outer.macros, outer.foreign)
-        work = Lowering(Parsed(source, "body", expanded), _RULES, names, around)
-        work.problems += work.parsed.problems
-        body = statements.block(work, work.parsed.tree)
+    outer = around.parsed.expanded
+    expanded = preprocess(source, _evaluate, outer.macros, outer.foreign)
+
+    def lower(parsed: Parsed) -> Program:
+        work = Lowering(parsed, _RULES, names, around)
+        work.problems += parsed.problems
+        body = statements.block(work, parsed.tree)
         _finish(work)
-    except TooDeepError:
-        return _lost(source, "body")
-    return _program(work, body)
+        return _program(work, body)
+
+    return _read(source, "body", expanded, lower) or _lost(source, "body")
 
 
 @lru_cache(maxsize=64)
@@ -54,24 +60,50 @@ def lower_unit(text: str) -> Program:
 
 @lru_cache(maxsize=64)
 def _unit(text: str, kind: Text) -> Lowering | None:
-    """A text at file scope, None where it nests too deep."""
-    try:
-        work = Lowering(Parsed(text, kind, preprocess(text, _evaluate)), _RULES)
-        work.problems += work.parsed.problems
-        functions.unit(work, work.parsed.tree.inner)
+    """A text at file scope, None where it cannot be read."""
+
+    def lower(parsed: Parsed) -> Lowering:
+        work = Lowering(parsed, _RULES)
+        work.problems += parsed.problems
+        functions.unit(work, parsed.tree.inner)
         _finish(work)
+        return work
+
+    return _read(text, kind, preprocess(text, _evaluate), lower)
+
+
+def _read(
+    text: str, kind: Text, expanded: Expanded, lower: Callable[[Parsed], _Lowered]
+) -> _Lowered | None:
+    """Lower a text, again for each comparison that the parser took for a template."""
+    misread: frozenset[int] = frozenset()
+    while len(misread) <= _MAX_MISREAD:
+        found = _attempt(lower, Parsed(text, kind, expanded, misread))
+        if not isinstance(found, MisreadError):
+            return found
+        misread |= {found.offset}
+    return None
+
+
+def _attempt(lower: Callable[[Parsed], _Lowered], parsed: Parsed) -> _Lowered | MisreadError | None:
+    try:
+        return lower(parsed)
+    except MisreadError as error:
+        return error
     except TooDeepError:
         return None
-    return work
 
 
 def _evaluate(text: str) -> int | None:
     """The value of a condition of the preprocessor; names left in it are unknown."""
-    work = Lowering(Parsed(text, "body", Expanded(f"{text};")), _RULES)
-    found = statements.block(work, work.parsed.tree).statements
-    if work.parsed.problems or len(found) != 1 or not isinstance(found[0], Evaluate):
-        return None
-    return fold_int(found[0].expression, {})
+
+    def lower(parsed: Parsed) -> int | None:
+        found = statements.block(Lowering(parsed, _RULES), parsed.tree).statements
+        if parsed.problems or len(found) != 1 or not isinstance(found[0], Evaluate):
+            return None
+        return fold_int(found[0].expression, {})
+
+    return _read(text, "body", Expanded(f"{text};"), lower)
 
 
 def _finish(work: Lowering) -> None:
@@ -91,7 +123,7 @@ def _program(work: Lowering, body: Block | None) -> Program:
 
 
 def _lost(text: str, kind: Text) -> Program:
-    """The program of a text that nests too deep to be followed."""
+    """The program of a text that nests too deep, or that is read one way and then another."""
     spot = Spot(kind, Place(0, len(text), 1, 1))
-    problem = Opaque("the text nests too deep", spot)
+    problem = Opaque("the text is too deep, or ambiguous", spot)
     return Program(Block((problem,), spot) if kind != "file" else None, {}, {}, (), (problem,))

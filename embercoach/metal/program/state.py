@@ -43,6 +43,18 @@ class TooDeepError(Exception):
     """The text nests deeper than is followed."""
 
 
+class MisreadError(Exception):
+    """The parser took ``a < b`` for a template.
+
+    Attributes:
+        offset: of the ``<`` in the text that was parsed.
+    """
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The names that MLX's signature brings into a body, and what is known of them.
@@ -218,6 +230,13 @@ class Lowering:
         if value is not None:
             self.values[found] = value
         return found
+
+    def is_variable(self, name: str) -> bool:
+        """Whether a text or MLX's signature declares a variable of this name."""
+        meaning = self.lookup(name)
+        if meaning is None:
+            return self.names is not None and _given(self.names, name) is not None
+        return isinstance(meaning, Variable | Field)
 
     def use(self, variable: Variable, part: Part) -> Name:
         """A use of a variable."""

@@ -19,14 +19,33 @@ if TYPE_CHECKING:
 class Parsed:
     """The tree of a text, and its way back to the text."""
 
-    def __init__(self, text: str, kind: Text, expanded: Expanded) -> None:
+    def __init__(
+        self, text: str, kind: Text, expanded: Expanded, misread: frozenset[int] = frozenset()
+    ) -> None:
         self.kind = kind
         self.expanded = expanded
+        self._misread = misread
         self._rows = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
-        self._syntax = (parse_body if kind == "body" else parse_unit)(expanded.text)
+        self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable())
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
         self.tree: Part = plain_tree(self._syntax.root)
+
+    def _readable(self) -> str:
+        """The text with each misread ``<`` exchanged for its like that opens no template."""
+        text = self.expanded.text
+        for offset in sorted(self._misread):
+            text = f"{text[:offset]}>{text[offset + 1 :]}"
+        return text
+
+    def offset(self, part: Part) -> int:
+        """Where a part starts in the text that was parsed, in characters."""
+        return self._syntax.stretch(part.start, part.end).start
+
+    def symbol(self, part: Part) -> str:
+        """The operator that a part is."""
+        exchanged = self._misread and part.kind == ">" and self.offset(part) in self._misread
+        return "<" if exchanged else part.kind
 
     @property
     def problems(self) -> list[Opaque]:
