@@ -32,6 +32,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_source,
     kernel_unit,
     kernel_values,
+    kernel_varying,
     kernel_writes,
     metal_bodies,
     python_scalar,

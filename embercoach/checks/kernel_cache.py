@@ -28,7 +28,7 @@ def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel = mx.fast.metal_kernel(...)`` and ``kernel(...)`` in one function."""
     for definition in definitions(module, facts):
         function = definition.fact.place.function
-        if not definition.own or function is None or _runs_once(function):
+        if not definition.own or function is None or runs_once(function):
             continue
         launches = [f for f in definition.launches if f.place.function is function]
         if not launches or any(_amortised(definition, launch) for launch in launches):
@@ -50,7 +50,7 @@ def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
         )
 
 
-def _runs_once(function: FunctionInfo) -> bool:
+def runs_once(function: FunctionInfo) -> bool:
     """Whether the function runs once, or its results are kept."""
     if function.name == "__init__" or function.compiled:
         return True

@@ -12,7 +12,6 @@ from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.results import match
 from embercoach.analysis.values import Kernel, Value
 from embercoach.checks.kernels import report_at
-from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import file_check
 from embercoach.checks.sizes import Size, resolve_name, scope_of
 
@@ -35,15 +34,14 @@ def results_as_arrays(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not lists.calls:
         return
     for place, node, what in lists.misuses(facts):
-        if not is_meant_to_raise(module, node):
-            yield report_at(
-                "KERNEL-ARGS-004",
-                Fact(node, place),
-                module,
-                node,
-                f"a launch returns a list of its outputs, even of one, and {what}",
-                "take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
-            )
+        yield report_at(
+            "KERNEL-ARGS-004",
+            Fact(node, place),
+            module,
+            node,
+            f"a launch returns a list of its outputs, even of one, and {what}",
+            "take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
+        )
 
 
 class _Lists:

@@ -9,7 +9,6 @@ from embercoach.analysis.facts import CallFact
 from embercoach.checks.kernels import launched, report_at
 from embercoach.checks.launches import MAX_THREADS, entries_of
 from embercoach.checks.quotients import is_data_size
-from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import check
 from embercoach.checks.sizes import same
 
@@ -37,8 +36,6 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     threads = _most_threads(group, grid)
     if threads > MAX_THREADS:
-        if is_meant_to_raise(module, fact.node):
-            return
         certain = all(entry.known is not None for entry in group if entry.limit is not None)
         yield report_at(
             "KERNEL-GRID-005",

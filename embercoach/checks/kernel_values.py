@@ -20,7 +20,6 @@ from embercoach.analysis.values import (
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernels import count, launched, report_at
 from embercoach.checks.quotients import is_float
-from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import check
 from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 
@@ -46,7 +45,7 @@ PAIRS = 'write a list of pairs: `template=[("T", x.dtype), ("N", 4)]`'
 def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``template=[("N", 0.5)]``, ``template=("T", mx.float32)``."""
     argument = fact.keyword("template")
-    if argument is None or not launched(fact) or is_meant_to_raise(module, fact.node):
+    if argument is None or not launched(fact):
         return
     code, value = "KERNEL-ARGS-005", argument.value
     if isinstance(value, Sequence) and value.kind in ("set", "iterator"):
@@ -124,7 +123,7 @@ def _unfit(value: Value, size: Size | None) -> tuple[str, str] | None:
 @check("KERNEL-ARGS-006", on=CallFact)
 def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     """``stream=mx.cpu``, ``output_dtypes=[mx.float64]``."""
-    if not launched(fact) or is_meant_to_raise(module, fact.node):
+    if not launched(fact):
         return
     for node, noun in _doubles(fact):
         yield report_at(

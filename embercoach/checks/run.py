@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 #: Rules about calls that MLX refuses.
-RAISES = ("KERNEL-ARGS", "KERNEL-GRAD", "KERNEL-GRID-002", "KERNEL-GRID-003")
+RAISES = ("KERNEL-ARGS", "KERNEL-GRAD", "KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005")
 
 
 def reports_of(module: Module) -> list[Report]:
