@@ -137,7 +137,7 @@ def body_of(definition: CallFact) -> MetalText | None:
     return parsed(source.text.text, header.text.text)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=256)
 def parsed(source: str, header: str) -> MetalText:
     """The facts of a body under a header."""
     from embercoach.metal.body import read_body
