@@ -13,15 +13,56 @@ from embercoach.metal.execution.memory import (
     elements_of,
     ratio,
 )
-from embercoach.metal.execution.values import ALL_AXES, ANYWHERE, GROUP, Origin, Value, value_of
+from embercoach.metal.execution.values import (
+    ALL_AXES,
+    ANYWHERE,
+    GROUP,
+    ZERO,
+    Origin,
+    Value,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Call, Spot
+    from embercoach.metal.program.nodes import Call, Spot, Variable
     from embercoach.metal.program.types import Type
 
 _READ_ONLY = frozenset({"input", "metadata", "constant"})
+
+
+def given_pointer(m: Machine, variable: Variable) -> Pointer:
+    """What a pointer that nothing was assigned to holds."""
+    place = place_of_variable(m, variable)
+    if variable.kind in ("local", "template", "unknown"):
+        # It was never set.
+        return replace(place, root=None, known=False)
+    return replace(place, type=replace(place.type, pointer=False, dimensions=()))
+
+
+def holds_pointer(variable: Variable) -> bool:
+    """Whether a variable is a pointer, which may be moved."""
+    given = variable.kind in ("input", "output") or variable.type.pointer
+    return given and not variable.type.reference
+
+
+def place_of_variable(m: Machine, variable: Variable) -> Pointer:
+    """Where a variable lives; for a buffer where it points to."""
+    kind = m.resolved(variable.type)
+    if variable.kind in ("input", "output", "metadata"):
+        pointee = replace(m.root_type(variable), pointer=False)
+        memory = kind.space if kind.space == "constant" else "device"
+        return Pointer(variable, memory, ZERO, pointee)  # type: ignore[arg-type]
+    given = variable.kind == "parameter" and kind.space not in (None, "thread")
+    if given and (kind.pointer or kind.reference):
+        plain = replace(kind, reference=False)
+        return Pointer(variable, kind.space, ZERO, plain)  # type: ignore[arg-type]
+    if not kind.pointer and kind.space == "threadgroup":
+        return Pointer(variable, "threadgroup", ZERO, kind)
+    if variable.kind == "constant":
+        return Pointer(variable, "constant", ZERO, kind)
+    return Pointer(variable, "thread", ZERO, kind)
 
 
 def decayed(place: Pointer) -> Pointer:
@@ -125,8 +166,6 @@ def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Resul
     width = place.type.width
     at = place.offset.constant if place.known else None
     if binding is None and root is not None and place.type.pointer and root.type.pointer:
-        from embercoach.metal.execution.expressions import given_pointer
-
         return given_pointer(m, root)
     if isinstance(binding, Cells):
         _outside(m, state, place, spot, write=False)

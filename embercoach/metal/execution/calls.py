@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import expressions, library
+from embercoach.metal.execution import expressions, library, places
+from embercoach.metal.execution.conversions import fitted
 from embercoach.metal.execution.machine import Frame, LostError
-from embercoach.metal.execution.memory import DTYPES, Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.state import met
+from embercoach.metal.execution.structures import bind_structure, bind_template
 from embercoach.metal.execution.values import Value
 from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
-from embercoach.metal.program.nodes import Name, Variable
+from embercoach.metal.program.nodes import Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -106,36 +108,12 @@ def _forget(state: State, kept: Iterable[Variable]) -> None:
 
 
 def _bind_template(m: Machine, state: State, node: Call, function: Function) -> None:
-    for parameter, text in zip(function.template, node.template, strict=False):
-        number = _number(m, state, text)
-        if number is not None:
-            state.variables[parameter] = number
-        scalar = m.types.get(text) or DTYPES.get(text.removesuffix("_t")) or text
-        kind = NAMED.get(scalar)
-        if kind is not None and kind.scalar is not None:
-            m.types[parameter.name] = kind.scalar
+    bind_template(m, state, function.template, node.template)
     names = {parameter.name for parameter in function.template[len(node.template) :]}
     for parameter, argument in zip(function.parameters, node.arguments, strict=False):
         wanted, given = parameter.type.scalar, m.resolved(argument.type).scalar
         if wanted in names and given is not None:
             m.types[wanted] = given
-
-
-def _number(m: Machine, state: State, text: str) -> Value | None:
-    """A template argument that is a number or the name of one."""
-    try:
-        return Value(int(text, 0))
-    except ValueError:
-        pass
-    named = m.program.variables.get(text)
-    candidates = [] if named is None else [named]
-    candidates += [declared.variable for declared in m.program.constants]
-    candidates += list(state.variables)
-    for variable in candidates:
-        if variable.name == text:
-            bound = state.variables.get(variable, m.globals.get(variable))
-            return bound if isinstance(bound, Value) else None
-    return None
 
 
 def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
@@ -147,20 +125,19 @@ def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
         given += function.defaults[-missing:]
     for parameter, argument in zip(function.parameters, given, strict=False):
         if parameter.type.reference:
-            place = expressions.place_of(m, state, argument)
+            place = places.place_of(m, state, argument)
             bound[parameter] = (
                 expressions.evaluate(m, state, argument) if place is None else Reference(place)
             )
         else:
             value = expressions.evaluate(m, state, argument)
-            bound[parameter] = expressions.fitted(
-                m, state, value, m.resolved(parameter.type), argument
-            )
+            bound[parameter] = fitted(m, state, value, m.resolved(parameter.type), argument)
     if function.owner is not None and node.method is not None:
-        place = expressions.place_of(m, state, node.method)
+        place = places.place_of(m, state, node.method)
         if place is None:
             raise LostError(node.spot)
         bound[function.owner] = Reference(place)
+        bind_structure(m, state, place.type)
     elif function.owner is not None and not _keeps_owner(state, function):
         raise LostError(node.spot)
     state.variables.update(bound)
@@ -169,8 +146,3 @@ def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
 def _keeps_owner(state: State, function: Function) -> bool:
     """Whether a method calls another of its own object."""
     return function.owner in state.variables
-
-
-def named(expression: Expression) -> str:
-    """The name that an expression consists of, empty for another."""
-    return expression.variable.name if isinstance(expression, Name) else ""

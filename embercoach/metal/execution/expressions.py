@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing
+from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.arithmetic import (
     FLOATS,
-    INTEGERS,
     add,
     binary,
     both,
@@ -19,6 +18,7 @@ from embercoach.metal.execution.arithmetic import (
     wrap,
 )
 from embercoach.metal.execution.conditions import Conditions, narrow
+from embercoach.metal.execution.conversions import converted, fitted, number
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,
@@ -50,29 +50,8 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Variable
-    from embercoach.metal.program.types import Type
 
-_COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(text)}
 _LOGIC = frozenset({"&&", "||"})
-
-
-def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
-    """A result as one number."""
-    if isinstance(result, Value):
-        return result
-    if isinstance(result, Pointer):
-        if result.root is not None and result.root.kind in ("input", "metadata"):
-            # A 0-d input is a reference: its name stands for its value.
-            loaded = accessing.load(m, state, replace(result, type=_plain(result.type)), node.spot)
-            return loaded if isinstance(loaded, Value) else m.pool.unknown()
-        return m.pool.symbol("address", (result.root, result.member, result.offset))
-    if isinstance(result, Bundle):
-        return m.pool.symbol("vector", result.parts)
-    return m.pool.unknown()
-
-
-def _plain(kind: Type) -> Type:
-    return replace(kind, width=1, dimensions=(), pointer=False, reference=False)
 
 
 def evaluate_number(m: Machine, state: State, node: Expression) -> Value:
@@ -122,13 +101,13 @@ def _name(m: Machine, state: State, node: Name) -> Result:
     if isinstance(binding, Reference):
         return accessing.load(m, state, binding.place, node.spot)
     if isinstance(binding, Cells) and variable.type.dimensions:
-        return accessing.decayed(place_of_variable(m, variable))
+        return accessing.decayed(accessing.place_of_variable(m, variable))
     return binding
 
 
 def _unbound(m: Machine, state: State, node: Name, variable: Variable) -> Result:
     if variable.kind in ("input", "output", "metadata") or variable.type.pointer:
-        return given_pointer(m, variable)
+        return accessing.given_pointer(m, variable)
     if variable.kind == "attribute":
         known = m.attributes.get(variable.attribute or variable.name)
         return m.pool.unknown("attribute") if known is None else known
@@ -138,96 +117,8 @@ def _unbound(m: Machine, state: State, node: Name, variable: Variable) -> Result
         if variable.name.isupper() or variable.name.startswith("M_"):
             return m.pool.symbol("constant", (variable.name,))
         return m.pool.unknown("name")
-    place = place_of_variable(m, variable)
+    place = accessing.place_of_variable(m, variable)
     return accessing.load(m, state, place, node.spot)
-
-
-def given_pointer(m: Machine, variable: Variable) -> Pointer:
-    """What a pointer that nothing was assigned to holds."""
-    place = place_of_variable(m, variable)
-    if variable.kind in ("local", "template", "unknown"):
-        # It was never set.
-        return replace(place, root=None, known=False)
-    return replace(place, type=replace(place.type, pointer=False, dimensions=()))
-
-
-def _holds_pointer(variable: Variable) -> bool:
-    given = variable.kind in ("input", "output") or variable.type.pointer
-    return given and not variable.type.reference
-
-
-def place_of_variable(m: Machine, variable: Variable) -> Pointer:
-    """Where a variable lives; for a buffer where it points to."""
-    kind = m.resolved(variable.type)
-    if variable.kind in ("input", "output", "metadata"):
-        pointee = replace(m.root_type(variable), pointer=False)
-        memory = kind.space if kind.space == "constant" else "device"
-        return Pointer(variable, memory, ZERO, pointee)  # type: ignore[arg-type]
-    given = variable.kind == "parameter" and kind.space not in (None, "thread")
-    if given and (kind.pointer or kind.reference):
-        return Pointer(variable, kind.space, ZERO, replace(kind, reference=False))  # type: ignore[arg-type]
-    if not kind.pointer and kind.space == "threadgroup":
-        return Pointer(variable, "threadgroup", ZERO, kind)
-    if variable.kind == "constant":
-        return Pointer(variable, "constant", ZERO, kind)
-    return Pointer(variable, "thread", ZERO, kind)
-
-
-def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
-    """What an expression designates, None for what is no place in memory or is not known."""
-    match node:
-        case Name():
-            binding = state.variables.get(node.variable)
-            if isinstance(binding, Reference):
-                return binding.place
-            if _holds_pointer(node.variable):
-                # The pointer itself, as in ``out += row * n``.
-                return Pointer(node.variable, "thread", ZERO, node.variable.type)
-            return place_of_variable(m, node.variable)
-        case Index():
-            return _place_of_element(m, state, node)
-        case Member():
-            base = place_of(m, state, node.base)
-            return None if base is None else _place_of_member(m, base, node)
-        case Assign():
-            evaluate(m, state, node)
-            return place_of(m, state, node.target)
-        case Cast():
-            place = place_of(m, state, node.operand)
-            return None if place is None else replace(place, type=m.resolved(node.type))
-        case Conditional() | Call():
-            found = evaluate(m, state, node)
-            return found if isinstance(found, Pointer) else None
-        case _:
-            return None
-
-
-def _place_of_element(m: Machine, state: State, node: Index) -> Pointer | None:
-    index = evaluate_number(m, state, node.index)
-    if accessing.is_vector(m.resolved(node.base.type)) and not isinstance(node.base, Call):
-        place = place_of(m, state, node.base)
-        if place is None or not accessing.is_vector(place.type):
-            return None
-        at = index.constant
-        if at is not None:
-            return accessing.component(m, place, at, 1)
-        kind = replace(place.type, width=1)
-        return replace(place, type=kind, offset=add(m.pool, place.offset, index))
-    base = evaluate(m, state, node.base)
-    if not isinstance(base, Pointer):
-        return None
-    root = base.root
-    return base if root is None else moved(m.pool, base, index, m.root_type(root))
-
-
-def _place_of_member(m: Machine, base: Pointer, node: Member) -> Pointer | None:
-    if not accessing.is_vector(base.type):
-        kind = m.resolved(node.type)
-        return replace(base, type=kind, member=f"{base.member}.{node.field}")
-    at = [_COMPONENTS.get(letter, 0) for letter in node.field]
-    if at != list(range(at[0], at[0] + len(at))):
-        return None
-    return accessing.component(m, base, at[0], len(at))
 
 
 def _part(m: Machine, state: State, node: Index | Member) -> Result:
@@ -243,7 +134,7 @@ def _part(m: Machine, state: State, node: Index | Member) -> Result:
                 return vector.parts[at]
             return m.pool.symbol("component", (*vector.parts, index))
         return m.pool.symbol("component", (number(m, state, vector, base), index))
-    place = place_of(m, state, node)
+    place = places.place_of(m, state, node)
     if place is not None:
         return accessing.load(m, state, place, node.spot)
     parts = tuple(
@@ -256,7 +147,7 @@ def _part(m: Machine, state: State, node: Index | Member) -> Result:
 
 
 def _swizzled(m: Machine, vector: Result, node: Member) -> Result:
-    at = [_COMPONENTS.get(letter, 0) for letter in node.field]
+    at = [places.COMPONENTS.get(letter, 0) for letter in node.field]
     if isinstance(vector, Bundle) and max(at) < len(vector.parts):
         parts = tuple([vector.parts[k] for k in at])
     else:
@@ -267,7 +158,7 @@ def _swizzled(m: Machine, vector: Result, node: Member) -> Result:
 
 def _unary(m: Machine, state: State, node: Unary) -> Result:
     if node.operator == "&":
-        place = place_of(m, state, node.operand)
+        place = places.place_of(m, state, node.operand)
         if place is None:
             evaluate(m, state, node.operand)
             return Pointer(None, "device", ZERO, m.resolved(node.operand.type), known=False)
@@ -417,14 +308,6 @@ def _cast(m: Machine, state: State, node: Cast) -> Result:
     return operand
 
 
-def converted(m: Machine, value: Value, origin: Type, kind: Type) -> Value:
-    """A number in another type."""
-    source = m.resolved(origin).scalar
-    if kind.scalar in INTEGERS and kind.scalar != "bool" and source in FLOATS and value.terms:
-        return m.pool.symbol("integer", (value, kind.scalar))
-    return wrap(m.pool, value, kind.scalar)
-
-
 def _construct(m: Machine, state: State, node: Construct) -> Result:
     parts: list[Value] = []
     kind = m.resolved(node.type)
@@ -449,7 +332,7 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
 
 def _assign(m: Machine, state: State, node: Assign) -> Result:
     value = evaluate(m, state, node.value)
-    place = place_of(m, state, node.target)
+    place = places.place_of(m, state, node.target)
     if place is None:
         _scattered(m, state, node)
         return value
@@ -474,24 +357,8 @@ def _scattered(m: Machine, state: State, node: Assign) -> None:
     target = node.target
     while isinstance(target, Member):
         target = target.base
-    place = place_of(m, state, target)
+    place = places.place_of(m, state, target)
     if place is not None and place.memory == "thread" and place.root is not None:
         width = m.resolved(place.type).width
         parts = tuple(m.pool.unknown() for _ in range(width))
         accessing.store(m, state, place, Bundle(parts) if width > 1 else parts[0], node.spot)
-
-
-def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression) -> Result:
-    """What is put into a variable of a type."""
-    if kind.pointer or isinstance(value, Cells):
-        return value
-    if isinstance(value, Pointer):
-        if kind.scalar is None:
-            return value
-        value = number(m, state, value, node)
-    if kind.width > 1:
-        parts = value.parts if isinstance(value, Bundle) else (value,) * kind.width
-        return Bundle(tuple([wrap(m.pool, part, kind.scalar) for part in parts]))
-    if isinstance(value, Bundle):
-        return value if kind.scalar is None else number(m, state, value, node)
-    return converted(m, value, node.type, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing, expressions
+from embercoach.metal.execution import accessing, expressions, places
 from embercoach.metal.execution.arithmetic import (
     add,
     choose,
@@ -15,6 +15,7 @@ from embercoach.metal.execution.arithmetic import (
     wrap,
 )
 from embercoach.metal.execution.conditions import threads_of
+from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.events import SimdOperation, Synchronization
 from embercoach.metal.execution.machine import LostError
 from embercoach.metal.execution.memory import Bundle, Pointer, Result
@@ -75,7 +76,7 @@ def _is_input(pointer: Pointer) -> bool:
 
 def _forget_targets(m: Machine, state: State, node: Call) -> None:
     for argument in node.arguments:
-        place = expressions.place_of(m, state, argument)
+        place = places.place_of(m, state, argument)
         if place is not None and place.memory == "thread" and place.root in state.variables:
             accessing.store(m, state, replace(place, known=False), m.pool.unknown(), node.spot)
 
@@ -84,7 +85,7 @@ def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
     widths = [len(g.parts) for g in given if isinstance(g, Bundle)]
     arguments = node.arguments
     if not widths or node.type.width == 1:
-        values = [expressions.number(m, state, g, a) for g, a in zip(given, arguments, strict=True)]
+        values = [number(m, state, g, a) for g, a in zip(given, arguments, strict=True)]
         return _applied(m, node, values)
     width = max(widths)
     parts: list[Value] = []
@@ -94,7 +95,7 @@ def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
             if isinstance(g, Bundle):
                 values.append(g.parts[min(k, len(g.parts) - 1)])
             else:
-                values.append(expressions.number(m, state, g, argument))
+                values.append(number(m, state, g, argument))
         parts.append(_applied(m, node, values))
     return Bundle(tuple(parts))
 
@@ -191,7 +192,7 @@ def _matrix(m: Machine, state: State, node: Call) -> Result:
     for pointer in shared:
         _tile(m, state, pointer, stride, node)
     if node.name == "simdgroup_load" and node.arguments:
-        place = expressions.place_of(m, state, node.arguments[0])
+        place = places.place_of(m, state, node.arguments[0])
         if place is not None and place.memory == "thread":
             accessing.store(m, state, place, m.pool.unknown("matrix"), node.spot)
     return ZERO
@@ -216,16 +217,13 @@ def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node:
 def _among_lanes(m: Machine, state: State, node: Call, operation: str) -> Result:
     given = [expressions.evaluate(m, state, argument) for argument in node.arguments]
     first = given[0] if given else ZERO
-    rest = [
-        expressions.number(m, state, g, a)
-        for g, a in zip(given[1:], node.arguments[1:], strict=True)
-    ]
+    rest = [number(m, state, g, a) for g, a in zip(given[1:], node.arguments[1:], strict=True)]
     operand = first if isinstance(first, Value) else None
     m.events.append(SimdOperation(node, operand, state.mask, node.spot))
     if isinstance(first, Bundle):
         return Bundle(tuple(_lanes(m, state, node, operation, [p, *rest]) for p in first.parts))
     if operand is None:
-        operand = expressions.number(m, state, first, node.arguments[0]) if given else ZERO
+        operand = number(m, state, first, node.arguments[0]) if given else ZERO
     return _lanes(m, state, node, operation, [operand, *rest])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.events import Access, AccessKind, Event, Mask
 from embercoach.metal.execution.memory import DTYPES, ratio
 from embercoach.metal.execution.values import (
@@ -19,6 +20,7 @@ from embercoach.metal.execution.values import (
 from embercoach.metal.program.nodes import Call
 
 if TYPE_CHECKING:
+    from embercoach.metal.execution.conditions import Conditions
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.execution.memory import Binding, Bundle, Pointer
     from embercoach.metal.execution.state import State
@@ -138,6 +140,36 @@ class Machine:
         """Record an access to memory, by what stands at a spot or by an atomic's call."""
         if place.root is None:
             return
+        for lanes, conditions, offset in self._choices(state, place.offset):
+            self._event(
+                state, kind, replace(place, offset=offset), value, by, Mask(lanes, conditions)
+            )
+
+    def _choices(self, state: State, offset: Value) -> list[tuple[int, Conditions, Value]]:
+        """An index that is chosen by a condition, as one for each outcome."""
+        here = state.lanes, state.conditions
+        symbol = offset.symbol
+        if symbol is None or symbol.operation != "?:":
+            return [(*here, offset)]
+        condition, *sides = [part for part in symbol.operands if isinstance(part, Value)]
+        found = []
+        for holds, side in zip((True, False), sides, strict=True):
+            lanes, conditions = narrow(self.pool, *here, condition, holds=holds)
+            if lanes:
+                found.append((lanes, conditions, side))
+        return found
+
+    def _event(
+        self,
+        state: State,
+        kind: AccessKind,
+        place: Pointer,
+        value: Value | None,
+        by: Spot | Call,
+        mask: Mask,
+    ) -> None:
+        if place.root is None:
+            return
         spot, function = (by.spot, by.name) if isinstance(by, Call) else (by, "")
         interval = state.threadgroup if place.memory == "threadgroup" else state.device
         self.events.append(
@@ -147,7 +179,7 @@ class Machine:
                 place.memory,
                 place.offset,
                 value,
-                state.mask,
+                mask,
                 interval,
                 state.phase,
                 spot,

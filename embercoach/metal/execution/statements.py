@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import expressions
+from embercoach.metal.execution import expressions, places
 from embercoach.metal.execution.arithmetic import both, compare, truth
 from embercoach.metal.execution.conditions import narrow
+from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.loops import loop
 from embercoach.metal.execution.machine import LostError, Turn
 from embercoach.metal.execution.memory import (
@@ -18,6 +19,7 @@ from embercoach.metal.execution.memory import (
     elements_of,
 )
 from embercoach.metal.execution.state import met
+from embercoach.metal.execution.structures import made, structure_of
 from embercoach.metal.execution.values import ZERO, Value
 from embercoach.metal.program.nodes import (
     Block,
@@ -77,7 +79,7 @@ def declare(m: Machine, state: State, node: Declare) -> None:
             state.variables[variable] = Cells()
         return
     if kind.reference:
-        place = expressions.place_of(m, state, initial)
+        place = places.place_of(m, state, initial)
         if place is not None:
             state.variables[variable] = Reference(place)
             return
@@ -85,12 +87,17 @@ def declare(m: Machine, state: State, node: Declare) -> None:
         state.variables[variable] = _filled(m, state, node, initial)
         return
     value = expressions.evaluate(m, state, initial)
+    struct = structure_of(m, kind)
+    if struct is not None and not isinstance(value, Cells):
+        # Braces around one value: the first field's.
+        state.variables[variable] = made(struct, [value])
+        return
     if kind.scalar is None and isinstance(value, Pointer) and not initial.type.pointer:
         # ``auto v = n`` of a 0-d input: its value, not its address.
         inputs = value.root is not None and value.root.kind in ("input", "metadata")
         if inputs and not initial.type.dimensions and initial.type.scalar is not None:
-            value = expressions.number(m, state, value, initial)
-    state.variables[variable] = expressions.fitted(m, state, value, kind, initial)
+            value = number(m, state, value, initial)
+    state.variables[variable] = fitted(m, state, value, kind, initial)
 
 
 def _filled(m: Machine, state: State, node: Declare, initial: Construct) -> Cells:
@@ -196,7 +203,7 @@ def _leave(m: Machine, state: State, node: Return) -> None:
     value: Result | None = None
     if node.value is not None:
         reference = frame.function is not None and frame.function.result.reference
-        place = expressions.place_of(m, state, node.value) if reference else None
+        place = places.place_of(m, state, node.value) if reference else None
         value = expressions.evaluate(m, state, node.value) if place is None else place
     if not state.lanes:
         return
@@ -207,7 +214,7 @@ def _leave(m: Machine, state: State, node: Return) -> None:
         if value is not None:
             kind = m.resolved(frame.function.result)
             if node.value is not None and not kind.reference:
-                value = expressions.fitted(m, state, value, kind, node.value)
+                value = fitted(m, state, value, kind, node.value)
             left.variables[frame.result] = value
         frame.returns.append(left)
     state.lanes = 0
