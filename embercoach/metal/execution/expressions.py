@@ -83,7 +83,10 @@ def evaluate(m: Machine, state: State, node: Expression) -> Result:
         case Call():
             from embercoach.metal.execution.calls import call
 
-            return call(m, state, node)
+            found = call(m, state, node)
+            if isinstance(found, Pointer) and any(f.result.reference for f in node.functions):
+                return accessing.load(m, state, found, node.spot)
+            return found
         case Construct():
             return _construct(m, state, node)
         case OpaqueExpression():

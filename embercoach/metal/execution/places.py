@@ -49,8 +49,13 @@ def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
         case Cast():
             place = place_of(m, state, node.operand)
             return None if place is None else replace(place, type=m.resolved(node.type))
-        case Conditional() | Call():
+        case Conditional():
             found = expressions.evaluate(m, state, node)
+            return found if isinstance(found, Pointer) else None
+        case Call():
+            from embercoach.metal.execution.calls import call
+
+            found = call(m, state, node)
             return found if isinstance(found, Pointer) else None
         case _:
             return None
