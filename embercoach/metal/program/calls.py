@@ -72,6 +72,9 @@ def _named_call(
     template = () if arguments is None else tuple(map(work.words, arguments.inner))
     described = None if arguments is None else arguments.inner
     functions = candidates(work, word, len(given))
+    owner = work.structs.get(scopes.rpartition("::")[2].partition("<")[0])
+    if owner is not None:
+        functions = accepting(owner.methods.get(word, ()), len(given))
     result = _result(work, word, given, functions, described)
     if scopes.rpartition("::")[2].partition("<")[0] in _LIMITS:
         result = _limit_type(work, callee)
@@ -118,12 +121,18 @@ def made(work: Lowering, part: Part, kind: Type, given: tuple[Expression, ...]) 
     if not kind.dimensions:
         kind = value(kind)
     struct = work.structs.get(scalar.partition("<")[0])
-    if struct is not None and struct.name in struct.methods and not kind.dimensions:
+    if constructed(work, kind):
         return replace(work.opaque(part, "a constructor", *given), type=kind)
     whole = kind.width > 1 or kind.dimensions or struct is not None
     if len(given) == 1 and not whole:
         return Cast(given[0], kind, work.spot(part))
     return Construct(given, kind, work.spot(part))
+
+
+def constructed(work: Lowering, kind: Type) -> bool:
+    """Whether a struct has a constructor, which may do anything with what it is given."""
+    struct = None if kind.dimensions else work.structs.get((kind.scalar or "").partition("<")[0])
+    return struct is not None and struct.name in struct.methods
 
 
 def candidates(work: Lowering, name: str, count: int) -> tuple[Function, ...]:

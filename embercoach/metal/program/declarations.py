@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.program import typing
 from embercoach.metal.program.calls import made
 from embercoach.metal.program.expressions import initial_value
-from embercoach.metal.program.folding import fitted, fold
+from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.nodes import Construct, Declare, Opaque, Variable
 from embercoach.metal.program.types import INT, UNKNOWN, Type
 
@@ -155,7 +155,7 @@ def _variable(
     constant = declarator.fixed if kind.pointer else typing.is_constant(work, part)
     variable = Variable(
         work.word(name),
-        "constant" if work.at_file_scope else "local",
+        "constant" if work.at_file_scope or part.kind == "field_declaration" else "local",
         kind,
         work.spot(name),
         constant=constant,
@@ -185,12 +185,18 @@ def alias(work: Lowering, part: Part) -> list[Statement]:
 def typedef(work: Lowering, part: Part) -> list[Statement]:
     """``typedef type A``."""
     found: list[Statement] = []
+    declarators = [typing.unpack(work, declarator) for declarator in part.all("declarator")]
     written = part.get("type")
-    if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):
-        found += work.statement(written)
     base = typing.written_type(work, part)
-    for declarator in part.all("declarator"):
-        parts = typing.unpack(work, declarator)
+    if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):
+        name = declarators[0].name if declarators else None
+        if written.get("name") is None and name is not None:
+            # typedef struct { ... } Item;
+            named = replace(name, kind="type_identifier", role="name")
+            written = replace(written, parts=[named, *written.parts])
+            base = Type(work.word(named))
+        found += work.statement(written)
+    for parts in declarators:
         if parts.name is not None:
             kind = UNKNOWN if parts.function else typing.shaped(work, base, parts)
             work.declare(work.word(parts.name), kind)
@@ -214,14 +220,14 @@ def enumeration(work: Lowering, part: Part) -> list[Statement]:
             continue
         given = item.get("value")
         value = None if given is None else work.expression(given)
-        number = following if value is None else fold(value, work.values)
-        following = int(number) + 1 if number is not None else None
+        number = following if value is None else fold_int(value, work.values)
+        following = None if number is None else number + 1
         variable = Variable(
             work.word(word), "constant", replace(kind, space="constant"), work.spot(word),
             constant=True,
         )  # fmt: skip
         if number is not None:
-            work.values[variable] = int(number)
+            work.values[variable] = number
         if not scoped:
             work.declare(variable.name, variable)
         if prefix:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _REST = "__VA_ARGS__"
 #: Tokens that macros may yield in one text; macros that double each other grow without end.
 _BUDGET = 60_000
+#: Uses of macros in the arguments of others.
+_MAX_NESTING = 40
 
 
 class ExpansionError(Exception):
@@ -67,6 +69,7 @@ class Expander:
     def __init__(self, macros: Mapping[str, Macro]) -> None:
         self._macros = macros
         self._spent = 0
+        self._nesting = 0
 
     def expands(self, token: Token) -> bool:
         """Whether a token is the name of a macro that may be expanded here."""
@@ -142,6 +145,16 @@ class Expander:
             raise ExpansionError(f"a use of the macro `{macro.name}` with wrong arguments")
         return dict(zip(names, listed, strict=True)), token.end
 
+    def _inside(self, argument: list[Token]) -> list[Token]:
+        """An argument with the macros in it replaced."""
+        if self._nesting == _MAX_NESTING:
+            raise ExpansionError("macros that are nested too deep")
+        self._nesting += 1
+        try:
+            return list(self.expand(argument))
+        finally:
+            self._nesting -= 1
+
     def _replaced(
         self,
         macro: Macro,
@@ -170,7 +183,7 @@ class Expander:
                 given = arguments[token.text]
                 if following is None or following.text != "##":
                     if token.text not in full:
-                        full[token.text] = list(self.expand(given))
+                        full[token.text] = self._inside(given)
                     given = full[token.text]
                 # What is pasted to nothing must leave something to paste to.
                 found += given or ([_EMPTY] if following and following.text == "##" else [])

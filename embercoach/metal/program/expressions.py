@@ -282,6 +282,8 @@ def initial_value(work: Lowering, part: Part, kind: Type) -> Expression:
     scalar = kind.width == 1 and not kind.dimensions and kind.scalar not in work.structs
     if scalar and kind.scalar is not None and len(parts) == 1:
         return parts[0]
+    if calls.constructed(work, kind):
+        return calls.made(work, part, kind, parts)
     return Construct(
         parts, Type(kind.scalar, kind.width, dimensions=kind.dimensions), work.spot(part)
     )

@@ -1,4 +1,4 @@
-"""Functions, structs and what else stands at file scope."""
+"""Functions: their parameters, their bodies, and lambdas that have a name."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.program import declarations, typing
-from embercoach.metal.program.nodes import Block, Declare, Function, Return, Struct, Variable
-from embercoach.metal.program.state import Field
-from embercoach.metal.program.types import UNKNOWN, Type, decayed, value
+from embercoach.metal.program import typing
+from embercoach.metal.program.nodes import Block, Declare, Function, Return, Variable
+from embercoach.metal.program.types import UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping
 
     from embercoach.metal.program.nodes import Expression, Statement
     from embercoach.metal.program.state import Lowering, Meaning
@@ -23,59 +22,7 @@ if TYPE_CHECKING:
 _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})
 
 
-def unit(work: Lowering, parts: Iterable[Part]) -> None:
-    """Declare what stands at file scope."""
-    for part in parts:
-        _item(work, part, ())
-
-
-def _item(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
-    kind = part.kind
-    if kind == "function_definition":
-        _define(work, part, template)
-    elif kind == "declaration":
-        _declare(work, part, template)
-    elif kind == "template_declaration":
-        _template(work, part)
-    elif kind in ("struct_specifier", "class_specifier"):
-        _struct(work, part, template)
-    elif kind == "namespace_definition":
-        _namespace(work, part)
-    elif kind in ("linkage_specification", "declaration_list"):
-        unit(work, part.inner)
-    elif kind not in ("template_instantiation", "namespace_alias_definition"):
-        work.constants += [found for found in work.statement(part) if isinstance(found, Declare)]
-
-
-def _namespace(work: Lowering, part: Part) -> None:
-    """What a namespace declares is found without it, too: using-directives may bring it."""
-    name, body = part.get("name"), part.get("body")
-    if name is not None:
-        work.namespaces.add(work.words(name))
-    if body is not None:
-        unit(work, body.inner)
-
-
-def _template(work: Lowering, part: Part) -> None:
-    parameters = part.get("parameters")
-    inner = part.inner[-1] if part.inner else None
-    if parameters is None or inner is None:
-        work.problem(part, "not understood: a template")
-        return
-    work.scopes.append({})
-    template = tuple(_template_parameter(work, p) for p in parameters.inner)
-    scope = work.scopes.pop()
-    if inner.kind == "alias_declaration":
-        name = inner.get("name")
-        if name is not None:
-            work.declare(work.word(name), UNKNOWN)
-        return
-    work.templates.append(scope)
-    _item(work, inner, template)
-    work.templates.pop()
-
-
-def _template_parameter(work: Lowering, part: Part) -> Variable:
+def template_parameter(work: Lowering, part: Part) -> Variable:
     """A type or a number that a template takes."""
     if part.kind in _PARAMETERS:
         parts = typing.unpack(work, part.get("declarator"))
@@ -91,38 +38,27 @@ def _template_parameter(work: Lowering, part: Part) -> Variable:
     return variable
 
 
-def _declare(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
-    """A declaration at file scope: constants, and functions without their bodies."""
-    for declarator in part.all("declarator"):
-        parts = typing.unpack(work, declarator)
-        if parts.function is not None and parts.name is not None:
-            _function(work, part, parts, template)
-            return
-    work.constants += [
-        found for found in declarations.declaration(work, part) if isinstance(found, Declare)
-    ]
-
-
-def _define(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
-    parts = typing.unpack(work, part.get("declarator"))
-    if parts.name is None or parts.function is None:
-        # An operator, a constructor out of its struct, a conversion: nothing calls it by name.
-        return
-    _function(work, part, parts, template)
-
-
-def _function(
+def make_function(
     work: Lowering,
     part: Part,
     parts: Declarator,
     template: tuple[Variable, ...],
     owner: Variable | None = None,
-    fields: Sequence[Variable] = (),
+    members: Mapping[str, Meaning] | None = None,
 ) -> Function:
-    """Make a function; its body is lowered when all functions are known."""
-    scope: dict[str, Meaning] = dict(work.templates[-1]) if work.templates else {}
-    if owner is not None:
-        scope |= {field.name: Field(owner, field) for field in fields}
+    """Make a function; its body is lowered when all functions are known.
+
+    Args:
+        work: the lowering.
+        part: the definition or declaration.
+        parts: its declarator, which declares a function.
+        template: the parameters of its own template; ``work.templates`` holds what they mean.
+        owner: of a method the object.
+        members: of a method what names mean in its struct.
+    """
+    scope: dict[str, Meaning] = dict(members or {})
+    if work.templates:
+        scope |= work.templates[-1]
     work.scopes += [scope, {}]
     entry = work.is_entry(part) or not ENTRY_QUALIFIERS.isdisjoint(_attributes(work, part))
     parameters, defaults = _parameters(work, parts.function)
@@ -210,59 +146,6 @@ def _attributes(work: Lowering, part: Part) -> list[str]:
     return found
 
 
-def structure(work: Lowering, part: Part) -> list[Statement]:
-    """A struct inside a function."""
-    _struct(work, part, ())
-    return []
-
-
-def _struct(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
-    name, body = part.get("name"), part.get("body")
-    if name is None or name.kind != "type_identifier":
-        return
-    word = work.word(name)
-    work.declare(word, Type(word))
-    if body is None:
-        return
-    bases = any(child.kind == "base_class_clause" for child in part.parts)
-    scope: dict[str, Meaning] = dict(work.templates[-1]) if work.templates else {}
-    fields: list[Variable] = []
-    methods: dict[str, tuple[Function, ...]] = {}
-    struct = Struct(word, (), template, methods, work.spot(name))
-    work.scopes.append(scope)
-    pending: list[tuple[Part, Declarator]] = []
-    for item in body.inner:
-        _member(work, item, fields, pending)
-    work.scopes.pop()
-    struct = replace(struct, fields=tuple(fields))
-    work.structs[word] = struct
-    if bases:
-        work.problem(part, "a struct with a base")
-    owner = Variable("this", "parameter", Type(word, space="thread", reference=True), struct.spot)
-    for item, parts in pending:
-        function = _function(work, item, parts, (), owner, fields)
-        methods[function.name] = (*methods.get(function.name, ()), function)
-
-
-def _member(
-    work: Lowering, item: Part, fields: list[Variable], pending: list[tuple[Part, Declarator]]
-) -> None:
-    declarators = list(item.all("declarator"))
-    if item.kind in ("alias_declaration", "type_definition", "enum_specifier"):
-        work.statement(item)
-        return
-    for declarator in declarators:
-        parts = typing.unpack(work, declarator)
-        if parts.name is None:
-            continue
-        if parts.function is not None:
-            pending.append((item, parts))
-            continue
-        kind = typing.shaped(work, typing.written_type(work, item), parts)
-        spot = work.spot(parts.name)
-        fields.append(Variable(work.word(parts.name), "field", kind, spot))
-
-
 def named_lambda(work: Lowering, name: Part, part: Part) -> list[Statement]:
     """A lambda that a variable holds, as a function that uses the variables around it."""
     captures, declarator, body = (part.get(r) for r in ("captures", "declarator", "body"))
@@ -295,4 +178,4 @@ def _lambda_result(work: Lowering, declarator: Part | None, blocks: list[Block])
     last = blocks[0].statements[-1] if blocks and blocks[0].statements else None
     if isinstance(last, Return) and last.value is not None:
         return value(last.value.type)
-    return UNKNOWN if last is None or not isinstance(last, Return) else Type("void")
+    return UNKNOWN if last is None or not isinstance(last, Return) else VOID

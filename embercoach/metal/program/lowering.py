@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.metal.facts import Place
-from embercoach.metal.program import expressions, functions, statements
+from embercoach.metal.program import expressions, functions, statements, units
 from embercoach.metal.program.folding import fold_int
 from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.preprocessing import Expanded, preprocess
@@ -65,7 +65,7 @@ def _unit(text: str, kind: Text) -> Lowering | None:
     def lower(parsed: Parsed) -> Lowering:
         work = Lowering(parsed, _RULES)
         work.problems += parsed.problems
-        functions.unit(work, parsed.tree.inner)
+        units.unit(work, parsed.tree.inner)
         _finish(work)
         return work
 

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program import declarations
-from embercoach.metal.program.functions import structure
 from embercoach.metal.program.nodes import (
     Block,
     Case,
@@ -19,6 +18,7 @@ from embercoach.metal.program.nodes import (
     Return,
     Switch,
 )
+from embercoach.metal.program.structs import structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -226,6 +226,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "using_declaration": _nothing,
         "static_assert_declaration": _nothing,
         "empty_statement": _nothing,
+        "access_specifier": _nothing,
         "preproc_call": _nothing,
         "preproc_include": _nothing,
         "preproc_def": _nothing,

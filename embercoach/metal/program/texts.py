@@ -83,4 +83,5 @@ class Parsed:
 
 
 def _continues(byte: int) -> bool:
-    return byte == ord("_") or chr(byte).isalnum()
+    character = chr(byte)
+    return character == "_" or (character.isascii() and character.isalnum())

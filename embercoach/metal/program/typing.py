@@ -147,7 +147,8 @@ def deduced(initial: Type, declarator: Declarator) -> Type:
 
 
 def _size(work: Lowering, size: Part | None) -> int | None:
-    return None if size is None else fold_int(work.expression(size), work.values)
+    number = None if size is None else fold_int(work.expression(size), work.values)
+    return number if number is not None and number >= 0 else None
 
 
 def specified(work: Lowering, part: Part | None, initial: Type | None) -> Type:
