@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import expressions, library, places
@@ -9,16 +10,17 @@ from embercoach.metal.execution.conversions import fitted
 from embercoach.metal.execution.machine import Frame, LostError
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.state import met
-from embercoach.metal.execution.structures import bind_structure, bind_template
+from embercoach.metal.execution.structures import bind_structure, bind_template, structure_of
 from embercoach.metal.execution.values import Value
 from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
 from embercoach.metal.program.nodes import Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from embercoach.metal.execution.machine import Machine
+    from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Call, Expression, Function
     from embercoach.metal.program.types import Type
@@ -30,15 +32,26 @@ _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
 
 def call(m: Machine, state: State, node: Call) -> Result:
     """What a call gives."""
-    followed = [function for function in node.functions if function.bodies]
+    functions = node.functions or _own_methods(m, node)
+    followed = [function for function in functions if function.bodies]
     if followed:
         return _follow(m, state, node, _fitting(m, followed, node.arguments))
     limits = node.namespaces.rpartition("::")[2].partition("<")[0] in _LIMITS
-    if node.functions or not (limits or node.name in _KNOWN or node.method is not None):
+    if functions or not (limits or node.name in _KNOWN or node.method is not None):
         raise LostError(node.spot)
     if node.method is not None:
         return _method(m, state, node)
     return library.call(m, state, node)
+
+
+def _own_methods(m: Machine, node: Call) -> tuple[Function, ...]:
+    """The methods that a method of the same structure calls by name alone."""
+    function = m.frames[-1].function if m.frames else None
+    if node.method is not None or function is None or function.owner is None:
+        return ()
+    struct = structure_of(m, function.owner.type)
+    methods = () if struct is None else struct.methods.get(node.name, ())
+    return tuple(one for one in methods if len(one.parameters) == len(node.arguments))
 
 
 def _method(m: Machine, state: State, node: Call) -> Result:
@@ -78,7 +91,9 @@ def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
 
     if len(m.frames) > MAX_DEPTH or any(frame.function is function for frame in m.frames):
         raise LostError(node.spot)
-    before = set(state.variables)
+    before = dict.fromkeys(state.variables)
+    if function.owner is not None and function.owner in state.variables:
+        before[function.owner] = state.variables[function.owner]
     types = m.types
     m.types = dict(types)
     _bind_template(m, state, node, function)
@@ -101,10 +116,9 @@ def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
     return m.pool.unknown("call")
 
 
-def _forget(state: State, kept: Iterable[Variable]) -> None:
-    """Drop what a function declared."""
-    names = set(kept)
-    state.variables = {v: bound for v, bound in state.variables.items() if v in names}
+def _forget(state: State, before: Mapping[Variable, Binding | None]) -> None:
+    """Drop what a function declared, and give back the object that its caller is a method of."""
+    state.variables = {v: before[v] or b for v, b in state.variables.items() if v in before}
 
 
 def _bind_template(m: Machine, state: State, node: Call, function: Function) -> None:
@@ -138,11 +152,14 @@ def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
             raise LostError(node.spot)
         bound[function.owner] = Reference(place)
         bind_structure(m, state, place.type)
-    elif function.owner is not None and not _keeps_owner(state, function):
-        raise LostError(node.spot)
+    elif function.owner is not None and function.owner not in state.variables:
+        _bind_static(m, state, node, function.owner)
     state.variables.update(bound)
 
 
-def _keeps_owner(state: State, function: Function) -> bool:
-    """Whether a method calls another of its own object."""
-    return function.owner in state.variables
+def _bind_static(m: Machine, state: State, node: Call, owner: Variable) -> None:
+    """A method that is called without an object: ``Unpack<4>::get(word, k)``."""
+    name = node.namespaces.rpartition("::")[2]
+    if name.partition("<")[0] != (owner.type.scalar or "").partition("<")[0]:
+        raise LostError(node.spot)
+    bind_structure(m, state, replace(owner.type, scalar=name, reference=False))

@@ -81,17 +81,21 @@ def evaluate(m: Machine, state: State, node: Expression) -> Result:
         case Conditional():
             return _conditional(m, state, node)
         case Call():
-            from embercoach.metal.execution.calls import call
-
-            found = call(m, state, node)
-            if isinstance(found, Pointer) and any(f.result.reference for f in node.functions):
-                return accessing.load(m, state, found, node.spot)
-            return found
+            return _called(m, state, node)
         case Construct():
             return _construct(m, state, node)
         case OpaqueExpression():
             values = tuple(evaluate_number(m, state, part) for part in node.parts)
             return m.pool.symbol("opaque", (node, *values))
+
+
+def _called(m: Machine, state: State, node: Call) -> Result:
+    from embercoach.metal.execution.calls import call
+
+    found = call(m, state, node)
+    if isinstance(found, Pointer) and any(f.result.reference for f in node.functions):
+        return accessing.load(m, state, found, node.spot)
+    return found
 
 
 def _name(m: Machine, state: State, node: Name) -> Result:

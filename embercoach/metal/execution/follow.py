@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.events import Trace
 from embercoach.metal.execution.machine import Frame, LostError, Machine, attributes_of
-from embercoach.metal.execution.memory import DTYPES, Cells
+from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
 from embercoach.metal.execution.state import State
 from embercoach.metal.execution.statements import declare, execute
 from embercoach.metal.execution.values import Pool, Value
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.nodes import Function, Program, Spot
+    from embercoach.metal.program.nodes import Function, Program, Spot, Variable
 
 #: Metal takes no more threads in a group.
 MAX_THREADS = 1024
@@ -66,8 +66,18 @@ def _machine(program: Program, configuration: Configuration, threads: int) -> Ma
         given = configuration.template.get(name)
         if variable.kind == "template" and isinstance(given, int):
             m.globals[variable] = Value(int(given))
+        elif variable.kind == "attribute":
+            _narrow(m, variable)
     _metadata(m)
     return m
+
+
+def _narrow(m: Machine, variable: Variable) -> None:
+    """An entry point may take a position as ``uint`` or ``uint2``."""
+    known = m.attributes.get(variable.attribute or variable.name)
+    width = variable.type.width
+    if isinstance(known, Bundle) and width < len(known.parts):
+        m.globals[variable] = known.parts[0] if width == 1 else Bundle(known.parts[:width])
 
 
 def _metadata(m: Machine) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.events import Access
     from embercoach.metal.execution.values import Value
 
+#: Which pairs of threads count.
+Apart = Literal["simdgroups", "lanes", "any"]
 _VARYING = LANE | SIMD
 #: Pairs of threads that are tried for one pair of accesses before it counts as impossible.
 _TRIES = 256
@@ -69,13 +71,13 @@ def _is_truth(value: Value) -> bool:
     return symbol is not None and symbol.operation in ("<", "==", "!", "&&", "||")
 
 
-def meetings(first: Access, second: Access, *, groups: bool) -> Iterator[tuple[int, int, int]]:
+def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[int, int, int]]:
     """Pairs of different threads that may touch the same element: element and both threads.
 
     Args:
         first: an access.
         second: another, or the same one.
-        groups: only threads of different SIMD groups.
+        apart: only threads of different SIMD groups, or of the same one, or any.
     """
     left, right = footprint(first), footprint(second)
     smaller, swapped = (left, False) if len(left) <= len(right) else (right, True)
@@ -87,7 +89,7 @@ def meetings(first: Access, second: Access, *, groups: bool) -> Iterator[tuple[i
         if those is None:
             continue
         one, other = (those, these) if swapped else (these, those)
-        for pair in _pairs(one, other, groups=groups):
+        for pair in _pairs(one, other, apart=apart):
             tries += 1
             if tries > _TRIES:
                 return
@@ -96,13 +98,13 @@ def meetings(first: Access, second: Access, *, groups: bool) -> Iterator[tuple[i
 
 
 def _pairs(
-    left: tuple[int, ...], right: tuple[int, ...], *, groups: bool
+    left: tuple[int, ...], right: tuple[int, ...], *, apart: Apart
 ) -> Iterator[tuple[int, int]]:
     """Some pairs of different threads: each thread once on either side is enough."""
     for one in left:
         for other in right:
-            apart = one // SIMD_WIDTH != other // SIMD_WIDTH if groups else one != other
-            if apart:
+            together = one // SIMD_WIDTH == other // SIMD_WIDTH
+            if one != other and (apart == "any" or together == (apart == "lanes")):
                 yield one, other
                 break
 

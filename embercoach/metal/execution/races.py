@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Pairs of accesses that are compared in one trace.
 _MAX_PAIRS = 60_000
+#: Accesses next to a SIMD group's barrier that are looked at on either side.
+_MAX_BESIDE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,51 @@ def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
     return tuple(found.values())
 
 
+def weak_simdgroup_barriers(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
+    """What lanes of a SIMD group hand over at a barrier of theirs that does not order the memory.
+
+    Lanes that exchange without any barrier are no finding; who put one there wanted an order.
+    """
+    found: dict[Spot, Race] = {}
+    before: list[Access] = []
+    after: list[Access] = []
+    weak: Synchronization | None = None
+    for event in (*trace.events, None):
+        if isinstance(event, Access):
+            if event.memory == memory and comparable(event.index):
+                (before if weak is None else after).append(event)
+        elif event is None or isinstance(event, Synchronization):
+            if weak is not None and weak.spot not in found:
+                race = _handed_over(before, after, weak)
+                if race is not None:
+                    found[weak.spot] = race
+            if event is None:
+                break
+            before, after = [*before, *after], []
+            weak = event if event.name == "simdgroup_barrier" else None
+            if event.flags is None or f"mem_{memory}" in event.flags:
+                before, weak = [], None
+    return tuple(found.values())
+
+
+def _handed_over(
+    before: list[Access], after: list[Access], barrier: Synchronization
+) -> Race | None:
+    for first in before[-_MAX_BESIDE:]:
+        for second in after[:_MAX_BESIDE]:
+            if first.variable is not second.variable or not _conflict(first, second):
+                continue
+            for element, one, other in meetings(first, second, apart="lanes"):
+                if first.kind == second.kind and not differ(first, second, one, other):
+                    continue
+                known = element if first.index.exact else None
+                threads = one, other
+                return Race(
+                    first.variable, first, second, threads, known, (barrier,), carried=False
+                )
+    return None
+
+
 def _together(trace: Trace, memory: Memory) -> Iterator[list[Access]]:
     """Accesses of one variable that no barrier orders, each kind of them once."""
     groups: dict[tuple[Variable, int], dict[object, Access]] = defaultdict(dict)
@@ -102,16 +149,20 @@ def _candidates(accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
         if exclusive(first.mask.conditions):
             continue
         for second in accesses[number:]:
-            kinds = {first.kind, second.kind}
-            if kinds in ({"read"}, {"atomic"}) or first.index.terms != second.index.terms:
-                continue
-            if same_members(first, second) and not exclusive(second.mask.conditions):
+            if _conflict(first, second) and not exclusive(second.mask.conditions):
                 yield first, second
+
+
+def _conflict(first: Access, second: Access) -> bool:
+    """Whether two accesses may touch the same, and not both only read, or only atomically."""
+    if {first.kind, second.kind} in ({"read"}, {"atomic"}):
+        return False
+    return first.index.terms == second.index.terms and same_members(first, second)
 
 
 def _race(first: Access, second: Access, barriers: list[Synchronization]) -> Race | None:
     writes = first.kind == second.kind == "write"
-    for element, one, other in meetings(first, second, groups=True):
+    for element, one, other in meetings(first, second, apart="simdgroups"):
         if writes and not differ(first, second, one, other):
             continue
         between = tuple(b for b in barriers if first.phase <= b.phase < second.phase)

@@ -74,7 +74,7 @@ def _within(access: Access) -> Overlap | None:
     if not comparable(access.index) or exclusive(access.mask.conditions):
         return None
     update = updates(access)
-    for _, one, other in meetings(access, access, groups=False):
+    for _, one, other in meetings(access, access, apart="any"):
         if update or differ(access, access, one, other):
             return Overlap(access, (one, other), None, certain=True, update=update)
     return None

@@ -42,9 +42,14 @@ def configuration_of(case: Case) -> Configuration:
     )
 
 
+_TRACES: dict[str, Trace] = {}
+
+
 def traced(case: Case) -> Trace:
     """The case, followed."""
-    return follow(program_of(case), configuration_of(case))
+    if case.name not in _TRACES:
+        _TRACES[case.name] = follow(program_of(case), configuration_of(case))
+    return _TRACES[case.name]
 
 
 def _inputs(case: Case) -> tuple[Input, ...]:

@@ -1,0 +1,56 @@
+"""What the analyses tell of a trace, in the words of the simulator's suite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.metal.execution.barriers import divergences
+from embercoach.metal.execution.bounds import outside
+from embercoach.metal.execution.crossings import crossings
+from embercoach.metal.execution.races import races, weak_simdgroup_barriers
+from embercoach.metal.execution.reductions import partial_reductions
+from embercoach.metal.execution.stores import overlaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.execution.events import Memory, Trace
+    from embercoach.metal.program.nodes import Spot
+
+Told = tuple[str, str, int]
+
+
+def told(trace: Trace) -> set[Told]:
+    """Kind, text and line of each finding; of two sides both."""
+    return set(_told(trace))
+
+
+def _told(trace: Trace) -> Iterator[Told]:
+    yield from _races(trace, "threadgroup")
+    yield from _races(trace, "device")
+    for race in weak_simdgroup_barriers(trace):
+        yield _at("wrong-mem-flags", race.barriers[0].spot)
+    for divergence in divergences(trace):
+        yield _at("divergent-barrier", divergence.barrier.spot)
+    for overlap in overlaps(trace):
+        yield _at("device-race", overlap.access.spot)
+    for crossing in crossings(trace):
+        yield _at("device-race", crossing.first.spot)
+        yield _at("device-race", crossing.second.spot)
+    for access in outside(trace):
+        yield _at("out-of-bounds", access.access.spot)
+    for partial in partial_reductions(trace):
+        yield _at("partial-reduction", partial.store.spot)
+
+
+def _races(trace: Trace, memory: Memory) -> Iterator[Told]:
+    for race in races(trace, memory):
+        for barrier in race.barriers:
+            yield _at("wrong-mem-flags", barrier.spot)
+        if not race.barriers:
+            yield _at(f"{memory}-race", race.first.spot)
+            yield _at(f"{memory}-race", race.second.spot)
+
+
+def _at(kind: str, spot: Spot) -> Told:
+    return kind, spot.text, spot.place.line
