@@ -69,7 +69,10 @@ class _Host:
         nodes = file.syntax.nodes
         self.functions = [n for n in nodes if n.type == "function_definition"]
         self.scopes = [n for n in nodes if n.type in ("function_definition", "lambda_expression")]
-        self.values = {n.start_byte: n for n in nodes if n.type == "init_declarator"}
+        self.values: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.type == "init_declarator":
+                self.values.setdefault(self._declared(node), []).append(node)
         self.contents = {m.start for m in file.messages if m.selector == "contents"}
 
     def reports(self) -> Iterator[MetalReport]:
@@ -228,16 +231,12 @@ class _Host:
             node = inner
         if node.type != "identifier":
             return None
-        name, found = self.syntax.words(node), None
         function = self._enclosing(self.functions, node.start_byte)
-        for start, declarator in self.values.items():
-            if (
-                start < node.start_byte
-                and self._declared(declarator) == name
-                and self._enclosing(self.functions, start) is function
-            ):
-                found = declarator.child_by_field_name("value")
-        return found
+        for declarator in reversed(self.values.get(self.syntax.words(node), [])):
+            start = declarator.start_byte
+            if start < node.start_byte and self._enclosing(self.functions, start) is function:
+                return declarator.child_by_field_name("value")
+        return None
 
     def _declared(self, declarator: Node) -> str:
         name = declarator.child_by_field_name("declarator")

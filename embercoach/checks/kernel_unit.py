@@ -152,10 +152,11 @@ def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _entries(code: MetalCode) -> Iterator[Function]:
-    """The entry points that the parser understood whole."""
+    """The entry points that are defined, and that the parser understood whole."""
+    doubtful = code.text.doubtful
     for function in code.text.entry_points:
         extent = function.extent
-        if not any(extent.start <= d.start < extent.end for d in code.text.doubtful):
+        if function.body and not any(extent.start <= d.start < extent.end for d in doubtful):
             yield function
 
 
