@@ -6,7 +6,7 @@ from collections.abc import Callable as Fn
 
 import libcst as cst
 
-from embercoach.analysis import extents, strings
+from embercoach.analysis import exactness, extents, strings
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.iteration import element_of
@@ -52,10 +52,13 @@ def _pulls(node: cst.Call, arguments: Arguments) -> frozenset[cst.CSTNode]:
 
 def _cast(kind: NumberKind) -> Handler:
     def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-        const = extent = None
+        const: float | None = None
+        extent = None
         if len(arguments) == 1 and isinstance(arguments[0].value, Number):
             given = arguments[0].value.const
             extent = arguments[0].value.extent
+            if kind == "bool":
+                const = exactness.truth(arguments[0].value)
             if isinstance(given, (int, float)) and kind in ("int", "float"):
                 try:
                     const = int(given) if kind == "int" else float(given)
@@ -67,6 +70,9 @@ def _cast(kind: NumberKind) -> Handler:
 
 
 def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    value = arguments[0].value if len(arguments) == 1 else None
+    if isinstance(value, Sequence) and value.items is not None and value.kind in ("list", "tuple"):
+        return Number("int", len(value.items)) if frame.exact else INT
     if len(arguments) == 1 and type(arguments[0].value) is Array:
         path = dotted(arguments[0].node)
         return INT if path is None else extents.whole_length(path)
@@ -81,11 +87,16 @@ def _text(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     if len(arguments) != 1:
         return STR
     value = arguments[0].value
+    if isinstance(value, Str):
+        return value
     return Str(strings.of_value(value) or strings.hole(value))
 
 
 def _range(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return Sequence("iterator", INT)
+    items = None
+    if frame.module.mentions_kernels:
+        items = exactness.numbers(tuple(a.value for a in arguments))
+    return Sequence("iterator", INT, items) if items is None else Sequence("iterator", None, items)
 
 
 def _element(frame: Frame, arguments: Arguments, index: int = 0) -> Value:
@@ -93,6 +104,11 @@ def _element(frame: Frame, arguments: Arguments, index: int = 0) -> Value:
 
 
 def _enumerate(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    if frame.module.mentions_kernels and len(arguments) == 1:
+        known = exactness.items_of(arguments[0].value)
+        if known is not None:
+            pairs = ((Number("int", at), item) for at, item in enumerate(known))
+            return Sequence("iterator", None, tuple(Sequence("tuple", None, p) for p in pairs))
     item = _element(frame, arguments)
     return Sequence("iterator", Sequence("tuple", join_all((INT, item)), (INT, item)))
 
@@ -101,6 +117,12 @@ def _zip(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     if any(a.star for a in arguments):
         inner = _element(frame, arguments)
         return Sequence("iterator", Sequence("tuple", element_of(frame, inner)))
+    if frame.module.mentions_kernels and not any(a.keyword for a in arguments):
+        known = [exactness.items_of(a.value) for a in arguments]
+        columns = [k for k in known if k is not None]
+        if columns and len(columns) == len(known):
+            rows = zip(*columns, strict=False)
+            return Sequence("iterator", None, tuple(Sequence("tuple", None, r) for r in rows))
     items = tuple(element_of(frame, a.value) for a in arguments if a.keyword is None)
     return Sequence("iterator", Sequence("tuple", None, items))
 

@@ -115,6 +115,8 @@ def apply(
 ) -> Value:
     """Call a value, and record the call if checks may care."""
     handler = _HANDLERS.get(type(callee))
+    if frame.module.mentions_kernels and type(callee) not in _HARMLESS:
+        mutation.escape(frame, callee, arguments)
     if handler is None:
         result: Value = UNKNOWN
     else:
@@ -300,6 +302,10 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     Kernel: _kernel,
     Union: _union,
 }
+
+
+#: What doesn't add to the lists that it is given, or to those of its closure.
+_HARMLESS = (Symbol, BoundMember, Kernel, LibraryObject)
 
 
 def call_value(frame: Frame, callee: Value, values: tuple[Value, ...]) -> Value:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import exactness
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import ASYNC, NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
-from embercoach.analysis.lattice import as_array
+from embercoach.analysis.lattice import as_array, without_alternatives
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import UNKNOWN, Symbol, Value
@@ -27,7 +28,9 @@ def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
 def execute_if(frame: Frame, node: cst.If) -> bool:
     """``if``/``elif``/``else``."""
     frame.statement = node
-    test(frame, node.test, "if")
+    value = test(frame, node.test, "if")
+    if frame.exact and (truth := exactness.truth(value)) is not None:
+        return _decided(frame, node, truth)
     before = frame.fork()
     periodic = frame.periodic
     branches: list[Snapshot] = []
@@ -48,6 +51,15 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
         branches.append((frame.names, frame.evaluated))
     frame.merge(branches)
     return bool(branches)
+
+
+def _decided(frame: Frame, node: cst.If, truth: bool) -> bool:
+    """An ``if`` of which one branch alone is run."""
+    if truth:
+        return _body(frame, node.body)
+    if isinstance(node.orelse, cst.If):
+        return execute_if(frame, node.orelse)
+    return node.orelse is None or _body(frame, node.orelse.body)
 
 
 def _is_periodic(node: cst.BaseExpression) -> bool:
@@ -130,6 +142,10 @@ def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
 def execute_for(frame: Frame, node: cst.For) -> bool:
     """``for``: a quiet round finds what the loop carries, a second one records facts."""
     iterable = evaluate(frame, node.iter)
+    if frame.exact:
+        left = _unrolled(frame, node, iterable)
+        if left is not None:
+            return left
     before = frozenset(e for e in frame.evaluated if not e.startswith(ASYNC))
 
     def round_of() -> bool:
@@ -139,6 +155,36 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
 
     breaks = _run_loop(frame, node, round_of)
     return _leave_loop(frame, node, breaks, runs_out=True)
+
+
+def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
+    """Go through a loop over known items one by one; None if it can't be done so."""
+    from embercoach.analysis.statements import assign
+
+    items = exactness.items_of(iterable)
+    if items is None or len(items) > frame.rounds_left:
+        return None
+    entry, exits, outer_loop = frame.fork(), frame.exits, frame.loop
+    before = frame.returned, frame.yielded, frame.pulls
+    frame.loop = node
+    try:
+        for item in items:
+            frame.rounds_left -= 1
+            frame.exits = []
+            assign(frame, node.target, item)
+            states = [frame.fork()] if _body(frame, node.body) else []
+            states += [state for is_break, state in frame.exits if not is_break]
+            breaks = [state for is_break, state in frame.exits if is_break]
+            frame.merge(states or breaks)
+            if breaks and states:  # what is not known decides whether there is another round
+                frame.restore(entry)
+                frame.returned, frame.yielded, frame.pulls = before
+                return None
+            if not states:
+                return bool(breaks)
+    finally:
+        frame.exits, frame.loop = exits, outer_loop
+    return node.orelse is None or _body(frame, node.orelse.body)
 
 
 def execute_while(frame: Frame, node: cst.While) -> bool:
@@ -172,6 +218,7 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]) -
     """Run a loop's rounds; leaves the state before another one, returns those at a ``break``."""
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_loop, frame.loop = frame.loop, node
+    exact, frame.exact = frame.exact, False
     exits, recording = frame.exits, frame.record
     before = frame.fork()
     rounds = (False, True) if recording else (False,)
@@ -188,11 +235,21 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]) -
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
         breaks = [state for is_break, state in frame.exits if is_break]
         frame.merge([*ends, *(state for is_break, state in frame.exits if not is_break)])
-    frame.record = recording
+    frame.record, frame.exact = recording, exact
     frame.loop = outer_loop
     frame.exits = exits
+    if frame.module.mentions_kernels:
+        _forget_alternatives(frame, before[0])
     frame.evaluated = frame.evaluated & before[1]
     return breaks
+
+
+def _forget_alternatives(frame: Frame, before: dict[str, Value]) -> None:
+    """What a loop carries on may be more than what its first rounds make of it."""
+    for name, value in frame.names.items():
+        known = before.get(name)
+        if value is not known:
+            frame.names[name] = without_alternatives(value)
 
 
 def execute_break(frame: Frame, node: cst.Break) -> bool:

@@ -59,12 +59,19 @@ class FunctionInfo:
     analysed_with: tuple[Value, ...] | None = None
     declared: Value | None = None  # what the return annotation says, once it has been asked for
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
+    exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
+    grown: frozenset[str] | None = None  # names to whose lists inner functions add
     in_progress: bool = False
     global_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
     shown_arrays: set[str] = field(default_factory=set)
     denied_arrays: set[str] = field(default_factory=set)  # asked for what no array has
     statement: cst.CSTNode | None = None  # the one that a lambda stands in
+
+    def forget(self) -> None:
+        """Drop what calls of it gave: more is known of what it hangs on."""
+        self.summaries.clear()
+        self.exact.clear()
 
     @property
     def qualified_name(self) -> str:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis import calls, extents, members, operators, strings, subscripts
+from embercoach.analysis import (
+    calls,
+    exactness,
+    extents,
+    members,
+    operators,
+    string_methods,
+    strings,
+    subscripts,
+)
 from embercoach.analysis.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.facts import FormatFact
 from embercoach.analysis.iteration import element_of
@@ -91,15 +100,18 @@ def _imaginary(frame: Frame, node: cst.Imaginary) -> Value:
 
 
 def _concatenated(frame: Frame, node: cst.ConcatenatedString) -> Value:
-    return operators.concatenate(evaluate(frame, node.left), evaluate(frame, node.right))
+    return string_methods.concatenate(evaluate(frame, node.left), evaluate(frame, node.right))
 
 
 def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
     pieces: list[Piece] | None = []
+    parts: list[Value | tuple[Piece, ...]] = []
+    several = False
     for part in node.parts:
         if type(part) is cst.FormattedStringText:
             text = strings.of_fragment(frame, node, part)
             pieces = None if pieces is None or text is None else [*pieces, text]
+            parts.append(() if text is None else (text,))
             continue
         assert isinstance(part, cst.FormattedStringExpression)
         value = evaluate(frame, part.expression)
@@ -112,7 +124,29 @@ def _formatted(frame: Frame, node: cst.FormattedString) -> Value:
             field = _field(part, value)
             fits = len(pieces) + len(field) <= strings.MAX_PIECES
             pieces = [*pieces, *field] if fits else None
-    return STR if pieces is None else Str(tuple(pieces))
+            chosen = type(value) is Str and value.either and _is_plain(part)
+            several = several or bool(chosen)
+            parts.append(value if chosen else field)
+    if pieces is None:
+        return STR
+    if several:
+        given = tuple(p if isinstance(p, Value) else Str(p) for p in parts)
+        return strings.by_alternative(given, _together)
+    return Str(tuple(pieces))
+
+
+def _together(parts: tuple[Value, ...]) -> Value:
+    """Strings one after the other; one that is still several is a hole."""
+    pieces: list[Piece] = []
+    for part in parts:
+        known = part.pieces if isinstance(part, Str) else None
+        pieces += strings.hole(part) if known is None else known
+    return Str(tuple(pieces)) if len(pieces) <= strings.MAX_PIECES else STR
+
+
+def _is_plain(part: cst.FormattedStringExpression) -> bool:
+    """Whether a field says nothing of how its value is written."""
+    return not (part.conversion or part.equal or part.format_spec)
 
 
 def _field(part: cst.FormattedStringExpression, value: Value) -> tuple[Piece, ...]:
@@ -186,6 +220,10 @@ def _comprehension(frame: Frame, node: Any) -> Value:
     finally:
         frame.names = outer_names
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
+    if frame.module.mentions_kernels and isinstance(result, Sequence):
+        items = exactness.comprehended(frame, node, result.item)
+        if items is not None:
+            return Sequence(result.kind, None, items)
     return result
 
 
@@ -208,7 +246,9 @@ def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
 
 
 def _conditional(frame: Frame, node: cst.IfExp) -> Value:
-    test(frame, node.test, "ternary")
+    value = test(frame, node.test, "ternary")
+    if frame.exact and (truth := exactness.truth(value)) is not None:
+        return evaluate(frame, node.body if truth else node.orelse)
     before = frame.fork()
     narrow(frame, node.test, True)
     body = evaluate(frame, node.body)

@@ -6,7 +6,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import Fact, Place
-from embercoach.analysis.lattice import join
+from embercoach.analysis.lattice import join, join_chosen
 from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
 
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ class Frame:
 
     ``names`` also holds narrowed or assigned attribute paths such as ``"self.keys"``.
     ``record`` is off while a result is only looked up (summaries, the first round of a loop), so
-    that every fact is recorded once.
+    that every fact is recorded once. ``exact`` is on while a function is run for the constants of
+    one call: then tests that they decide are decided.
     """
 
     __slots__ = (
         "array_names",
         "depth",
         "evaluated",
+        "exact",
         "exits",
         "global_names",
         "info",
@@ -51,6 +53,7 @@ class Frame:
         "rebound",
         "record",
         "returned",
+        "rounds_left",
         "statement",
         "yielded",
     )
@@ -68,6 +71,8 @@ class Frame:
         self.info = info
         self.outer = outer
         self.record = record
+        self.exact = False
+        self.rounds_left = 0  # of loops that may still be gone through one by one
         self.depth = depth
         self.names: dict[str, Value] = {}
         self.global_names: set[str] = set()
@@ -158,6 +163,7 @@ class Frame:
             return
         names, evaluated = branches[0]
         names = dict(names)
+        choice = object()
         for other, other_evaluated in branches[1:]:
             pending = {e for e in evaluated | other_evaluated if e.startswith(ASYNC)}
             evaluated = (evaluated & other_evaluated) | pending
@@ -168,7 +174,7 @@ class Frame:
                     if "." not in key:
                         names[key] = value
                 elif known is not value:
-                    names[key] = join(known, value)
+                    names[key] = join_chosen(known, value, choice)
             for key in [k for k in names if "." in k and k not in other]:
                 del names[key]
         self.names = names

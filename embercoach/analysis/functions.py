@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import constants, exactness
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
@@ -55,7 +56,8 @@ def call_function(
                 value = values.get(parameter.name)
                 if value is not None and value is not UNKNOWN:
                     parameter.observe(plain(value))
-    return _result(frame, info, values)
+    given = None if any(a.star for a in arguments) else values
+    return _result(frame, info, values, given)
 
 
 def call_with_values(
@@ -100,13 +102,16 @@ def _bind(
     return values
 
 
-def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value:
+def _result(
+    frame: Frame, info: FunctionInfo, values: dict[str, Value], known_to: dict[str, Value] | None
+) -> Value:
     annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
+    makes_text = annotated is not None and constants.may_make_text(frame, info, annotated)
     if (
         annotated is not None
         and annotated is not UNKNOWN
-        and not (generates or is_vague(annotated))
+        and not (generates or makes_text or is_vague(annotated))
     ) and not _may_be_kernel(info, annotated):
         pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
         return _with_traced(annotated, values) if not pulls else annotated
@@ -114,6 +119,10 @@ def _result(frame: Frame, info: FunctionInfo, values: dict[str, Value]) -> Value
         return annotated or UNKNOWN
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
     known = _summary(frame, info, given, annotated or UNKNOWN)
+    if known_to is not None and constants.matter(frame, info, known):
+        known = _exactly(frame, info, known_to, known)
+    if makes_text and annotated is not None:
+        return known if type(known) is type(annotated) else annotated
     if annotated is not None and _may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
     return _yielded(annotated, known) if generates and annotated is not None else known
@@ -148,6 +157,32 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
     return known
 
 
+def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
+    """What the body returns for the constants of one call, or ``vague``."""
+    closure = constants.closure_at(frame, info)
+    if closure is None:
+        return vague
+    given = constants.given(info, values)
+    if closure is not closure_of(info):
+        # What the surrounding function holds in this very run hangs on constants, too.
+        return _run(info, given, record=False, depth=frame.depth + 1, closure=closure)
+    if info.module.is_shared and not frame.module.is_shared:
+        asked = frame.module.asked_exactly.setdefault(info, {})
+    else:
+        asked = info.exact
+    known = asked.get(given)
+    if known is None:
+        if len(asked) >= MAX_KERNELS:
+            return vague
+        known = info.exact.get(given)
+        if known is None:
+            known = _run(info, given, record=False, depth=frame.depth + 1, closure=closure)
+            if len(info.exact) < MAX_KERNELS:
+                info.exact[given] = known
+        asked[given] = known
+    return known
+
+
 def _yielded(annotated: Value, inferred: Value) -> Value:
     """What a generator yields: what the body shows, and the annotation where it shows nothing."""
     if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
@@ -168,7 +203,7 @@ def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
     """Whether what is annotated as a callable may be a kernel that the function builds."""
     if not any(isinstance(o, (Callable, LibraryObject)) for o in options(annotated)):
         return False
-    return "metal_kernel" in info.module.source
+    return info.module.mentions_kernels
 
 
 def _with_traced(value: Value, values: dict[str, Value]) -> Value:
@@ -204,12 +239,24 @@ def analyse(info: FunctionInfo) -> None:
         result = _run(info, values, record=True, depth=0)
         if len(info.shown_arrays) + len(info.denied_arrays) == shown:
             break
-        info.summaries.clear()
+        info.forget()
     info.summaries.setdefault(tuple(map(plain, values)), result)
 
 
-def _run(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Value:
+def _run(
+    info: FunctionInfo,
+    values: tuple[Value, ...],
+    *,
+    record: bool,
+    depth: int,
+    closure: Frame | None = None,
+) -> Value:
+    """Run a body; with a ``closure``, for the constants of one call."""
     frame = _entered(info, values, record=record, depth=depth)
+    if closure is not None:
+        frame.outer = closure
+        frame.exact = True
+        frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)
     if record:
         info.returned_pulls |= frame.pulls

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.values import SequenceKind
 
 MAYBE_UNKNOWN_LIMIT = 8
+#: A string that may be more than so many is any string.
+MAX_EITHER = 6
 
 
 def options(value: Value) -> Iterable[Value]:
@@ -116,7 +118,8 @@ def _merge(a: Value, b: Value) -> Value:
         )
     if isinstance(a, Sequence) and isinstance(b, Sequence):
         if a.items is not None and b.items is not None and len(a.items) == len(b.items):
-            items = tuple(map(join, a.items, b.items))
+            choice = object()
+            items = tuple(join_chosen(x, y, choice) for x, y in zip(a.items, b.items, strict=True))
             return Sequence(a.kind, None, items, a.pulls | b.pulls)
         # An empty list says nothing of what it will hold.
         if a.items == ():
@@ -138,7 +141,60 @@ def _merge(a: Value, b: Value) -> Value:
         )
     if isinstance(a, DType):
         return DType(None)
-    return STR if isinstance(a, Str) else a
+    if isinstance(a, Str) and isinstance(b, Str):
+        return either((a, b), None)
+    return a
+
+
+def join_chosen(a: Value, b: Value, choice: object) -> Value:
+    """The join; two strings are told apart by a choice that others depend on as well."""
+    if type(a) is Str and type(b) is Str and a != b:
+        return either((a, b), choice)
+    return join(a, b)
+
+
+def either(values: Iterable[Value], choice: object | None) -> Value:
+    """One of several strings, of which each is known at least in part.
+
+    Without a ``choice`` that others depend on as well, none of them is held twice.
+    """
+    found: list[Str] = []
+    for value in values:
+        if not isinstance(value, Str):
+            return STR
+        for option in value.either or (value,):
+            if option.pieces is None:
+                return STR
+            if choice is not None or option not in found:
+                found.append(option)
+    if not found or len(found) > MAX_EITHER:
+        return STR
+    if all(option == found[0] for option in found):
+        return found[0]
+    return Str(None, tuple(found), object() if choice is None else choice)
+
+
+def without_alternatives(value: Value, depth: int = 3) -> Value:
+    """The value where no string in it is one of several that are known."""
+    kind = type(value)
+    if kind is Str:
+        return STR if value.either else value  # type: ignore[attr-defined]
+    if depth == 0:
+        return value
+    if type(value) is Sequence:
+        if value.items is None:
+            common = without_alternatives(value.item, depth - 1)
+            return value if common is value.common else replace(value, common=common)
+        items = tuple(without_alternatives(item, depth - 1) for item in value.items)
+        return value if items == value.items else replace(value, items=items)
+    if type(value) is Dict:
+        known = tuple((key, without_alternatives(v, depth - 1)) for key, v in value.known)
+        common = without_alternatives(value.item, depth - 1)
+        changed = common != value.item or known != value.known
+        return Dict(common, known) if changed else value
+    if type(value) is Union:
+        return join_all(without_alternatives(o, depth - 1) for o in value.options)
+    return value
 
 
 def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Value:

@@ -13,7 +13,7 @@ from embercoach.analysis import (
     mlx_api,
     numpy_api,
     promotion,
-    strings,
+    string_methods,
     transforms,
 )
 from embercoach.analysis.facts import Argument
@@ -278,8 +278,12 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.utils.tree_flatten": _tree_flatten,
     "mlx.utils.tree_unflatten": _tree_unflatten,
     "textwrap.dedent": lambda frame, node, given: (
-        strings.dedent(given[0].value) if len(given) == 1 else STR
+        string_methods.dedent(given[0].value) if len(given) == 1 else STR
     ),
+    "inspect.cleandoc": lambda frame, node, given: (
+        string_methods.cleandoc(given[0].value) if len(given) == 1 else STR
+    ),
+    "string.Template": lambda frame, node, given: string_methods.template(given),
     "functools.cache": _first_argument,
     "functools.lru_cache": lambda frame, node, given: (
         given[0].value if given and isinstance(given[0].value, Function) else UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis import classes, fourier, mlx_api, numpy_api, promotion, strings
+from embercoach.analysis import classes, fourier, mlx_api, numpy_api, promotion, string_methods
 from embercoach.analysis.conventions import SETTING_NAMES
 from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.results import result_value
@@ -36,6 +36,7 @@ from embercoach.analysis.values import (
     Str,
     Super,
     Symbol,
+    Template,
     Torch,
     Tree,
     Union,
@@ -243,6 +244,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
     Tree: _bound,
     ArrayAt: _bound,
     Bytes: _bound,
+    Template: _bound,
 }
 
 
@@ -268,6 +270,8 @@ def call_bound(frame: Frame, bound: BoundMember, arguments: Any) -> Value:
         return _string_method(owner, name, arguments)
     if isinstance(owner, Sequence):
         return _sequence_method(owner, name)
+    if isinstance(owner, Template):
+        return string_methods.template_member(owner, name, arguments)
     if isinstance(owner, Dict):
         return _dict_method(owner, name, arguments)
     if isinstance(owner, Tree):
@@ -294,7 +298,7 @@ def _string_method(owner: Str, name: str, arguments: Any) -> Value:
         return Number("bool")
     if name == "encode":
         return Bytes()
-    made = strings.method(owner, name, arguments)
+    made = string_methods.method(owner, name, arguments)
     return STR if made is None else made
 
 

@@ -58,6 +58,7 @@ class Module:
         self.imported: set[Module] = set()
         self.has_star_import = False
         self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
+        self.mentions_kernels = "metal_kernel" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)
@@ -66,6 +67,7 @@ class Module:
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
         #: What this file's calls of shared functions gave.
         self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
@@ -74,11 +76,16 @@ class Module:
 
     def run(self) -> None:
         """Run the top level, once. In a cycle of imports the names found so far must do."""
+        from embercoach.analysis.mutation import grown_by_functions, open_ended
         from embercoach.analysis.statements import execute_all
 
         if self._state == "new":
             self._state = "running"
             execute_all(self.frame, self.tree.body)
+            if self.mentions_kernels:
+                names = self.frame.names
+                for name in list(grown_by_functions(names, self.source)):
+                    names[name] = open_ended(names[name])
             self._state = "done"
 
     @property
@@ -202,7 +209,7 @@ class Module:
             if all(p.evidence is None for p in info.parameters):
                 continue
             if canonical_values(info) != info.analysed_with:
-                info.summaries.clear()
+                info.forget()
                 analyse(info)
         self._spread_roles()
         return self.facts()

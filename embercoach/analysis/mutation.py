@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -15,13 +16,82 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
     UNKNOWN,
     Dict,
+    Function,
     Sequence,
+    Str,
+    Unknown,
     Value,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Argument
     from embercoach.analysis.frame import Frame
+
+
+#: Longer lists of strings are not followed item by item.
+MAX_LINES = 256
+
+
+def is_text(value: Value) -> bool:
+    """Whether it is a sequence whose items are known to be strings, if there are any."""
+    if type(value) is not Sequence or value.items is None:
+        return False
+    return all(type(item) is Str for item in value.items)
+
+
+def escape(frame: Frame, callee: Value, arguments: tuple[Argument, ...]) -> None:
+    """A call may add to lists of strings that it is given, or that its closure or owner holds."""
+    paths = {a.node.value for a in arguments if type(a.node) is cst.Name}
+    for value in (callee, *(a.value for a in arguments)):
+        if type(value) is Function and value.info.outer is not None:
+            paths |= _grown_beside(value.info)
+    owned = type(callee) in (Function, Unknown)
+    for path, value in list(frame.names.items()):
+        if type(value) is Sequence and (path in paths or (owned and "." in path)):
+            frame.names[path] = open_ended(value)
+
+
+def open_ended(value: Value) -> Value:
+    """A list of strings to which others may have been added."""
+    if type(value) is Sequence and value.kind == "list" and is_text(value):
+        return Sequence("list", value.item, None, value.pulls)
+    return value
+
+
+def _grown_beside(info: FunctionInfo) -> set[str]:
+    """The names to whose lists an inner function adds, or another that it may call."""
+    found: set[str] = set()
+    for other in info.module.functions:
+        if other.outer is info.outer:
+            if other.grown is None:
+                other.grown = frozenset(_grown(other.node.body))
+            found |= other.grown
+    return found
+
+
+def _grown(tree: cst.CSTNode) -> Iterator[str]:
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if type(node) is cst.Call and type(node.func) is cst.Attribute:
+            owner, name = node.func.value, node.func.attr.value
+            if type(owner) is cst.Name and (name == "append" or name in MUTATORS):
+                yield owner.value
+        elif type(node) is cst.AugAssign and type(node.target) is cst.Name:
+            yield node.target.value
+        pending += node.children
+
+
+def grown_by_functions(names: dict[str, Value], source: str) -> Iterator[str]:
+    """The top-level names of lists of strings to which some indented line adds."""
+    for name, value in names.items():
+        if type(value) is Sequence and value.kind == "list" and is_text(value):
+            adds = rf"^[ \t].*\b{re.escape(name)}(\.\w+\(| *\+=)"
+            if re.search(adds, source, re.MULTILINE):
+                yield name
 
 
 def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:
@@ -33,6 +103,10 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
     if path is None:
         return
     value = arguments[0].value
+    if type(value) is Str and is_text(owner) and len(owner.items or ()) < MAX_LINES:
+        items = (*(owner.items or ()), value)
+        frame.assign_path(path, Sequence(owner.kind, None, items))
+        return
     item = value if owner.items == () else join_all((owner.item, value))
     grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
     frame.assign_path(path, grown)
@@ -72,6 +146,13 @@ def mutate(
     if path is None:
         return
     added: list[Value] = []
+    if name == "extend" and len(arguments) == 1 and is_text(owner):
+        more = arguments[0].value
+        if type(more) is Sequence and is_text(more) and more.kind in ("list", "tuple", "iterator"):
+            items = (*(owner.items or ()), *(more.items or ()))
+            if len(items) <= MAX_LINES:
+                frame.assign_path(path, Sequence(owner.kind, None, items))
+                return
     if name == "extend" and arguments:
         added = [element_of(frame, arguments[0].value)]
     elif name in ("insert", "appendleft") and arguments:

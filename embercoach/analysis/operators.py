@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis import extents, fourier, promotion, strings
+from embercoach.analysis import (
+    exactness,
+    extents,
+    fourier,
+    promotion,
+    string_methods,
+)
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.lattice import (
@@ -206,8 +212,12 @@ def _host(
     if isinstance(left, Str):
         if symbol == "%":
             _percent(frame, right, right_node)
-            return STR
-        return concatenate(left, right) if symbol == "+" else STR
+            return string_methods.percent(left, right)
+        if symbol == "*":
+            return string_methods.repeated(left, right)
+        return string_methods.concatenate(left, right) if symbol == "+" else STR
+    if isinstance(right, Str) and symbol == "*":
+        return string_methods.repeated(right, left)
     if isinstance(left, Sequence) and symbol in "+*":
         return _sequences(symbol, left, right)
     if isinstance(right, Sequence) and symbol == "*":
@@ -273,22 +283,11 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
     return Sequence(left.kind, join(left.item, UNKNOWN))
 
 
-def concatenate(left: Value, right: Value) -> Value:
-    """Two strings, one after the other, still folded if both are."""
-    if not isinstance(left, Str) or not isinstance(right, Str):
-        return STR
-    if left.pieces is None or right.pieces is None:
-        return STR
-    if len(left.pieces) + len(right.pieces) > strings.MAX_PIECES:
-        return STR
-    return Str(left.pieces + right.pieces)
-
-
 def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     """``-x``, ``+x``, ``~x``, ``not x``."""
     if type(node.operator) is cst.Not:
-        test(frame, node.expression, "not")
-        return BOOL
+        value = test(frame, node.expression, "not")
+        return exactness.negated(value) if frame.module.mentions_kernels else BOOL
     value = evaluate(frame, node.expression)
     if type(value) is Number:
         if value.const is not None and type(node.operator) is cst.Minus:
@@ -308,6 +307,8 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
     """``a and b``, ``a or b``: the left operand's truth decides."""
     is_and = type(node.operator) is cst.And
     left = test(frame, node.left, "and" if is_and else "or")
+    if frame.exact and (truth := exactness.truth(left)) is not None:
+        return evaluate(frame, node.right) if truth is is_and else left
     before = frame.fork()
     narrow(frame, node.left, is_and)
     right = evaluate(frame, node.right)
@@ -331,7 +332,10 @@ def evaluate_comparison(frame: Frame, node: cst.Comparison) -> Value:
         right_node = target.comparator
         right = evaluate(frame, right_node)
         symbol = COMPARISONS.get(type(target.operator), "is")
-        results.append(_compare(frame, node, symbol, left, right, left_node, right_node))
+        result = _compare(frame, node, symbol, left, right, left_node, right_node)
+        if frame.module.mentions_kernels:
+            result = exactness.compared(symbol, left, right, result)
+        results.append(result)
         left_node, left = right_node, right
     if len(results) == 1:
         return results[0]

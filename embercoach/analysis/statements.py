@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis import control, extents, fourier, imports, operators
+from embercoach.analysis import control, extents, fourier, imports, mutation, operators
 from embercoach.analysis.annotations import evaluate_annotation
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.frame import Frame
@@ -86,7 +86,8 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     if isinstance(owner, (Instance, Class)) and (
         owner.info.module is frame.module or not owner.info.module.is_shared
     ):
-        owner.info.record(target.attr.value, fourier.detached(value))
+        kept = mutation.open_ended(value) if frame.module.mentions_kernels else value
+        owner.info.record(target.attr.value, fourier.detached(kept))
     if path is not None:
         frame.assign_path(path, value)
 

@@ -7,15 +7,15 @@ string remembers the literal that it stems from, so that a finding can point int
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from string import Formatter
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts import Argument
+from embercoach.analysis.lattice import either
 from embercoach.analysis.values import (
     STR,
     Bytes,
+    Dict,
     Number,
     Piece,
     Sequence,
@@ -24,8 +24,9 @@ from embercoach.analysis.values import (
     Value,
 )
 from embercoach.metal import source as texts
+from embercoach.metal.formats import is_modest
 from embercoach.metal.literals import LiteralError, read_literal
-from embercoach.metal.source import FoldedText, UnfoldableError
+from embercoach.metal.source import FoldedText
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
@@ -40,7 +41,7 @@ MAX_PIECES = 4_096
 ANYTHING = "__unknown"
 #: The literals that a text is made of, by their numbers, and the kinds of its holes.
 Literals = list["StringLiteral | str"]
-Arguments = tuple[Argument, ...]
+Values = tuple[Value, ...]
 
 
 def of_literal(frame: Frame, node: cst.SimpleString) -> Value:
@@ -98,7 +99,7 @@ def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
     if not spec:
         return of_value(value)
     plain = value.text if isinstance(value, Str) else getattr(value, "const", None)
-    if plain is None or not texts.is_modest(spec):
+    if plain is None or not is_modest(spec):
         return None
     try:
         return (Piece(format(plain, spec)),)
@@ -127,10 +128,10 @@ def fold(value: Str) -> Folded | None:
     if value.pieces is None:
         return None
     literals: Literals = []
-    return Folded(_text(value, literals), tuple(literals))
+    return Folded(text_of(value, literals), tuple(literals))
 
 
-def _text(value: Str, literals: Literals) -> FoldedText:
+def text_of(value: Str, literals: Literals) -> FoldedText:
     """The text of a known string; its literals are added to those that are numbered already."""
     return texts.concat(_piece_text(piece, literals) for piece in value.pieces or ())
 
@@ -158,7 +159,7 @@ def _read(literal: StringLiteral, number: int) -> FoldedText:
     return FoldedText.of_fragment(node.value, number, 0, raw=literal.raw)
 
 
-def _unfold(text: FoldedText, literals: Literals) -> Value:
+def unfold(text: FoldedText, literals: Literals) -> Value:
     """A folded text as a value: a piece for each run of characters from one literal."""
     if len(text.text) >= MAX_FOLDED or len(text.pieces) > MAX_PIECES:
         return STR
@@ -186,102 +187,58 @@ def _runs(text: FoldedText) -> Iterator[tuple[int | None, int, int]]:
         yield origin, start, end
 
 
-def dedent(value: Value) -> Value:
-    """``textwrap.dedent``."""
-    if not isinstance(value, Str) or value.pieces is None:
-        return STR
-    literals: Literals = []
-    return _unfold(_text(value, literals).dedent(), literals)
+def by_alternative(values: Values, make: Fn[[Values], Value]) -> Value:
+    """What is made of values, for each alternative of the strings among them.
+
+    Strings that are one of several must be decided by one and the same choice: else some of their
+    combinations may never occur, and they count as unknown.
+    """
+    chosen = [found for value in values for found in _chosen(value)]
+    if not chosen:
+        return make(values)
+    first = chosen[0]
+    if any(s.choice is not first.choice or len(s.either) != len(first.either) for s in chosen):
+        return make(values)
+    made = [make(tuple(_option(v, i) for v in values)) for i in range(len(first.either))]
+    return either(made, first.choice)
 
 
-def method(owner: Str, name: str, arguments: Arguments) -> Value | None:
-    """The result of a method that makes one string of another, None for other methods."""
-    handler = _METHODS.get(name)
-    if handler is None:
-        return None
-    if owner.pieces is None or any(a.star for a in arguments):
-        return STR
-    literals: Literals = []
-    try:
-        result = handler(_text(owner, literals), arguments, literals)
-    except UnfoldableError:
-        return STR
-    return STR if result is None else _unfold(result, literals)
+def _chosen(value: Value, depth: int = 2) -> Iterator[Str]:
+    """The strings in a value that are one of several."""
+    if type(value) is Str:
+        if value.either:
+            yield value
+    elif depth and type(value) is Sequence:
+        for item in value.items or ():
+            yield from _chosen(item, depth - 1)
+    elif depth and type(value) is Dict:
+        for _, item in value.known:
+            yield from _chosen(item, depth - 1)
 
 
-def _stripped(
-    strip: Fn[[FoldedText, str | None], FoldedText],
-) -> Fn[[FoldedText, Arguments, Literals], FoldedText | None]:
-    def apply(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
-        if not arguments:
-            return strip(text, None)
-        characters = arguments[0].value
-        if not isinstance(characters, Str) or characters.text is None:
-            return None
-        return strip(text, characters.text)
-
-    return apply
-
-
-def _replace(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
-    values = [a.value for a in arguments]
-    if len(values) != 2:
-        return None
-    old, new = values
-    if not isinstance(old, Str) or not isinstance(new, Str):
-        return None
-    if old.text is None or new.pieces is None or any(isinstance(k, str) for k in literals):
-        return None
-    replacement = _text(new, literals)
-    if text.text.count(old.text) * len(replacement.text) > MAX_FOLDED:
-        return None
-    return text.replace(old.text, replacement)
+def _option(value: Value, index: int, depth: int = 2) -> Value:
+    """A value in which each string that is one of several is the one at an index."""
+    if type(value) is Str:
+        return value.either[index] if value.either else value
+    if not any(True for _ in _chosen(value, depth)):
+        return value
+    if type(value) is Sequence and value.items is not None:
+        items = tuple(_option(item, index, depth - 1) for item in value.items)
+        return Sequence(value.kind, None, items, value.pulls)
+    if type(value) is Dict:
+        known = tuple((key, _option(item, index, depth - 1)) for key, item in value.known)
+        return Dict(value.item, known)
+    return value
 
 
-def _format(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
-    places: list[texts.Value] = []
-    names: dict[str, texts.Value] = {}
-    for argument in arguments:
-        known = _format_value(argument.value, literals)
-        if argument.keyword is None:
-            places.append(known)
-        else:
-            names[argument.keyword] = known
-    if any(isinstance(k, str) for k in literals) and _has_specifications(text.text):
-        return None
-    return text.format(places, names)
-
-
-def _format_value(value: Value, literals: Literals) -> texts.Value:
-    if isinstance(value, Number) and isinstance(value.const, (bool, int, float)):
-        return value.const
-    known = value.pieces if isinstance(value, Str) else None
-    return _text(Str(hole(value) if known is None else known), literals)
-
-
-def _has_specifications(text: str) -> bool:
-    """Whether a format string says how to write its values."""
-    try:
-        return any(spec or conversion for _, _, spec, conversion in Formatter().parse(text))
-    except ValueError:
-        return True
-
-
-def _join(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
-    parts = arguments[0].value if len(arguments) == 1 else None
-    if not isinstance(parts, Sequence) or parts.items is None or parts.kind == "set":
-        return None
-    known = [i for i in parts.items if isinstance(i, Str) and i.pieces is not None]
-    if len(known) < len(parts.items):
-        return None
-    return texts.join(text, [_text(item, literals) for item in known])
-
-
-_METHODS: dict[str, Fn[[FoldedText, Arguments, Literals], FoldedText | None]] = {
-    "strip": _stripped(FoldedText.strip),
-    "lstrip": _stripped(FoldedText.lstrip),
-    "rstrip": _stripped(FoldedText.rstrip),
-    "replace": _replace,
-    "format": _format,
-    "join": _join,
-}
+def has_unknown(value: Value, depth: int = 2) -> bool:
+    """Whether it is, or holds, a string of which something is unknown."""
+    if type(value) is Str:
+        return value.text is None
+    if depth and type(value) is Sequence:
+        items = (value.common,) if value.items is None else value.items
+        return any(item is not None and has_unknown(item, depth - 1) for item in items)
+    if depth and type(value) is Dict:
+        known = (item for _, item in value.known)
+        return any(has_unknown(item, depth - 1) for item in (value.item, *known))
+    return False

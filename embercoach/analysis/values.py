@@ -100,9 +100,15 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Str(Value):
-    """A string; ``pieces`` are its parts, some of them holes, or None if nothing is known."""
+    """A string; ``pieces`` are its parts, some of them holes, or None if nothing is known.
+
+    either: the strings, in order, of which it is one, if it may be several.
+    choice: what decides which of them it is; strings with the same one are decided together.
+    """
 
     pieces: tuple[Piece, ...] | None = None
+    either: tuple[Str, ...] = ()
+    choice: object = field(default=None, compare=False, repr=False)
 
     @property
     def text(self) -> str | None:
@@ -287,9 +293,17 @@ class ModuleRef(Value):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Value):
-    """What ``mx.fast.metal_kernel`` returned at ``definition``."""
+    """What ``mx.fast.metal_kernel`` returned at ``definition``, the file's ``order``-th."""
 
     definition: CallFact
+    order: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Template(Value):
+    """A ``string.Template`` of a text."""
+
+    text: Str
 
 
 @dataclass(frozen=True, slots=True)

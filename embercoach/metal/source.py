@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.literals import read_content, read_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.metal.literals import Run
 
@@ -202,45 +202,17 @@ class FoldedText:
         while count != 0 and (found := self.text.find(old, done)) >= 0:
             parts.append(self.slice(done, found))
             done = found + len(old)
-            parts.append(new if isinstance(new, FoldedText) else self._anchored(new, found, done))
+            parts.append(new if isinstance(new, FoldedText) else self.anchored(new, found, done))
             count -= 1
         parts.append(self.slice(done))
         return concat(parts)
 
-    def _anchored(self, text: str, start: int, end: int) -> FoldedText:
+    def anchored(self, text: str, start: int, end: int) -> FoldedText:
         """Computed text that stands for a stretch of this one."""
         first, last = self.position(start), self.end_position(end)
         if first is None or last is None or first[0] != last[0]:
             return FoldedText.of_value(text, *(first or ()))
         return FoldedText.of_value(text, *first, max(last[1] - first[1], 0))
-
-    def format(self, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> FoldedText:
-        """``str.format`` with known values.
-
-        Raises:
-            UnfoldableError: a value is missing, a field looks into its value, or a format
-                specification is refused.
-        """
-        items = list(_fields(self.text))
-        names = [item.name for item in items if isinstance(item, _Field)]
-        if "" in names and any(map(_is_number, names)):
-            raise UnfoldableError("numbered fields beside automatic ones")
-        automatic = map(str, range(len(names)))
-        parts: list[FoldedText] = []
-        for item in items:
-            if not isinstance(item, _Field):
-                parts.append(self.slice(*item))
-                continue
-            value = _looked_up(item.name or next(automatic), arguments, keywords)
-            if isinstance(value, FoldedText) and not item.conversion and not item.spec:
-                parts.append(value)
-            else:
-                parts.append(self._anchored(_formatted(value, item), item.start, item.end))
-        return concat(parts)
-
-
-Value = FoldedText | str | int | float | bool
-"""A value that a format string may take."""
 
 
 def concat(parts: Iterable[FoldedText]) -> FoldedText:
@@ -273,80 +245,3 @@ def _common_prefix(texts: Sequence[str]) -> str:
         if character != high[index]:
             return low[:index]
     return low
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
-
-
-_CONVERSIONS: Mapping[str, Callable[[object], str]] = {"r": repr, "a": ascii, "s": str}
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    start: int
-    end: int
-    name: str
-    conversion: str
-    spec: str
-
-
-def _fields(text: str) -> Iterator[tuple[int, int] | _Field]:
-    """A format string as slices of literal text, doubled braces undone, and fields."""
-    done = index = 0
-    while index < len(text):
-        character = text[index]
-        if character not in "{}":
-            index += 1
-            continue
-        if text[index + 1 : index + 2] == character:
-            yield done, index + 1
-            index += 2
-        elif character == "}":
-            raise UnfoldableError("a lone closing brace")
-        else:
-            yield done, index
-            field = _field(text, index)
-            yield field
-            index = field.end
-        done = index
-    yield done, len(text)
-
-
-def _field(text: str, start: int) -> _Field:
-    end = text.find("}", start)
-    inside = text[start + 1 : end]
-    if end < 0 or "{" in inside:
-        raise UnfoldableError("a replacement field that does not end, or holds another")
-    head, _, spec = inside.partition(":")
-    name, mark, conversion = head.partition("!")
-    if mark and conversion not in _CONVERSIONS:
-        raise UnfoldableError(f"the conversion {conversion!r}")
-    if name and not (name.isidentifier() or _is_number(name)):
-        raise UnfoldableError(f"the field {name!r}")
-    return _Field(start, end + 1, name, conversion, spec)
-
-
-def _looked_up(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
-    if name in keywords:
-        return keywords[name]
-    if _is_number(name) and int(name) < len(arguments):
-        return arguments[int(name)]
-    raise UnfoldableError(f"no value for the field {name!r}")
-
-
-def _formatted(value: Value, field: _Field) -> str:
-    plain = value.text if isinstance(value, FoldedText) else value
-    convert = _CONVERSIONS.get(field.conversion)
-    if not is_modest(field.spec):
-        raise UnfoldableError(f"the format {field.spec!r}")
-    try:
-        return format(plain if convert is None else convert(plain), field.spec)
-    except (ValueError, OverflowError) as error:
-        raise UnfoldableError(f"the format {field.spec!r}") from error
-
-
-def is_modest(spec: str) -> bool:
-    """Whether no width or precision of a format asks for more text than is worth folding."""
-    numbers = "".join(c if c.isdigit() else " " for c in spec).split()
-    return all(len(number) < 5 for number in numbers)

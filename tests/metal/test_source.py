@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embercoach.metal.formats import format_text
 from embercoach.metal.literals import line_and_column
 from embercoach.metal.source import FoldedText, UnfoldableError, concat, join
 
@@ -87,63 +88,10 @@ def test_join(separator, sources) -> None:
     assert_map(result, everything)
 
 
-FIELDS = st.sampled_from(
-    [
-        *(
-            "{}",
-            "{0}",
-            "{1}",
-            "{n}",
-            "{s}",
-            "{n:>4}",
-            "{s!r:>9}",
-            "{n:04d}",
-            "{x:.2f}",
-            "{b}",
-            "{!s}",
-        ),
-        *(
-            "{{",
-            "}}",
-            "{",
-            "}",
-            "a",
-            "\n",
-            " ",
-            "{n.real}",
-            "{s[0]}",
-            "{missing}",
-            "{n:{n}}",
-            "{s:d}",
-        ),
-    ]
-)
-
-
-@given(st.lists(FIELDS, max_size=6).map("".join), st.booleans())
-def test_format(template, mapped) -> None:
-    sources = [f'"""{template}"""', "'S\\n!'"]
-    piece = FoldedText.of_literal(sources[1], 1)
-    plain = {"n": 3, "x": 1.5, "b": True, "s": piece.text}
-    known = {**plain, "s": piece if mapped else piece.text}
-    try:
-        expected = template.format("P", 7, **plain)
-    except (LookupError, ValueError):
-        expected = None
-    try:
-        result = FoldedText.of_literal(sources[0], 0).format(["P", 7], known)
-    except UnfoldableError:
-        # Fields that look into their value are left alone on purpose.
-        assert expected is None or any(f in template for f in ("n.real", "s[0]", "n:{n}"))
-        return
-    assert result.text == expected
-    assert_map(result, sources)
-
-
 def test_position_through_the_usual_chain() -> None:
     source = 'r"""\n    uint i = tid;\n    out[i] = {expr};\n"""'
     body = FoldedText.of_literal(source, 5).dedent().strip()
-    body = body.format([], {"expr": FoldedText.of_literal("'x[i] * 2'", 6)})
+    body = format_text(body, [], {"expr": FoldedText.of_literal("'x[i] * 2'", 6)})
     assert body.text == "uint i = tid;\nout[i] = x[i] * 2;"
     origin, at = body.position(body.text.index("tid"))
     assert (origin, source[at : at + 3]) == (5, "tid")
@@ -161,15 +109,6 @@ def test_escapes_point_at_their_backslash() -> None:
     assert text.text == "a\tb\n"
     assert [text.position(i) for i in range(5)] == [(0, 1), (0, 2), (0, 4), (0, 5), (0, 7)]
     assert text.end_position(2) == (0, 4)
-
-
-def test_computed_text_points_at_its_field() -> None:
-    source = "'N = {n}; {s}'"
-    text = FoldedText.of_literal(source, 0).format([], {"n": 128, "s": "x"})
-    assert text.text == "N = 128; x"
-    assert [text.position(i) for i in (4, 5, 6)] == [(0, 5)] * 3
-    assert text.end_position(6) == (0, 8)
-    assert text.position(9) == (0, 10)
 
 
 def test_f_string_pieces() -> None:
