@@ -19,7 +19,7 @@ from embercoach.metal.program.nodes import (
     Unary,
     Variable,
 )
-from embercoach.metal.program.state import Field
+from embercoach.metal.program.state import Field, MisreadError
 from embercoach.metal.program.types import BOOL, INT, ULONG, UNKNOWN, Type
 from embercoach.metal.program.typing import descriptor_type
 
@@ -317,6 +317,16 @@ def _sizeof(work: Lowering, part: Part) -> Expression:
     return Number(size, ULONG, work.spot(part), work.word(part))
 
 
+def _template(work: Lowering, part: Part) -> Expression:
+    """``f<3>`` that nobody calls: ``i < n && j > k``, unless there is a template."""
+    name, arguments = part.get("name"), part.get("arguments")
+    if name is not None and arguments is not None:
+        word = work.word(name)
+        if work.is_variable(word) or work.lookup(word) is None:
+            raise MisreadError(work.parsed.offset(arguments))
+    return work.opaque(part, "not understood: a template")
+
+
 def _lambda(work: Lowering, part: Part) -> Expression:
     return work.opaque(part, "a lambda expression")
 
@@ -354,6 +364,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "compound_literal_expression": _compound_literal,
         "sizeof_expression": _sizeof,
         "lambda_expression": _lambda,
+        "template_function": _template,
         "condition_clause": _condition,
     }
 )
