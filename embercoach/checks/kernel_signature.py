@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.contracted import contracted
+from embercoach.checks.launches import program_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -21,7 +22,7 @@ STAGE_IN = frozenset(("grid_size", "grid_origin"))
 FAILS = "the kernel fails to compile at its first launch"
 
 
-@file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008")
+@file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
 def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each kernel of the file whose texts and names are known."""
     for kernel in contracted(module, facts):
@@ -31,6 +32,7 @@ def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
         yield from _redeclared(kernel)
         yield from _stage_in(kernel, kernel.inputs, kernel.outputs)
         yield from _malformed(kernel)
+        yield from _mismatched(kernel)
 
 
 def _out_of_reach(
@@ -131,6 +133,26 @@ def _stage_in(
             else "the grid of an MLX kernel begins at 0: drop it",
         )
         return
+
+
+def _mismatched(kernel: Contracted) -> Iterator[Report]:
+    """``uint i = thread_position_in_grid;``, and ``.x`` of what is a number."""
+    program = program_of(kernel.definition)
+    if program is None:
+        return
+    from embercoach.metal.program.parameter_uses import attribute_mismatches
+
+    for found in attribute_mismatches(program):
+        if found.spot.text != "body":
+            continue
+        name, kind = found.attribute, ATTRIBUTES[found.attribute]
+        is_vector = kind.endswith("3")
+        yield from kernel.at(
+            "KERNEL-SIG-009",
+            found.spot.place,
+            f"`{name}` is a {kind}, and {found.what}: {FAILS}",
+            f"write `{name}.x`, or another component" if is_vector else f"write `{name}` alone",
+        )
 
 
 def _malformed(kernel: Contracted) -> Iterator[Report]:

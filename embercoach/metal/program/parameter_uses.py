@@ -1,0 +1,243 @@
+"""How a body uses the arrays that MLX passes: element by element, as a number, as an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Conditional,
+    Construct,
+    Declare,
+    If,
+    Index,
+    Loop,
+    Member,
+    Name,
+    Switch,
+    Unary,
+)
+from embercoach.metal.program.types import FLOATS, INTEGERS, is_address
+from embercoach.metal.program.walk import with_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.nodes import Expression, Program, Spot, Variable
+    from embercoach.metal.program.types import Type
+    from embercoach.metal.program.walk import Node, Path
+
+Manner: TypeAlias = Literal["element", "address", "number", "unclear"]
+#: Operators that no pointer has.
+_OF_NUMBERS = frozenset({"*", "/", "%", "&", "|", "^", "<<", ">>"})
+_PLAIN = INTEGERS.keys() | FLOATS
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterUse:
+    """One use of an input or output.
+
+    Attributes:
+        manner: ``element`` for ``x[i]``, ``x[i + 1]`` or ``*(x + i)``; ``address`` where the
+            pointer itself goes on, into a variable or a cast; ``number`` where only a value can
+            stand; else ``unclear``.
+        index: of an element, the expression between the brackets.
+        space: of an address, the space that the pointer which takes it is declared for.
+        taker: the name of that pointer, or of the function with such a parameter.
+        declared: where that pointer is declared.
+        node: the element, or the use itself.
+        path: the nodes around ``node``.
+    """
+
+    variable: Variable
+    manner: Manner
+    spot: Spot
+    node: Expression
+    path: Path
+    index: Expression | None = None
+    space: str | None = None
+    taker: str = ""
+    declared: Spot | None = None
+
+
+def parameter_uses(program: Program) -> Iterator[ParameterUse]:
+    """Every use of an input or output in the body of a kernel, in order."""
+    if program.body is None:
+        return
+    for node, path in with_path(program.body):
+        if isinstance(node, Name) and node.variable.kind in ("input", "output"):
+            yield _use(node, path)
+
+
+def _use(name: Name, path: Path) -> ParameterUse:
+    """Climb from a name to what its pointer or its value goes into."""
+    current: Node = name
+    offset: Expression | None = None
+    for depth in range(len(path) - 1, -1, -1):
+        parent = path[depth]
+        if isinstance(parent, Binary) and parent.operator in ("+", "-"):
+            offset = parent.right if parent.left is current else parent.left
+            current = parent
+            continue
+        if isinstance(parent, Conditional) and parent.condition is not current:
+            current = parent
+            continue
+        return _ended(name, current, offset, parent, path[:depth])
+    return ParameterUse(name.variable, "unclear", name.spot, name, path)
+
+
+def _ended(
+    name: Name, current: Node, offset: Expression | None, parent: Node, around: Path
+) -> ParameterUse:
+    variable, spot = name.variable, name.spot
+    if isinstance(parent, Index) and parent.base is current:
+        index = parent.index if current is name or offset is None else offset
+        return ParameterUse(variable, "element", spot, parent, around, index)
+    taken = _taken(current, parent)
+    if taken is not None:
+        pointer, taker = taken
+        declared = pointer.spot if pointer is not None else None
+        space = _space(parent) if pointer is None else pointer.type.space
+        return ParameterUse(
+            variable, "address", spot, name, (*around, parent), offset, space, taker, declared
+        )
+    manner: Manner = "number" if _wants_number(current, parent) else "unclear"
+    return ParameterUse(variable, manner, spot, name, (*around, parent))
+
+
+def _taken(current: Node, parent: Node) -> tuple[Variable | None, str] | None:
+    """The pointer that an address goes into, and what to call it; a cast is no variable."""
+    if isinstance(parent, Declare) and _is_pointer(parent.variable.type):
+        return parent.variable, parent.variable.name
+    if isinstance(parent, Assign) and parent.value is current and isinstance(parent.target, Name):
+        target = parent.target.variable
+        return (target, target.name) if _is_pointer(target.type) else None
+    if isinstance(parent, Cast) and is_address(parent.type):
+        return None, "the cast"
+    if isinstance(parent, Call):
+        return _parameter(current, parent)
+    return None
+
+
+def _is_pointer(kind: Type) -> bool:
+    return is_address(kind) and not kind.reference
+
+
+def _space(parent: Node) -> str | None:
+    return parent.type.space if isinstance(parent, Cast) else None
+
+
+def _parameter(current: Node, call: Call) -> tuple[Variable, str] | None:
+    """The parameter of a function of the header, if there is one function that may be meant."""
+    if len(call.functions) != 1 or current not in call.arguments:
+        return None
+    function = call.functions[0]
+    index = call.arguments.index(current)
+    if index >= len(function.parameters):
+        return None
+    parameter = function.parameters[index]
+    return (parameter, call.name) if is_address(parameter.type) else None
+
+
+def _wants_number(current: Node, parent: Node) -> bool:
+    """Whether only a value can stand where an expression stands."""
+    if isinstance(parent, Binary):
+        return parent.operator in _OF_NUMBERS
+    if isinstance(parent, Unary):
+        return parent.operator in ("-", "~")
+    if isinstance(parent, Index):
+        return parent.index is current
+    if isinstance(parent, Cast):
+        # An address fits into 64 bits.
+        return _is_number(parent.type) and parent.type.scalar not in ("long", "ulong")
+    if isinstance(parent, Declare):
+        return _is_number(parent.variable.type)
+    if isinstance(parent, Assign):
+        return parent.value is current and _is_number(parent.target.type)
+    if isinstance(parent, Call):
+        return not parent.functions and parent.name in OF_VALUES and not parent.method
+    return isinstance(parent, Construct) and _is_number(parent.type)
+
+
+#: Functions of Metal's library that take numbers, and never a pointer.
+OF_VALUES = frozenset(
+    {
+        *("abs", "clamp", "max", "min", "mix", "fabs", "fma", "fmax", "fmin", "floor", "ceil"),
+        *("round", "pow", "powr", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos"),
+        *("tan", "tanh", "simd_sum", "simd_max", "simd_min", "simd_shuffle", "simd_broadcast"),
+    }
+)
+
+
+def _is_number(kind: Type) -> bool:
+    return kind.scalar in _PLAIN and not is_address(kind) and not kind.reference
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A vector attribute where only a scalar can stand, or a component of a scalar attribute.
+
+    Attributes:
+        attribute: the attribute.
+        what: in words, where it stands.
+    """
+
+    attribute: str
+    what: str
+    spot: Spot
+
+
+def attribute_mismatches(program: Program) -> Iterator[Mismatch]:
+    """Uses of thread attributes that their type does not allow."""
+    if program.body is None:
+        return
+    for node, path in with_path(program.body):
+        if isinstance(node, Name) and node.variable.kind == "attribute" and path:
+            what = _mismatch(node, path)
+            if what is not None:
+                yield Mismatch(node.variable.attribute, what, node.spot)
+
+
+def _mismatch(name: Name, path: Path) -> str | None:
+    kind = name.type
+    if isinstance(path[-1], Member):
+        field = path[-1].field
+        if kind.width == 1:
+            return f"has no component `.{field}`"
+        return f"has no component `.{field}`" if set(field) & set("wa") else None
+    if kind.width == 1:
+        return None
+    current: Node = name
+    for parent in reversed(path):
+        if isinstance(parent, Binary) and parent.type.width > 1:
+            current = parent
+            continue
+        return _scalar_place(current, parent)
+    return None
+
+
+def _scalar_place(current: Node, parent: Node) -> str | None:
+    """Where a vector stands that only a scalar can stand, in words."""
+    if isinstance(parent, Declare):
+        kind = parent.variable.type
+        if kind.width == 1 and _is_number(kind):
+            return f"initializes the {kind.scalar} `{parent.variable.name}`"
+    elif isinstance(parent, Assign) and parent.value is current:
+        kind = parent.target.type
+        if kind.width == 1 and _is_number(kind):
+            return f"is assigned to a {kind.scalar}"
+    elif isinstance(parent, Index) and parent.index is current:
+        return "is an index"
+    elif isinstance(parent, Cast):
+        if parent.type.width == 1 and _is_number(parent.type) and not parent.bits:
+            return f"is cast to {parent.type.scalar}"
+    elif isinstance(parent, (If, Loop, Conditional)):
+        if parent.condition is current:
+            return "is a condition"
+    elif isinstance(parent, Switch) and parent.value is current:
+        return "is switched on"
+    return None

@@ -1,0 +1,254 @@
+"""What a body takes its parameters for: KERNEL-SIG-009, SPACE, RANK, STRIDE, ATOMIC and more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes
+from tests.checks.test_kernel_contract import INDEX, kernel, pointed
+
+# Attributes
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("uint i = thread_position_in_grid; y[i] = 1;", "thread_position_in_grid"),
+        ("int i; i = threads_per_grid; y[i] = 1;", "threads_per_grid"),
+        ("y[thread_position_in_threadgroup] = 1;", "thread_position_in_threadgroup"),
+        ("uint i = thread_position_in_grid + 1; y[i] = 1;", "thread_position_in_grid"),
+        ("uint i = uint(thread_position_in_grid); y[i] = 1;", "thread_position_in_grid"),
+        ("if (thread_position_in_grid < 4) y[0] = 1;", "thread_position_in_grid"),
+        ("uint i = thread_index_in_simdgroup.x; y[i] = 1;", "thread_index_in_simdgroup"),
+        ("uint i = thread_position_in_grid.w; y[i] = 1;", "thread_position_in_grid"),
+    ],
+)
+def test_attributes_of_the_wrong_type(body: str, text: str) -> None:
+    assert pointed(kernel(body), "KERNEL-SIG-009") == [("KERNEL-SIG-009", text)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "uint3 i = thread_position_in_grid; y[i.x] = 1;",
+        "auto i = thread_position_in_grid; y[i.x] = 1;",
+        "uint2 i = thread_position_in_grid.xy; y[i.x] = 1;",
+        "uint i = thread_position_in_grid[0]; y[i] = 1;",
+        "uint i = thread_index_in_simdgroup; y[i] = 1;",
+        "uint i = dot(float3(thread_position_in_grid), float3(1)); y[i] = 1;",
+        "if (all(thread_position_in_grid < 4)) y[0] = 1;",
+        "bool b = all(thread_position_in_grid == 0); y[0] = b;",
+        "{ uint thread_position_in_grid = 1; uint i = thread_position_in_grid; y[i] = 1; }",
+    ],
+)
+def test_attributes_of_the_right_type(body: str) -> None:
+    assert pointed(kernel(body), "KERNEL-SIG-009") == []
+
+
+# Address spaces
+
+FEW, MANY = "[mx.zeros((4,))]", "[mx.zeros((4, 4))]"
+HELPER = "inline float f(SPACE const float* a) { return a[0]; }"
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "passed"),
+    [
+        ("const device float* p = x; y[0] = p[0];", "", FEW),
+        ("device const float* p = x + 2; y[0] = p[0];", "", FEW),
+        ("const constant float* p = x; y[0] = p[0];", "", MANY),
+        ("y[0] = ((const device float4*)x)[0].x;", "", FEW),
+        ("y[0] = reinterpret_cast<const device float4*>(x)[0].x;", "", FEW),
+        ("const device float* p; p = x; y[0] = p[0];", "", FEW),
+        ("y[0] = f(x);", HELPER.replace("SPACE", "device"), FEW),
+        ("y[0] = f(x + 1);", HELPER.replace("SPACE", "constant"), MANY),
+    ],
+)
+def test_pointers_of_the_wrong_space(body: str, header: str, passed: str) -> None:
+    program = kernel(body, header=header, passed=passed)
+    assert codes(program, "KERNEL-SPACE") == ["KERNEL-SPACE-001"]
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "passed"),
+    [
+        ("const device float* p = x; y[0] = p[0];", "", MANY),
+        ("const constant float* p = x; y[0] = p[0];", "", FEW),
+        ("auto p = x; y[0] = p[0];", "", FEW),
+        ("auto p = x; y[0] = p[0];", "", "[x]"),
+        ("float p = x[0]; y[0] = p;", "", FEW),
+        ("device float* p = y; p[0] = x[0];", "", FEW),
+        ("y[0] = f(x);", "template <typename P> float f(P p) { return p[0]; }", FEW),
+        ("y[0] = f(x);", "\\n".join(HELPER.replace("SPACE", s) for s in ("device", "constant")),
+         FEW),
+        ("const device float* p = x + row * 4; y[0] = p[0];", "", "[x]"),
+        ("const device float* p = x; y[0] = p[0];", "", "[unknown]"),
+        ("constant float* p = unknown; y[0] = p[0];", "", FEW),
+    ],
+)  # fmt: skip
+def test_pointers_that_fit(body: str, header: str, passed: str) -> None:
+    assert codes(kernel(body, header=header, passed=passed), "KERNEL-SPACE") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "passed"),
+    [
+        ("const device float* p = x; y[0] = p[0];", "[x]"),
+        (INDEX + "const device float* p = x + i; y[0] = p[0];", "[x]"),
+        ("const constant float* p = x; y[0] = p[0];", "[x]"),
+        ("const device float* p = x; y[0] = p[0];", "[mx.zeros((unknown,))]"),
+    ],
+)
+def test_pointers_that_fit_some_sizes(body: str, passed: str) -> None:
+    assert codes(kernel(body, passed=passed), "KERNEL-SPACE") == ["KERNEL-SPACE-002"]
+
+
+# Scalars and arrays
+
+
+@pytest.mark.parametrize(
+    ("body", "passed", "flagged"),
+    [
+        ("y[0] = x[0];", "[0.5]", True),
+        ("y[0] = *x;", "[3]", True),
+        ("auto p = x + 1; const device float* q = x; y[0] = q[0];", "[mx.array(1.0)]", True),
+        ("y[0] = 2 * x;", "[mx.array([1.0])]", True),
+        ("float v = x; y[0] = v;", "[mx.zeros((4, 4))]", True),
+        ("y[0] = exp(x);", "[mx.zeros((1,))]", True),
+        ("y[x] = 1;", "[mx.zeros((1,))]", True),
+        ("y[0] = x;", "[mx.zeros((1,))]", False),
+        ("y[0] = 2 * x + exp(x);", "[0.5]", False),
+        ("y[0] = x[0] + *x + *(x + 1);", "[mx.array([1.0, 2.0])]", False),
+        ("y[0] = 2 * x;", "[x]", False),
+        ("y[0] = x[0];", "[unknown]", False),
+        ("auto p = x; y[0] = p[0];", "[mx.array([1.0])]", False),
+        ("y[0] = f(x);", "[mx.array([1.0])]", False),
+        ("{ float x = 2; y[0] = 2 * x; }", "[mx.array([1.0])]", False),
+    ],
+)
+def test_scalars_and_arrays(body: str, passed: str, flagged: bool) -> None:
+    expected = ["KERNEL-RANK-001"] if flagged else []
+    assert codes(kernel(body, passed=passed), "KERNEL-RANK") == expected
+
+
+# Strides
+
+STRIDED = "ensure_row_contiguous=False"
+
+
+@pytest.mark.parametrize(
+    ("body", "passed", "more", "flagged"),
+    [
+        (INDEX + "y[i] = x[i];", "[x]", STRIDED, True),
+        (INDEX + "auto p = x + i; y[i] = p[0];", "[x]", STRIDED, True),
+        (INDEX + "y[i] = x[i];", "[x.T]", STRIDED, True),
+        (INDEX + "y[i] = x[i];", "[mx.transpose(x)]", STRIDED, True),
+        (INDEX + "y[i] = x[i];", "[x[:, 1:]]", STRIDED, True),
+        (INDEX + "y[i] = x[i];", "[x]", "", False),
+        (INDEX + "y[i] = x[i];", "[x]", "ensure_row_contiguous=True", False),
+        (INDEX + "y[i] = x[i * x_strides[0]];", "[x]", STRIDED, False),
+        (INDEX + "y[i] = x[elem_to_loc(i, x_shape, x_strides, x_ndim)];", "[x]", STRIDED, False),
+        (INDEX + "y[i] = x[i];", "[mx.contiguous(x)]", STRIDED, False),
+        (INDEX + "y[i] = x[i];", "[x[1:]]", STRIDED, False),
+        (INDEX + "y[i] = x[i];", "[x + 1]", STRIDED, False),
+        (INDEX + "y[i] = x;", "[x]", STRIDED, False),
+        (INDEX + "y[i] = x[i];", "[unknown]", STRIDED, False),
+    ],
+)
+def test_strides(body: str, passed: str, more: str, flagged: bool) -> None:
+    found = codes(kernel(body, passed=passed, more=more), "KERNEL-STRIDE")
+    assert found == (["KERNEL-STRIDE-001"] if flagged else [])
+
+
+# Outputs
+
+ADD = "atomic_fetch_add_explicit(&y[0], x[0], memory_order_relaxed);"
+STORE = "atomic_store_explicit(&y[0], x[0], memory_order_relaxed);"
+ATOMIC = "atomic_outputs=True"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "more", "flagged"),
+    [
+        ("mx.float16", ATOMIC, True),
+        ("mx.bfloat16", ATOMIC, True),
+        ("mx.int64", ATOMIC, True),
+        ("mx.uint8", ATOMIC, True),
+        ("mx.float32", ATOMIC, False),
+        ("mx.int32", ATOMIC, False),
+        ("mx.bool_", ATOMIC, False),
+        ("mx.float16", "", False),
+        ("mx.float16", "atomic_outputs=unknown", False),
+        ("x.dtype", ATOMIC, False),
+    ],
+)
+def test_dtypes_of_atomic_outputs(dtype: str, more: str, flagged: bool) -> None:
+    program = kernel(ADD, more=more).replace("[x.dtype]", f"[{dtype}]")
+    expected = [("KERNEL-ATOMIC-001", dtype)] if flagged else []
+    assert pointed(program, "KERNEL-ATOMIC") == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("y[0] = 1;", True),
+        ("y[0] += 1;", True),
+        ("y[0]++;", True),
+        ("float v = y[0];" + ADD, True),
+        (STORE + " float v = x[0] * y[0];", True),
+        (ADD, False),
+        (STORE, False),
+        ("auto p = y + 1; atomic_store_explicit(p, 1, memory_order_relaxed);", False),
+        ("atomic_fetch_add_explicit(y + 1, 1, memory_order_relaxed);", False),
+        ("device auto& place = y[0];", False),
+    ],
+)
+def test_plain_access_to_atomic_outputs(body: str, flagged: bool) -> None:
+    found = codes(kernel(body, more=ATOMIC), "KERNEL-ATOMIC")
+    assert found == (["KERNEL-ATOMIC-002"] if flagged else [])
+    assert "KERNEL-ATOMIC-002" not in codes(kernel(body), "KERNEL-ATOMIC")
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "flagged"),
+    [
+        (ADD, ATOMIC, True),
+        ("atomic_fetch_max_explicit(y, x[0], memory_order_relaxed);", ATOMIC, True),
+        ("y[0] += x[0];", "", True),
+        ("y[0]++;", "", True),
+        ("y[0] = y[0] + x[0];", "", True),
+        ("y[0] = max(y[0], x[0]);", "", True),
+        (STORE + ADD, ATOMIC, False),
+        ("y[0] = 0; y[0] += x[0];", "", False),
+        ("y[0] = x[0];", "", False),
+        ("device float* p = y; p[0] = 0; y[0] += x[0];", "", False),
+        ("clear(y); y[0] += x[0];", "", False),
+        ("clear(&y[0]); y[0] += x[0];", "", False),
+    ],
+)
+def test_updates_of_what_was_never_written(body: str, more: str, flagged: bool) -> None:
+    found = codes(kernel(body, more=more), "KERNEL-INIT")
+    assert found == (["KERNEL-INIT-001"] if flagged else [])
+    for launch in ("init_value=0,", "**unknown,"):
+        assert codes(kernel(body, more=more, launch=launch), "KERNEL-INIT") == []
+
+
+# Math modes
+
+
+@pytest.mark.parametrize(
+    ("mode", "body", "flagged"),
+    [
+        ('"fast"', "y[0] = -INFINITY;", True),
+        ('"fast"', "y[0] = isnan(x[0]);", True),
+        ('"fast"', "y[0] = metal::isinf(x[0]);", True),
+        ('"fast"', "y[0] = numeric_limits<float>::infinity();", True),
+        ('"fast"', "y[0] = -1e30f; // INFINITY", False),
+        ('"relaxed"', "y[0] = -INFINITY;", False),
+        ('"safe"', "y[0] = -INFINITY;", False),
+        ("unknown", "y[0] = -INFINITY;", False),
+    ],
+)
+def test_math_modes(mode: str, body: str, flagged: bool) -> None:
+    program = kernel(body, more='compile_options={"math_mode": MODE}'.replace("MODE", mode))
+    assert codes(program, "KERNEL-MATH") == (["KERNEL-MATH-001"] if flagged else [])
