@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.positions import locate
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (
     definitions,
@@ -15,8 +16,9 @@ from embercoach.checks.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.metal_checks import METAL_CHECKS, MetalCode
+from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, MetalCode
 from embercoach.checks.registry import Report, file_check
+from embercoach.checks.run import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,8 +81,31 @@ def _placed(
             report.code,
             where.node,
             where.place,
-            report.message,
+            _message(report, definition, source, header, module),
             report.help,
             context_of(where.place, module.is_test),
             text_span=where.span,
         )
+
+
+def _message(
+    report: MetalReport,
+    definition: Definition,
+    source: Folded,
+    header: Folded | None,
+    module: Module,
+) -> str:
+    """The message, with the line of the file that it tells of besides."""
+    if report.other is None:
+        return report.message
+    place = report.other.place
+    text = header if report.other.text == "header" else source
+    where = None if text is None else target(definition, text, place.start, place.end, module)
+    if where is None or where.span is None:
+        line = f"line {place.line} of the {report.other.text}"
+    else:
+        spans = locate(module.tree, module.source, {where.node: where.place.statement})
+        lines = Lines(module.source)
+        start = lines.offset(spans[where.node].line, spans[where.node].column)
+        line = f"line {lines.position(start + where.span[0])[0]}"
+    return report.message.replace(ELSEWHERE, line)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from embercoach.metal.body import MetalText
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.facts import Place
-    from embercoach.metal.program.nodes import Program, Text
+    from embercoach.metal.program.nodes import Program, Spot, Text
+
+#: Stands in a message for where ``MetalReport.other`` is: ``line 95``.
+ELSEWHERE = "{line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class MetalReport:
         text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
             kernel in Python, or the ``file``. None for the text that the check was given,
             ``MetalCode.text``.
+        other: a second place, which the message tells of where it has ``ELSEWHERE``.
     """
 
     code: str
@@ -45,6 +49,7 @@ class MetalReport:
     message: str
     help: str
     text: Text | None = None
+    other: Spot | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.metal_checks import METAL_CHECKS, UNIT_ONLY, MetalCode
+from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, UNIT_ONLY, MetalCode
 from embercoach.checks.run import Lines
 from embercoach.finding import RawFinding
 
@@ -64,11 +64,16 @@ def placed(
         if offsets is not None:
             # The end is that of the last character: a literal may end in between.
             start, end = offsets[start], offsets[max(end - 1, start)] + 1
+        message = report.message
+        if report.other is not None:
+            at = report.other.place.start
+            line, _ = lines.position(at if offsets is None else offsets[at])
+            message = message.replace(ELSEWHERE, f"line {line}")
         finding = RawFinding(
             report.code,
             *_place(lines, start),
             *_place(lines, end),
-            report.message,
+            message,
             report.help,
             CONTEXT,
         )

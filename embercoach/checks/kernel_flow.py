@@ -1,0 +1,98 @@
+"""KERNEL-BARRIER, -RACE, -SIMD and -BOUNDS: what a kernel's threads do to each other.
+
+A kernel is followed once for each way in which it is launched. Where the threadgroup's size is
+known, what is found in one run is told. Where it is assumed, it must be found in every run.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.checks.metal_checks import metal_check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from embercoach.checks.metal_checks import MetalCode, MetalKernel, MetalReport
+    from embercoach.metal.execution.events import Trace
+    from embercoach.metal.facts import Place
+
+    Key = tuple[str, str | None, Place]
+    Finder = Callable[[Trace, bool], Iterable[MetalReport]]
+
+#: What tells the threads of a threadgroup apart.
+THREADS = frozenset(
+    (
+        *("thread_position_in_grid", "thread_position_in_threadgroup"),
+        *("thread_index_in_threadgroup", "thread_index_in_simdgroup"),
+    )
+)
+
+
+@metal_check(
+    "KERNEL-BARRIER-001",
+    "KERNEL-BARRIER-002",
+    "KERNEL-BARRIER-003",
+    "KERNEL-BOUNDS-001",
+    "KERNEL-RACE-001",
+    "KERNEL-RACE-002",
+    "KERNEL-SIMD-001",
+)
+def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
+    """Each kernel that can be followed; what several launches share is told once."""
+    told: set[Key] = set()
+    for kernel in code.kernels:
+        for report in _of_kernel(kernel, whole=code.whole):
+            if _key(report) not in told:
+                told.add(_key(report))
+                yield report
+
+
+@lru_cache(maxsize=4)
+def traces_of(kernel: MetalKernel) -> tuple[Trace, ...]:
+    """What following a kernel gives, for each way of launching it."""
+    from embercoach.metal.execution.follow import follow
+
+    return tuple(follow(kernel.program, c) for c in kernel.configurations)
+
+
+def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
+    from embercoach.checks.kernel_arrays import dropped_results, past_arrays
+    from embercoach.checks.kernel_barriers import unreached
+    from embercoach.checks.kernel_outputs import outputs
+    from embercoach.checks.kernel_races import shared_memory
+
+    finders: tuple[Finder, ...] = (unreached, shared_memory, outputs, dropped_results, past_arrays)
+    traces = [trace for trace in traces_of(kernel) if _is_likely(trace, kernel)]
+    for finder in finders:
+        yield from agreed([(trace, tuple(finder(trace, whole))) for trace in traces])
+
+
+def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
+    """Whether a kernel may be launched as it is assumed to be.
+
+    Not with many threads to a group if it never asks which of them runs, and not with 64 if it has
+    an array for 32 threads.
+    """
+    from embercoach.metal.execution.bounds import outside
+
+    if not trace.configuration.assumed:
+        return True
+    attributes = {v.attribute for v in kernel.program.variables.values()}
+    return bool(attributes & THREADS) and all(found.thread == 0 for found in outside(trace))
+
+
+def agreed(found: Sequence[tuple[Trace, Sequence[MetalReport]]]) -> Iterator[MetalReport]:
+    """The reports that hold for a launch as it is known, or for all that may be."""
+    keys = [{_key(report) for report in reports} for _, reports in found]
+    everywhere = set.intersection(*keys) if keys else set()
+    for trace, reports in found:
+        known = not trace.configuration.assumed
+        for report in reports:
+            if known or _key(report) in everywhere:
+                yield report
+
+
+def _key(report: MetalReport) -> Key:
+    return report.code, report.text, report.place
