@@ -35,12 +35,22 @@ DTYPES = [
     "float32",
     "complex64",
 ]
-NAMES = ("x", "y", "w_1", "out", "grid_size", "x_shape", "thread_position_in_grid", "K")
+# Some are part of others, of an attribute, or of what MLX passes for others.
+NAMES = ("x", "y", "w_1", "out", "grid_size", "x_shape", "thread_position_in_grid", "K", "ax", "x_")
 SHAPES = ((), (1,), (7,), (8,), (2, 3), (2, 4), (0,), (3, 0, 2), (1, 1, 1), (2, 2, 2))
+#: Python numbers as inputs, and the dtypes that MLX gives them.
+NUMBERS = {True: "bool_", 3: "int32", -(2**31): "int32", 0.5: "float32", 2j: "complex64"}
+Given = tuple[int, ...] | complex
 
 
-def made_by_mlx(kernel: Kernel, shapes: list[tuple[int, ...]], output_dtypes: list[str]) -> list:
-    """What MLX records for the kernel when a call of it is exported: name, source, launch, ..."""
+def made_by_mlx(kernel: Kernel, shapes: list[Given], output_dtypes: list[str]) -> list:
+    """What MLX records for the kernel when a call of it is exported: name, source, launch, ...
+
+    Args:
+        kernel: the kernel.
+        shapes: of each input the shape of an array, or a Python number.
+        output_dtypes: MLX's names.
+    """
     built = mx.fast.metal_kernel(
         name=kernel.name,
         input_names=[i.name for i in kernel.inputs],
@@ -57,8 +67,9 @@ def made_by_mlx(kernel: Kernel, shapes: list[tuple[int, ...]], output_dtypes: li
     recorded: list[dict] = []
 
     def call(*arrays):
+        following = iter(arrays)
         return built(
-            inputs=list(arrays),
+            inputs=[next(following) if isinstance(s, tuple) else s for s in shapes],
             template=template,
             grid=(1, 1, 1),
             threadgroup=(1, 1, 1),
@@ -69,6 +80,7 @@ def made_by_mlx(kernel: Kernel, shapes: list[tuple[int, ...]], output_dtypes: li
     arrays = [
         mx.zeros(shape, dtype=getattr(mx, i.dtype))
         for i, shape in zip(kernel.inputs, shapes, strict=True)
+        if isinstance(shape, tuple)
     ]
     mx.export_function(recorded.append, call, *arrays)
     (primitive,) = (r for r in recorded if r.get("name") == "CustomKernel")
@@ -76,18 +88,22 @@ def made_by_mlx(kernel: Kernel, shapes: list[tuple[int, ...]], output_dtypes: li
 
 
 @st.composite
-def kernels(draw: st.DrawFn) -> tuple[Kernel, list[tuple[int, ...]]]:
+def kernels(draw: st.DrawFn) -> tuple[Kernel, list[Given]]:
     """A kernel of any shape, together with the shapes of its inputs."""
     names = st.sampled_from(NAMES)
-    shapes = draw(st.lists(st.sampled_from(SHAPES), max_size=4))
+    shapes = draw(st.lists(st.sampled_from((*SHAPES, *NUMBERS)), max_size=4))
     inputs = tuple(
-        Input.of_shape(draw(names), shape, draw(st.sampled_from(DTYPES))) for shape in shapes
+        Input.of_shape(draw(names), shape, draw(st.sampled_from(DTYPES)))
+        if isinstance(shape, tuple)
+        else Input.of_shape(draw(names), (), NUMBERS[shape])
+        for shape in shapes
     )
     outputs = tuple(
         Output(draw(names), draw(st.sampled_from(DTYPES)))
         for _ in range(draw(st.integers(min_value=1, max_value=3)))
     )
     mentions = [*ATTRIBUTES, "my_grid_size", "thread_position", "threads_per", " ", "; // é\n"]
+    mentions += ["x_shapes", "x_shape_1", "X_SHAPE", "x__ndim", "grid_sizes[0]", "x _strides"]
     mentions += [f"{n}{end}" for n in NAMES for end in ("", "_shape", "_strides", "_ndim", "_sh")]
     source = "".join(draw(st.lists(st.sampled_from(mentions), max_size=5)))
     values = st.booleans() | st.integers(-(2**31), 2**31 - 1) | st.sampled_from(DTYPES)
@@ -100,7 +116,7 @@ def kernels(draw: st.DrawFn) -> tuple[Kernel, list[tuple[int, ...]]]:
         inputs=inputs,
         outputs=outputs,
         source=source,
-        header=draw(st.sampled_from(["", "// x_shape grid_size\n", "#define N 3"])),
+        header=draw(st.sampled_from(["", "// x_shape grid_size\n", "#define N 3", "\n\n", "ü"])),
         template=template,
         atomic_outputs=draw(st.booleans()),
         ensure_row_contiguous=draw(st.booleans()),
