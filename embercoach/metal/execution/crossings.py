@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.footprints import comparable, exclusive, footprint, same_members
+from embercoach.metal.execution.values import LANE, SIMD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Spot, Variable
 
 _GROUPS = ("group.x", "group.y", "group.z")
+_VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
 _TRIES = 4_096
 
@@ -130,8 +132,7 @@ def _apart(first: Access, second: Access, axis: int, count: int | None) -> int |
         return None
     if _guarded(first, axis) or _guarded(second, axis):
         return None
-    if first.kind == second.kind == "write" and _agree(first, second, axis):
-        return None
+    writes = first.kind == second.kind == "write"
     left, right = one[1], other[1]
     symbol = one[0] or other[0]
     free = [not _depends(access, axis) for access in (first, second)]
@@ -141,7 +142,10 @@ def _apart(first: Access, second: Access, axis: int, count: int | None) -> int |
         found = _distance(element, against, left, right, most)
         if found is None or (found == 0 and not _apart_for(free, left, right)):
             continue
-        if _feasible(first, second, (element, against), found, symbol, count):
+        threads = footprint(first)[element][0], footprint(second)[against][0]
+        if writes and _agree(first, second, axis, threads):
+            continue
+        if _feasible(first, second, threads, found, symbol, count):
             return found
     return None
 
@@ -196,26 +200,27 @@ def _guarded(access: Access, axis: int) -> bool:
     return False
 
 
-def _agree(first: Access, second: Access, axis: int) -> bool:
-    """Whether two threadgroups store the same value, or such as nothing is known of."""
+def _agree(first: Access, second: Access, axis: int, threads: tuple[int, int]) -> bool:
+    """Whether two threads of different groups store the same, or such as nothing is known of."""
     left, right = first.value, second.value
     if left is None or right is None or left.origin.blurred or right.origin.blurred:
         return True
-    if left != right:
+    if left.terms != right.terms or left.origin.axes >> axis & 1:
         return False
-    return not left.origin.axes >> axis & 1 and isinstance(left.offsets, int) and left.bits < 2
+    one, other = threads
+    same = one == other or not any(symbol.bits & _VARYING for symbol, _ in left.terms)
+    return same and left.offset(one) == right.offset(other)
 
 
 def _feasible(
     first: Access,
     second: Access,
-    elements: tuple[int, int],
+    threads: tuple[int, int],
     apart: int,
     symbol: Symbol | None,
     count: int | None,
 ) -> bool:
     """Whether the conditions of both can hold, the threadgroups being so far apart."""
-    one, other = footprint(first)[elements[0]][0], footprint(second)[elements[1]][0]
-    told = [(condition, one) for condition in first.mask.conditions]
-    away = [(condition, other) for condition in second.mask.conditions]
+    told = [(condition, threads[0]) for condition in first.mask.conditions]
+    away = [(condition, threads[1]) for condition in second.mask.conditions]
     return possible(told, Elsewhere(tuple(away), symbol, -apart, count))

@@ -155,6 +155,8 @@ def _part(m: Machine, state: State, node: Index | Member) -> Result:
 
 def _swizzled(m: Machine, vector: Result, node: Member) -> Result:
     at = [places.COMPONENTS.get(letter, 0) for letter in node.field]
+    if not at:
+        return m.pool.unknown("part")
     if isinstance(vector, Bundle) and max(at) < len(vector.parts):
         parts = tuple([vector.parts[k] for k in at])
     else:
@@ -206,8 +208,9 @@ def combined(
         # ``x /= y`` is done in the wider type; of integers that is an integer.
         kinds = {m.resolved(node.target.type).scalar, m.resolved(node.value.type).scalar}
         scalar = next((kind for kind in kinds if kind in FLOATS or kind is None), scalar)
+    left, right = (_valued(m, state, side, node) for side in (left, right))
     if isinstance(left, Pointer) and isinstance(right, Value) and sign in ("+", "-"):
-        if left.root is None or left.root.kind == "metadata":
+        if left.root is None:
             return left
         root = m.root_type(left.root)
         return moved(m.pool, left, right, root, sign=1 if sign == "+" else -1)
@@ -217,6 +220,14 @@ def combined(
         return _by_component(m, state, sign, left, right, node)
     a, b = (number(m, state, side, node) for side in (left, right))
     return binary(m.pool, sign, a, b, scalar)
+
+
+def _valued(m: Machine, state: State, side: Result, node: Expression) -> Result:
+    """Of a 0-d input, which is a reference, the value."""
+    root = side.root if isinstance(side, Pointer) else None
+    if root is not None and root.kind in ("input", "metadata") and not root.type.pointer:
+        return number(m, state, side, node)
+    return side
 
 
 def _by_component(

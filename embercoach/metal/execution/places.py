@@ -84,6 +84,6 @@ def _place_of_member(m: Machine, base: Pointer, node: Member) -> Pointer | None:
         kind = m.resolved(node.type)
         return replace(base, type=kind, member=f"{base.member}.{node.field}")
     at = [COMPONENTS.get(letter, 0) for letter in node.field]
-    if at != list(range(at[0], at[0] + len(at))):
+    if not at or at != list(range(at[0], at[0] + len(at))):
         return None
     return accessing.component(m, base, at[0], len(at))

@@ -52,6 +52,23 @@ def traced(case: Case) -> Trace:
     return _TRACES[case.name]
 
 
+def trace_of(
+    source: str,
+    threadgroup: tuple[int, int, int] = (64, 1, 1),
+    groups: tuple[int | None, int | None, int | None] = (1, 1, 1),
+    *,
+    header: str = "",
+    template: dict[str, int | str] | None = None,
+) -> Trace:
+    """A kernel with the inputs x and n (0-d) and the outputs y and z, followed."""
+    inputs = Input("x", "float32", 1), Input("n", "int32", 0)
+    outputs = Output("y", "float32"), Output("z", "float32")
+    given = template or {}
+    pairs = tuple(TemplateArgument(name, value) for name, value in given.items())
+    program = lower_body(source, header, Names(inputs, outputs, pairs))
+    return follow(program, Configuration(threadgroup, frozenset(), groups, given, inputs, outputs))
+
+
 def _inputs(case: Case) -> tuple[Input, ...]:
     inputs = []
     for name, array in case.inputs.items():

@@ -1,0 +1,88 @@
+"""Threadgroup arrays that are filled for one number of threads and read for another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.execution.conditions import threads_of
+from embercoach.metal.execution.events import Access
+from embercoach.metal.execution.memory import elements_of
+from embercoach.metal.execution.values import SIMD_WIDTH
+
+if TYPE_CHECKING:
+    from embercoach.metal.execution.events import Trace
+    from embercoach.metal.program.nodes import Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """An array with an element for each thread, or each SIMD group, of another number of them.
+
+    Attributes:
+        access: a read of elements that nothing was written to, or the last read of an array whose
+            further elements nothing reads.
+        unit: what each element is written by.
+        written: how many elements are written: the first ones, one by each thread or SIMD group.
+        read: how many elements are read: the first ones.
+    """
+
+    variable: Variable
+    access: Access
+    unit: Literal["thread", "SIMD group"]
+    written: int
+    read: int
+
+    @property
+    def threads(self) -> int:
+        """The size of the threadgroup that the reads fit."""
+        return self.read if self.unit == "thread" else self.read * SIMD_WIDTH
+
+
+def mismatches(trace: Trace) -> tuple[Mismatch, ...]:
+    """Arrays whose reads fit another size of the threadgroup than it has, whatever the data.
+
+    All accesses of the array must be known, and no unknown condition may decide about any.
+    """
+    if trace.lost:
+        return ()
+    arrays: dict[Variable, list[Access]] = {}
+    for event in trace.events:
+        if isinstance(event, Access) and event.memory == "threadgroup":
+            arrays.setdefault(event.variable, []).append(event)
+    found = (_mismatch(variable, accesses, trace) for variable, accesses in arrays.items())
+    return tuple(one for one in found if one is not None)
+
+
+def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Mismatch | None:
+    if any(a.mask.conditions or not a.index.exact or a.member or a.width != 1 for a in accesses):
+        return None
+    if any(a.kind == "atomic" for a in accesses):
+        return None
+    writes = set().union(*(_elements(a) for a in accesses if a.kind == "write"))
+    reads = set().union(*(_elements(a) for a in accesses if a.kind == "read"))
+    if not _is_filled(variable, writes, trace) or reads != set(range(len(reads))):
+        return None
+    # A scan reads one element less; an array of which one element is read may be a broadcast.
+    dropped = len(reads) > 1 and 2 * len(reads) <= len(writes)
+    if not dropped and not reads - writes:
+        return None
+    last = [a for a in accesses if a.kind == "read" and (dropped or _elements(a) - writes)]
+    unit: Literal["thread", "SIMD group"] = (
+        "thread" if len(writes) == trace.threads else "SIMD group"
+    )
+    return Mismatch(variable, last[0], unit, len(writes), len(reads))
+
+
+def _is_filled(variable: Variable, writes: set[int], trace: Trace) -> bool:
+    """Whether there is one element for each thread, or for each of several SIMD groups."""
+    size = elements_of(variable.type)
+    if trace.threads <= SIMD_WIDTH or (size is not None and len(writes) > size):
+        return False
+    groups = -(-trace.threads // SIMD_WIDTH)
+    return writes == set(range(len(writes))) and len(writes) in (trace.threads, groups)
+
+
+def _elements(access: Access) -> set[int]:
+    """The elements that an access touches, of all its threads."""
+    return {access.index.offset(thread) for thread in threads_of(access.mask.lanes)}
