@@ -32,7 +32,8 @@ def declaration(work: Lowering, part: Part) -> list[Statement]:
     if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):
         found += work.statement(written)
     for declarator in part.all("declarator"):
-        inner, initial = declarator, None
+        # Only in a condition the value is the declaration's own.
+        inner, initial = declarator, part.get("value")
         if declarator.kind == "init_declarator":
             inner, initial = declarator.get("declarator") or declarator, declarator.get("value")
         found += _declared(work, part, typing.unpack(work, inner), initial, declarator)
@@ -107,7 +108,10 @@ def declared(
         kind = _declared_type(work, part, declarator, None)
         if initial is not None:
             value = _built(work, initial, kind)
-            kind = _counted(kind, value)
+            if kind.dimensions[:1] == (None,) and isinstance(value, Construct):
+                # float a[] = {1, 2}
+                kind = replace(kind, dimensions=(len(value.parts), *kind.dimensions[1:]))
+                value = replace(value, type=replace(value.type, dimensions=kind.dimensions))
     else:
         value = work.expression(initial)
         kind = _declared_type(work, part, declarator, value.type)
@@ -118,13 +122,6 @@ def _built(work: Lowering, initial: Part, kind: Type) -> Expression:
     if initial.kind == "initializer_list":
         return initial_value(work, initial, kind)
     return made(work, initial, kind, tuple(map(work.expression, initial.inner)))
-
-
-def _counted(kind: Type, value: Expression) -> Type:
-    """``float a[] = {1, 2}`` has two elements."""
-    if kind.dimensions[:1] == (None,) and isinstance(value, Construct):
-        return replace(kind, dimensions=(len(value.parts), *kind.dimensions[1:]))
-    return kind
 
 
 def _declared_type(

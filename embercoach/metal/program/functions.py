@@ -12,7 +12,7 @@ from embercoach.metal.program.types import UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from embercoach.metal.program.nodes import Expression, Statement
     from embercoach.metal.program.state import Lowering, Meaning
@@ -44,7 +44,7 @@ def make_function(
     parts: Declarator,
     template: tuple[Variable, ...],
     owner: Variable | None = None,
-    members: Mapping[str, Meaning] | None = None,
+    members: dict[str, Meaning] | None = None,
 ) -> Function:
     """Make a function; its body is lowered when all functions are known.
 
@@ -54,18 +54,19 @@ def make_function(
         parts: its declarator, which declares a function.
         template: the parameters of its own template; ``work.templates`` holds what they mean.
         owner: of a method the object.
-        members: of a method what names mean in its struct.
+        members: of a method what names mean in its struct; may grow until bodies are lowered.
     """
-    scope: dict[str, Meaning] = dict(members or {})
-    if work.templates:
-        scope |= work.templates[-1]
-    work.scopes += [scope, {}]
+    around: list[dict[str, Meaning]] = [
+        {} if members is None else members,
+        work.templates[-1] if work.templates else {},
+        {},
+    ]
+    work.scopes += around
     entry = work.is_entry(part) or not ENTRY_QUALIFIERS.isdisjoint(_attributes(work, part))
     parameters, defaults = _parameters(work, parts.function)
     base = typing.written_type(work, part)
     result = typing.shaped(work, base, replace(parts, function=None))
-    inner = work.scopes.pop()
-    work.scopes.pop()
+    del work.scopes[-len(around) :]
     name = parts.name or part
     function = Function(
         work.word(name), parameters, template, result, work.spot(name), entry, defaults, owner
@@ -77,7 +78,7 @@ def make_function(
             work.functions[function.name] = (*old, function)
     body = part.get("body")
     if body is not None:
-        work.later.append(_body(work, function, body, [*work.scopes, scope, inner]))
+        work.later.append(_body(work, function, body, [*work.scopes, *around]))
     return function
 
 

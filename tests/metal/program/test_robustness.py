@@ -1,0 +1,93 @@
+"""Whatever the text, lowering gives a program, and its places lie in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from embercoach.metal.program import nodes
+from embercoach.metal.program.lowering import lower_body, lower_unit
+from embercoach.metal.program.tokens import tokens_of
+from tests.metal.program.rendering import NAMES
+from tests.metal.program.test_lowering import HEADER
+
+BODY = """
+    #define SUM(a, b) ((a) + (b))
+    #if N > 2
+    threadgroup float shared[N * 32];
+    #else
+    threadgroup float shared[32];
+    #endif
+    uint lid = thread_position_in_threadgroup.x;
+    float acc = 0.0f;
+    for (uint i = lid; i < x_shape[0]; i += threads_per_threadgroup.x) {
+        acc = SUM(acc, static_cast<float>(x[i]) * (half)y[i % 4]);
+    }
+    auto scale = [&](float v) { return v < s && acc > (v) ? v : -v; };
+    shared[lid] = scale(acc);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    switch (lid) { case 0: out[0] = shared[0]; break; default: { Item item = {1, {2, 3}}; } }
+    do { acc -= float4(acc, 1, 2, 3).wzyx.x; } while (--lid > 0u);
+"""
+TOKENS = [token.text for text in (BODY, HEADER) for token in tokens_of(text)]
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _spots(node: object, seen: set[int]) -> Iterator[nodes.Spot]:
+    if isinstance(node, nodes.Spot):
+        yield node
+    elif isinstance(node, list | tuple):
+        for part in node:
+            yield from _spots(part, seen)
+    elif isinstance(node, dict):
+        yield from _spots(list(node.values()), seen)
+    elif is_dataclass(node) and id(node) not in seen:
+        seen.add(id(node))
+        for item in fields(node):
+            yield from _spots(getattr(node, item.name), seen)
+
+
+def _check(program: nodes.Program, texts: dict[str, str]) -> None:
+    for spot in _spots(program, set()):
+        text, place = texts[spot.text], spot.place
+        assert 0 <= place.start <= place.end <= len(text)
+        before = text[: place.start]
+        assert place.line == before.count("\n") + 1
+        assert place.column == place.start - (before.rfind("\n") + 1) + 1
+
+
+def _lower(source: str, header: str) -> None:
+    _check(lower_body(source, header, NAMES), {"body": source, "header": header})
+    _check(lower_unit(source), {"file": source})
+
+
+@FEW
+@given(st.lists(st.sampled_from(TOKENS), max_size=60), st.booleans())
+def test_token_soup(tokens: list[str], with_header: bool) -> None:
+    _lower("".join(tokens), HEADER if with_header else "")
+
+
+@FEW
+@given(st.text(max_size=80))
+def test_any_text(text: str) -> None:
+    _lower(text, text)
+
+
+@FEW
+@given(
+    st.sampled_from([BODY, HEADER]),
+    st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(TOKENS)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_mutated_kernels(text: str, edits: list[tuple[int, int, str]]) -> None:
+    tokens = [token.text for token in tokens_of(text)]
+    for at, dropped, added in edits:
+        tokens[at : at + dropped] = [added]
+    _lower("".join(tokens), HEADER)
+    _lower(BODY, "".join(tokens))
