@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalKernel
+from embercoach.metal.execution.values import SIMD_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,17 +16,15 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Function, Program
 
 #: Threadgroups that an entry point is tried with: what is found must hold in all of them.
-LINES = ((64, 1, 1), (256, 1, 1))
+LINES = (64, 256)
 #: Besides, where a position in the threadgroup has two components or more.
-PLANES = ((8, 8, 1), (16, 16, 1))
+PLANES = (8, 16)
+#: Sizes that a kernel writes down, as that of a tile, are those that it is launched with, maybe.
+LEAST, LARGEST, MOST = 8, 1024, 4
 _ALL_AXES = frozenset({0, 1, 2})
-#: Attributes that tell the threads of a group apart.
-_WITHIN = frozenset(
-    {
-        "thread_position_in_grid",
-        "thread_position_in_threadgroup",
-    }
-)
+_WITHIN = frozenset({"thread_position_in_grid", "thread_position_in_threadgroup"})
+#: Who takes one of these expects more than one SIMD group.
+_OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup"})
 
 
 def kernels_of_unit(text: str) -> tuple[MetalKernel, ...]:
@@ -33,7 +33,7 @@ def kernels_of_unit(text: str) -> tuple[MetalKernel, ...]:
 
     program = lower_unit(text)
     return tuple(
-        MetalKernel(entry.name, _launched(program, entry), tuple(_configurations(entry)))
+        MetalKernel(entry.name, _launched(program, entry), tuple(_configurations(program, entry)))
         for overloads in program.functions.values()
         for entry in overloads
         if entry.entry and entry.bodies and not _is_doubtful(program, entry)
@@ -52,9 +52,35 @@ def _is_doubtful(program: Program, entry: Function) -> bool:
     return any(extent.start <= p.spot.place.start < extent.end for p in program.problems)
 
 
-def _configurations(entry: Function) -> Iterator[Configuration]:
+def _configurations(program: Program, entry: Function) -> Iterator[Configuration]:
     from embercoach.metal.execution.events import Configuration
 
-    planar = any(v.attribute in _WITHIN and v.type.width > 1 for v in entry.parameters)
-    for threadgroup in LINES + PLANES if planar else LINES:
+    for threadgroup in _threadgroups(program, entry):
         yield Configuration(threadgroup, _ALL_AXES, (None, None, None), {})
+
+
+def _threadgroups(program: Program, entry: Function) -> list[tuple[int, int, int]]:
+    written = _written_sizes(program, entry)
+    several = any(v.attribute in _OF_SIMD_GROUPS for v in entry.parameters)
+    lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
+    if not several and not any(n > SIMD_WIDTH for n in written):
+        lines.add(SIMD_WIDTH)
+    tried = [(n, 1, 1) for n in sorted(lines)]
+    if any(v.attribute in _WITHIN and v.type.width > 1 for v in entry.parameters):
+        planes = {*PLANES, *(n for n in written if n * n <= LARGEST)}
+        tried += [(n, n, 1) for n in sorted(planes)]
+    return tried
+
+
+def _written_sizes(program: Program, entry: Function) -> list[int]:
+    """Numbers in a kernel, and of the file's constants, that may be the size of a threadgroup."""
+    from embercoach.metal.program.nodes import Declare, Number
+    from embercoach.metal.program.walk import below
+
+    found: set[int] = set()
+    for node in chain(below(entry.bodies[0]), *map(below, program.constants)):
+        if isinstance(node, Number) and isinstance(node.value, int):
+            found.add(node.value)
+        elif isinstance(node, Declare):
+            found.update(size for size in node.variable.type.dimensions if size is not None)
+    return sorted(n for n in found if LEAST <= n <= LARGEST and n % LEAST == 0)[:MOST]
