@@ -8,10 +8,13 @@ from embercoach.checks.launches import configurations, kernel_of, launches_of
 from embercoach.checks.metal_checks import MetalKernel
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from embercoach.analysis.module import Module
     from embercoach.checks.kernels import Definition
     from embercoach.checks.launches import Launch
     from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.nodes import Variable
     from embercoach.metal.program.state import Names
 
 
@@ -42,3 +45,11 @@ def _belongs(configuration: Configuration, names: Names, launch: Launch | None) 
     template = dict((launch.template if launch else None) or {})
     given = (configuration.inputs, configuration.outputs)
     return given == (names.inputs, names.outputs) and dict(configuration.template) == template
+
+
+def values_of(kernel: MetalKernel) -> Mapping[Variable, int | float]:
+    """The numbers that template arguments and constants of a kernel hold."""
+    from embercoach.metal.program.walk import known_values
+
+    template = kernel.configurations[0].template if kernel.configurations else {}
+    return known_values(kernel.program, template)

@@ -1,0 +1,197 @@
+"""What makes a kernel slow without being wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.metal.program.counting import counter_of, has_loops
+from embercoach.metal.program.folding import fold
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Declare,
+    Index,
+    OpaqueExpression,
+)
+from embercoach.metal.program.types import is_integer
+from embercoach.metal.program.walk import (
+    base,
+    below,
+    bodies,
+    changed,
+    loops,
+    mentioned,
+    with_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.nodes import Expression, Loop, Program, Spot, Variable
+    from embercoach.metal.program.walk import Node, Values
+
+#: Loops that turn fewer times cost little, and a compiler unrolls them.
+FEW_TURNS = 8
+#: Loops that a compiler may unroll, so that their counters are constants.
+MOST_UNROLLED = 64
+#: Smaller arrays may be kept in registers by a chain of selections.
+SMALL_ARRAY = 8
+_RUNTIME = frozenset({"input", "metadata", "attribute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A division or remainder of integers in a loop, by what the compiler does not know.
+
+    Attributes:
+        divisor: what the divisor stems from.
+    """
+
+    divisor: Variable
+    spot: Spot
+
+
+def divisions(program: Program, values: Values) -> Iterator[Division]:
+    """Integer divisions in innermost loops by a size, once for each loop and size.
+
+    The divisor stays the same while the loop turns. If the dividend does too, the compiler divides
+    once, before the loop: that is left out.
+    """
+    for body in bodies(program):
+        origins = _origins(body)
+        told: set[tuple[Loop, Variable]] = set()
+        for node, path in with_path(body):
+            divided = _divided(node)
+            around = loops(path)
+            if divided is None or not around or has_loops(around[-1]):
+                continue
+            dividend, divisor = divided
+            loop = around[-1]
+            owner = _runtime(divisor, values, origins)
+            if owner is None or (loop, owner) in told or _is_short(loop, values):
+                continue
+            moving = changed(loop)
+            if mentioned(dividend) & moving and not mentioned(divisor) & moving:
+                told.add((loop, owner))
+                yield Division(owner, node.spot)
+
+
+def _is_short(loop: Loop, values: Values) -> bool:
+    counter = counter_of(loop, values)
+    return counter is not None and counter.trips is not None and counter.trips < FEW_TURNS
+
+
+def _divided(node: Node) -> tuple[Expression, Expression] | None:
+    """Dividend and divisor of a division of integers."""
+    if isinstance(node, Assign) and node.operator in ("/=", "%="):
+        sides = (node.target, node.value)
+    elif isinstance(node, Binary) and node.operator in ("/", "%"):
+        sides = (node.left, node.right)
+    else:
+        return None
+    whole = all(is_integer(side.type) and side.type.width == 1 for side in sides)
+    return sides if whole else None
+
+
+def _origins(body: Node) -> dict[Variable, Expression | None]:
+    """The one value that each local variable has, None for those that have several."""
+    found: dict[Variable, Expression | None] = {}
+    for node in below(body):
+        if isinstance(node, Declare):
+            found[node.variable] = node.initial if node.variable not in found else None
+        elif isinstance(node, Assign):
+            variable = base(node.target)
+            if variable is not None:
+                found[variable] = None
+    return found
+
+
+def _runtime(
+    divisor: Expression, values: Values, origins: dict[Variable, Expression | None]
+) -> Variable | None:
+    """The variable of the launch that a divisor certainly stems from."""
+    if fold(divisor, values) is not None:
+        return None
+    pending, seen = [divisor], set()
+    while pending:
+        current = pending.pop()
+        if any(isinstance(inner, (Call, OpaqueExpression)) for inner in below(current)):
+            return None
+        for variable in sorted(mentioned(current), key=lambda v: v.spot.place.start):
+            if variable.kind in _RUNTIME:
+                return variable
+            initial = origins.get(variable)
+            if variable.kind != "local" or initial is None:
+                return None
+            if variable not in seen:
+                seen.add(variable)
+                pending.append(initial)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicIndex:
+    """A private array that is indexed by what is not known when the kernel is compiled."""
+
+    array: Variable
+    by: Variable
+    spot: Spot
+
+
+def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
+    """Such indices of arrays that are written in the kernel, each array once."""
+    for body in bodies(program):
+        told: set[Variable] = set()
+        origins = _origins(body)
+        for node, path in with_path(body):
+            array = base(node) if isinstance(node, Index) else None
+            if array is None or array in told or not _is_private(array):
+                continue
+            assert isinstance(node, Index)
+            fixed = {
+                counter.variable
+                for loop in loops(path)
+                if (counter := counter_of(loop, values)) is not None
+                and counter.trips is not None
+                and counter.trips <= MOST_UNROLLED
+            }
+            by = _dynamic(node.index, values, origins, fixed)
+            if by is not None:
+                told.add(array)
+                yield DynamicIndex(array, by, node.spot)
+
+
+def _is_private(variable: Variable) -> bool:
+    kind = variable.type
+    if variable.kind != "local" or variable.constant or kind.pointer or kind.reference:
+        return False
+    sizes = [size for size in kind.dimensions if size is not None]
+    elements = 1
+    for size in sizes:
+        elements *= size
+    known = bool(sizes) and len(sizes) == len(kind.dimensions)
+    return known and elements >= SMALL_ARRAY and kind.space in (None, "thread")
+
+
+def _dynamic(
+    index: Expression,
+    values: Values,
+    origins: dict[Variable, Expression | None],
+    fixed: set[Variable],
+) -> Variable | None:
+    """A variable that makes an index unknown to the compiler for certain."""
+    pending, seen = [index], set()
+    while pending:
+        current = pending.pop()
+        for variable in mentioned(current):
+            if variable in seen or variable in fixed or variable in values:
+                continue
+            seen.add(variable)
+            if variable.kind in _RUNTIME:
+                return variable
+            initial = origins.get(variable)
+            if variable.kind == "local" and initial is not None:
+                pending.append(initial)
+    return None

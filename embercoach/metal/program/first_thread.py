@@ -1,0 +1,359 @@
+"""What the first thread of a launch certainly does: the one whose positions are all 0.
+
+Sizes (shapes, integers that are passed as scalars, threads of a group) are taken as numbers that are
+larger than any that is written: they may be. Whatever else is unknown stays unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Block,
+    Call,
+    Cast,
+    Conditional,
+    Declare,
+    If,
+    Index,
+    Jump,
+    Loop,
+    Member,
+    Name,
+    Number,
+    Return,
+    Switch,
+    Unary,
+)
+from embercoach.metal.program.types import INTEGERS, is_address, is_integer, is_signed
+from embercoach.metal.program.walk import base, below, changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.metal.program.nodes import Expression, Variable
+    from embercoach.metal.program.walk import Node, Path, Values
+
+#: Attributes that are 0 for some thread of every launch; one thread has all of them 0.
+POSITIONS = frozenset(
+    {
+        "quadgroup_index_in_threadgroup",
+        "simdgroup_index_in_threadgroup",
+        "thread_index_in_quadgroup",
+        "thread_index_in_simdgroup",
+        "thread_index_in_threadgroup",
+        "thread_position_in_grid",
+        "thread_position_in_threadgroup",
+        "threadgroup_position_in_grid",
+    }
+)
+_SIZES = frozenset({"threads_per_grid", "threadgroups_per_grid", "threads_per_threadgroup"})
+_WIDE = INTEGERS["int"][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A number beyond any that is written: ``sign`` is 1 or -1."""
+
+    sign: Literal[1, -1]
+
+
+Quantity: TypeAlias = "int | Large"
+LARGE, SMALL = Large(1), Large(-1)
+
+
+class FirstThread:
+    """The values and conditions of a body as its first thread meets them first."""
+
+    def __init__(self, body: Node, values: Values) -> None:
+        self.values = values
+        self._initial: dict[Variable, Expression] = {}
+        self._resolving: set[Variable] = set()
+        nodes = tuple(below(body))
+        # In the first turn of its loop a counter holds its first value.
+        steps = {id(n.step) for n in nodes if isinstance(n, Loop) and _counts(n)}
+        for node in nodes:
+            if isinstance(node, Declare) and node.initial is not None:
+                self._initial[node.variable] = node.initial
+        for node in nodes:
+            if isinstance(node, (Assign, Call, Unary)) and id(node) not in steps:
+                for variable in _changed_here(node):
+                    self._initial.pop(variable, None)
+
+    def value(self, expression: Expression) -> Quantity | None:
+        """What an integer expression is worth, not wrapped around; None when unknown."""
+        if isinstance(expression, Number):
+            return expression.value if isinstance(expression.value, int) else None
+        if isinstance(expression, Name):
+            return self._variable(expression)
+        if isinstance(expression, Member):
+            return self._component(expression)
+        if isinstance(expression, Index):
+            owner = base(expression)
+            is_shape = owner is not None and owner.kind == "metadata" and _names_shape(owner)
+            return LARGE if is_shape else None
+        if isinstance(expression, Cast):
+            wide = is_integer(expression.type) and _rank(expression) >= _WIDE
+            found = self.value(expression.operand) if wide and not expression.bits else None
+            return found if is_integer(expression.operand.type) else None
+        if isinstance(expression, Unary):
+            return self._unary(expression)
+        if isinstance(expression, Binary):
+            return self._binary(expression)
+        if isinstance(expression, Conditional):
+            chosen = self.holds(expression.condition)
+            if chosen is None:
+                return None
+            return self.value(expression.then if chosen else expression.otherwise)
+        return None
+
+    def _variable(self, name: Name) -> Quantity | None:
+        variable = name.variable
+        known = self.values.get(variable)
+        if known is not None:
+            return known if isinstance(known, int) else None
+        if variable.kind == "attribute" and name.type.width == 1:
+            return _of_attribute(variable.attribute)
+        if variable.kind == "input" and variable.type.reference:
+            return LARGE if is_integer(variable.type) else None
+        initial = self._initial.get(variable)
+        wide = is_integer(variable.type) and _rank(name) >= _WIDE and variable.type.width == 1
+        if initial is None or not wide or variable in self._resolving:
+            return None
+        self._resolving.add(variable)
+        found = self.value(initial)
+        self._resolving.discard(variable)
+        return found
+
+    def _component(self, member: Member) -> Quantity | None:
+        inner = member.base
+        if isinstance(inner, Name) and inner.variable.kind == "attribute":
+            return _of_attribute(inner.variable.attribute) if len(member.field) == 1 else None
+        if isinstance(inner, Name) and len(member.field) == 1:
+            initial = self._initial.get(inner.variable)
+            if isinstance(initial, (Name, Member)) and is_integer(initial.type):
+                source = initial if isinstance(initial, Name) else initial.base
+                if isinstance(source, Name) and source.variable.kind == "attribute":
+                    return _of_attribute(source.variable.attribute)
+        return None
+
+    def _unary(self, expression: Unary) -> Quantity | None:
+        if expression.operator == "!":
+            holds = self.holds(expression.operand)
+            return None if holds is None else int(not holds)
+        found = self.value(expression.operand)
+        if expression.operator == "-" and found is not None:
+            return _negated(found)
+        return found if expression.operator == "+" else None
+
+    def _binary(self, expression: Binary) -> Quantity | None:
+        if expression.operator in _COMPARED or expression.operator in ("&&", "||"):
+            holds = self.holds(expression)
+            return None if holds is None else int(holds)
+        if is_address(expression.left.type) or is_address(expression.right.type):
+            return None
+        left, right = self.value(expression.left), self.value(expression.right)
+        if left is None or right is None:
+            return 0 if expression.operator == "*" and 0 in (left, right) else None
+        return _combined(expression.operator, left, right)
+
+    def offset(self, address: Expression) -> tuple[Variable, Quantity] | None:
+        """The buffer that an address lies in, and the element, not wrapped around."""
+        if isinstance(address, Name):
+            if address.variable.kind in ("input", "output"):
+                return address.variable, 0
+            initial = self._initial.get(address.variable)
+            same = initial is not None and _points_alike(initial, address)
+            return self.offset(initial) if initial is not None and same else None
+        if isinstance(address, Binary) and address.operator in "+-":
+            forward = is_address(address.left.type)
+            base_, by = (address.left, address.right) if forward else (address.right, address.left)
+            inner, step = self.offset(base_), self.value(by)
+            if inner is None or step is None:
+                return None
+            moved = _combined(address.operator, inner[1], step)
+            return None if moved is None else (inner[0], moved)
+        return None
+
+    def holds(self, condition: Expression) -> bool | None:
+        """Whether a condition holds, None when that is unknown."""
+        if isinstance(condition, Binary):
+            operator = condition.operator
+            if operator in ("&&", "||"):
+                sides = (self.holds(condition.left), self.holds(condition.right))
+                decisive = operator == "||"
+                if decisive in sides:
+                    return decisive
+                return None if None in sides else not decisive
+            if operator in _COMPARED:
+                return self._compared(condition)
+        if isinstance(condition, Unary) and condition.operator == "!":
+            found = self.holds(condition.operand)
+            return None if found is None else not found
+        value = self.value(condition)
+        return None if value is None else value != 0
+
+    def _compared(self, condition: Binary) -> bool | None:
+        left, right = self.value(condition.left), self.value(condition.right)
+        if left is None or right is None:
+            return None
+        if (_is_negative(left) or _is_negative(right)) and not (
+            is_signed(condition.left.type) and is_signed(condition.right.type)
+        ):
+            return None
+        order = _order(left, right)
+        return None if order is None else _COMPARED[condition.operator](order)
+
+    def reaches(self, node: Node, path: Path) -> bool:
+        """Whether the thread certainly gets to a node.
+
+        Args:
+            node: any node.
+            path: the nodes around it, outermost first.
+        """
+        inside = (*path[1:], node)
+        return all(self._enters(outer, inner) for outer, inner in zip(path, inside, strict=True))
+
+    def _enters(self, outer: Node, inner: Node) -> bool:
+        """Whether the thread goes from a node on into one right below it, the first time."""
+        if isinstance(outer, Block):
+            return all(self._passes(s) for s in _before(outer, inner))
+        if isinstance(outer, If):
+            if inner is outer.condition:
+                return True
+            return self.holds(outer.condition) is (inner is outer.then)
+        if isinstance(outer, Conditional):
+            if inner is outer.condition:
+                return True
+            return self.holds(outer.condition) is (inner is outer.then)
+        if isinstance(outer, Loop):
+            started = inner in outer.start or inner is outer.condition or outer.kind == "do"
+            condition = outer.condition
+            return inner is not outer.step and (
+                started or condition is None or self.holds(condition) is True
+            )
+        if isinstance(outer, Binary) and outer.operator in ("&&", "||") and inner is outer.right:
+            return self.holds(outer.left) is (outer.operator == "&&")
+        return not isinstance(outer, Switch)
+
+    def _passes(self, statement: Node) -> bool:
+        """Whether the thread certainly goes on behind a statement."""
+        if not any(isinstance(node, (Return, Jump, Switch)) for node in below(statement)):
+            return True
+        if isinstance(statement, If):
+            holds = self.holds(statement.condition)
+            if holds is None:
+                return False
+            taken = statement.then if holds else statement.otherwise
+            return taken is None or self._passes(taken)
+        if isinstance(statement, Block):
+            return all(map(self._passes, statement.statements))
+        return isinstance(statement, Loop) and not any(
+            isinstance(node, (Return, Switch)) for node in below(statement)
+        )
+
+
+def _counts(loop: Loop) -> bool:
+    """Whether a loop declares a variable that its step changes."""
+    first = loop.start[0] if len(loop.start) == 1 else None
+    step = loop.step
+    if not isinstance(first, Declare) or not isinstance(step, Assign):
+        return False
+    return isinstance(step.target, Name) and step.target.variable is first.variable
+
+
+def _changed_here(node: Assign | Call | Unary) -> frozenset[Variable]:
+    """The variables that one operation changes itself."""
+    if isinstance(node, Assign):
+        variable = base(node.target)
+        return frozenset() if variable is None else frozenset({variable})
+    return changed(node)
+
+
+def _names_shape(variable: Variable) -> bool:
+    return variable.name.endswith("_shape")
+
+
+def _points_alike(one: Expression, other: Expression) -> bool:
+    return (one.type.scalar, one.type.width) == (other.type.scalar, other.type.width)
+
+
+def _before(block: Block, inner: Node) -> tuple[Node, ...]:
+    for number, statement in enumerate(block.statements):
+        if statement is inner:
+            return block.statements[:number]
+    return block.statements
+
+
+def _of_attribute(name: str) -> Quantity | None:
+    if name in POSITIONS:
+        return 0
+    return LARGE if name in _SIZES else None
+
+
+def _rank(expression: Expression) -> int:
+    return INTEGERS.get(expression.type.scalar or "", (0, False))[0]
+
+
+def _is_negative(value: Quantity | None) -> bool:
+    if isinstance(value, Large):
+        return value.sign < 0
+    return value is not None and value < 0
+
+
+def _combined(operator: str, left: Quantity, right: Quantity) -> Quantity | None:
+    if not isinstance(left, Large) and not isinstance(right, Large):
+        return _numbers(operator, left, right)
+    if operator in ("+", "-"):
+        return _sum(left, right if operator == "+" else _negated(right))
+    if operator == "*":
+        if 0 in (left, right):
+            return 0
+        return LARGE if _is_negative(left) == _is_negative(right) else SMALL
+    return None
+
+
+def _numbers(operator: str, left: int, right: int) -> int | None:
+    if operator == "+":
+        return left + right
+    if operator == "-":
+        return left - right
+    if operator == "*":
+        return left * right
+    if operator in ("/", "%") and right > 0 and left >= 0:
+        return left // right if operator == "/" else left % right
+    return None
+
+
+def _negated(value: Quantity) -> Quantity:
+    if isinstance(value, Large):
+        return SMALL if value.sign > 0 else LARGE
+    return -value
+
+
+def _sum(left: Quantity, right: Quantity) -> Quantity | None:
+    if isinstance(left, Large) and isinstance(right, Large):
+        return left if left == right else None
+    return left if isinstance(left, Large) else right
+
+
+def _order(left: Quantity, right: Quantity) -> int | None:
+    """Below, at or above 0, as the left is less than, equal to or more than the right."""
+    if isinstance(left, Large):
+        return None if left == right else left.sign
+    if isinstance(right, Large):
+        return -right.sign
+    return (left > right) - (left < right)
+
+
+_COMPARED: dict[str, Callable[[int], bool]] = {
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
+    "==": lambda order: order == 0,
+    "!=": lambda order: order != 0,
+}

@@ -1,0 +1,89 @@
+"""KERNEL-PERF: divisions in loops, and private arrays that no register holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import findings
+
+DIVISION = "KERNEL-PERF-001"
+ARRAY = "KERNEL-PERF-002"
+
+
+def messages(code: str, body: str) -> list[str]:
+    program = (
+        f'K = mx.fast.metal_kernel(name="k", input_names=["x", "n"], output_names=["y"],\n'
+        f'    source="""{body}""")\n'
+        "def launch(x):\n"
+        "    return K(inputs=[x, 4], grid=(32, 1, 1), threadgroup=(32, 1, 1),\n"
+        "             template=[('W', 16)], output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
+    )
+    return [finding.message for finding in findings(program, code)]
+
+
+@pytest.mark.parametrize(
+    ("body", "owner"),
+    [
+        ("int w = x_shape[1]; for (int k = 0; k < n; ++k) y[k] = x[k % w];", "x_shape"),
+        ("for (int k = 0; k < n; ++k) y[k] = x[k / n];", "n"),
+        ("for (int k = 0; k < n; ++k) { int r = k; r %= n; y[k] = x[r]; }", "n"),
+        ("for (uint k = 0; k < 64; ++k) y[k] = x[k % threads_per_grid.x];", "threads_per_grid"),
+        ("for (int j = 0; j < n; ++j) for (int k = 0; k < n; ++k) y[k] = x[(j + k) / n];", "n"),
+        ("int w = n * 2; for (int k = 0; k < n; ++k) { y[k / w] = x[k % w]; }", "n"),
+    ],
+)
+def test_divisions(body: str, owner: str) -> None:
+    (message,) = messages(DIVISION, body)
+    assert f"stems from `{owner}`" in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int k = 0; k < n; ++k) y[k] = x[k % 12];",
+        "for (int k = 0; k < n; ++k) y[k] = x[k % W];",
+        "constexpr int w = W * 3; for (int k = 0; k < n; ++k) y[k] = x[k / w];",
+        "int w = x_shape[1]; y[0] = x[n % w];",
+        "int w = x_shape[1]; for (int k = 0; k < n; ++k) y[k] = x[n % w];",
+        "float w = x_shape[1]; for (int k = 0; k < n; ++k) y[k] = x[k] / w;",
+        "for (int k = 0; k < n; ++k) { int w = k + 1; y[k] = x[k % w]; }",
+        "for (int k = 0; k < 4; ++k) y[k] = x[k % n];",
+        "for (int k = 0; k < n; ++k) { int r = k / n; for (int j = 0; j < n; ++j) y[j] = x[r]; }",
+        "int w = min(n, 12); for (int k = 0; k < n; ++k) y[k] = x[k % w];",
+    ],
+)
+def test_other_divisions(body: str) -> None:
+    assert messages(DIVISION, body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "owner"),
+    [
+        ("float a[8]; a[n] = 1; y[0] = a[0];", "n"),
+        ("float a[2][4]; a[1][n] = 1; y[0] = a[0][0];", "n"),
+        ("float a[32]; uint t = thread_position_in_grid.x; a[t] = x[t]; y[t] = a[t];",
+         "thread_position_in_grid"),
+        ("float a[128]; for (int k = 0; k < 128; ++k) { a[k + n] = x[k]; } y[0] = a[1];", "n"),
+        ("float a[32]; int w = x_shape[0]; for (int k = 0; k < 8; ++k) a[k + w] = 1;", "x_shape"),
+    ],
+)  # fmt: skip
+def test_arrays(body: str, owner: str) -> None:
+    (message,) = messages(ARRAY, body)
+    assert f"`a` depends on `{owner}`" in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float a[8]; for (int k = 0; k < 8; ++k) a[k] = x[k]; y[0] = a[3];",
+        "float a[W]; for (int k = 0; k < W; ++k) a[k] = x[k]; y[0] = a[3];",
+        "float a[8]; for (int k = 0; k < 8; ++k) { int j = 7 - k; a[j] = x[k]; } y[0] = a[3];",
+        "float a[4]; a[n] = 1; y[0] = a[0];",
+        "const float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}; y[0] = a[n];",
+        "threadgroup float a[8]; a[n] = 1; y[0] = a[0];",
+        "float4 v = 0; v[n % 4] = 1; y[0] = v.x;",
+        "y[n] = x[n];",
+    ],
+)
+def test_other_arrays(body: str) -> None:
+    assert messages(ARRAY, body) == []

@@ -1,0 +1,111 @@
+"""KERNEL-PRECISION: sums and literals in half precision."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import findings
+
+SUM = "KERNEL-PRECISION-001"
+LITERAL = "KERNEL-PRECISION-002"
+
+
+def messages(
+    code: str, body: str, kind: str = "mx.float16", dtype: str = "mx.float16"
+) -> list[str]:
+    program = (
+        f'K = mx.fast.metal_kernel(name="k", input_names=["x", "n"], output_names=["y"],\n'
+        f'    source="""{body}""")\n'
+        f"def launch(x):\n"
+        f"    return K(inputs=[x, 4], grid=(32, 1, 1), threadgroup=(32, 1, 1),\n"
+        f"             template=[('T', {kind}), ('N', 16), ('M', 64)],\n"
+        f"             output_shapes=[x.shape], output_dtypes=[{dtype}])[0]\n"
+    )
+    return [finding.message for finding in findings(program, code)]
+
+
+SUMS = {
+    "half s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "a loop adds to `s`",
+    "half s = 0; for (int k = 0; k < n; ++k) s = s + x[k]; y[0] = s;": "`s`, which is float16",
+    "half s = 0; for (int k = 0; k < n; ++k) s = half(s + x[k]); y[0] = s;": "a loop adds to `s`",
+    "half s = 0; for (int k = 0; k < n; ++k) s = fma(x[k], x[k], s); y[0] = s;": "adds to `s`",
+    "half s = 0; for (int k = 0; k < n; ++k) s += float(x[k]); y[0] = s;": "a loop adds to `s`",
+    "half4 s = 0; for (int k = 0; k < n; ++k) s += half4(x[k]); y[0] = s.x;": "a loop adds to `s`",
+    "bfloat s = 0; for (int k = 0; k < n; ++k) s += bfloat(x[k]); y[0] = s;": "256 times smaller",
+    "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "which is float16",
+    "T s = 0; for (int k = 0; k < M; ++k) s += x[k]; y[0] = s;": "loops add 64 times to `s`",
+    "T s = 0; for (int k = 0; k < N; ++k) for (int j = 0; j < N; ++j) s += x[j];": "add 256 times",
+    "int k = 0; half s = 0; while (k < n) { s += x[k]; ++k; } y[0] = s;": "a loop adds to `s`",
+    "half s[4]; for (int j = 0; j < 4; ++j) for (int k = 0; k < n; ++k) s[j] += x[k];": "to `s`",
+    "for (int k = 0; k < n; ++k) y[0] += x[k];": "a loop adds to `y`",
+}
+
+
+@pytest.mark.parametrize("body", SUMS)
+def test_sums_in_half(body: str) -> None:
+    (message,) = messages(SUM, body)
+    assert SUMS[body] in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;",
+        "half s = 0; for (int k = 0; k < N; ++k) s += x[k]; y[0] = s;",
+        "half s = 0; for (int k = 0; k < n; ++k) s = max(s, x[k]); y[0] = s;",
+        "half s = 0; for (int k = 0; k < n; ++k) s = 0.9h * s + x[k]; y[0] = s;",
+        "for (int k = 0; k < n; ++k) { half s = 0; s += x[k]; y[k] = s; }",
+        "half s; for (int k = 0; k < n; ++k) { s = 0; s += x[k]; y[k] = s; }",
+        "half s = 0; s += x[0]; s += x[1]; y[0] = s;",
+        "for (int k = 0; k < n; ++k) y[k] += x[k];",
+        "half s[64]; for (int k = 0; k < 64; ++k) s[k] += x[k];",
+        "half s = 0; for (int k = 0; k < n; ++k) s *= x[k]; y[0] = s;",
+        "half s = 0; for (int k = 0; k < n; ++k) s += 1; y[0] = s;",
+    ],
+)
+def test_other_loops(body: str) -> None:
+    assert messages(SUM, body) == []
+
+
+@pytest.mark.parametrize("kind", ["mx.float32", "x.dtype"])
+def test_the_type_of_the_launch_decides(kind: str) -> None:
+    body = "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;"
+    assert messages(SUM, body, kind) == []
+
+
+def test_the_output_of_the_launch_decides() -> None:
+    assert messages(SUM, "for (int k = 0; k < n; ++k) y[0] += x[k];", dtype="mx.float32") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("half h = 1.0h; half r = h * 0.5f; y[0] = r;", "`0.5f` is a float"),
+        ("half h = 1.0h; half r = h * 0.5; y[0] = r;", "computed in float and rounded back"),
+        ("half h = 1.0h; h = 1.0 / (1.0 + h); y[0] = h;", "`1.0` is a float"),
+        ("T h = 1.0h; y[0] = T(h * 0.5f);", "`0.5f` is a float"),
+        ("bfloat b = bfloat(1); bfloat r = b * 0.5f;", "the kernel fails to compile"),
+        ("bfloat b = bfloat(1); y[0] = bfloat(b * 0.5f);", "computed in float"),
+    ],
+)
+def test_literals_that_promote(body: str, told: str) -> None:
+    (message,) = messages(LITERAL, body)
+    assert told in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "half h = 1.0h; half r = h * 0.5h; y[0] = r;",
+        "half h = 1.0h; float r = h * 0.5f; y[0] = r;",
+        "half h = 1.0h; float f = 2; half r = h * 0.5f * f; y[0] = r;",
+        "half4 h = 1.0h; half4 r = h * 0.5f; y[0] = r.x;",
+        "half h = 0.5f; y[0] = h;",
+        "float f = 1; half r = f * 0.5f; y[0] = r;",
+        "half h = 1.0h; half r = half(float(h) * 0.5f); y[0] = r;",
+        "half h = 1.0h; half r = h * 2; y[0] = r;",
+        "U h = 1; U r = h * 0.5f; y[0] = r;",
+    ],
+)
+def test_literals_that_do_not(body: str) -> None:
+    assert messages(LITERAL, body) == []
