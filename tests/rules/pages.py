@@ -1,4 +1,4 @@
-"""Rule pages as the tests see them: title, sections, and Python blocks with their places."""
+"""Rule pages as the tests see them: title, sections, and blocks of code with their places."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from embercoach.rulebook import Rule, pages_directory, parse_page
 SECTIONS = ("What it does", "Why it hurts", "Evidence", "Bad", "Good")
 OPTIONAL = ("References",)
 CODE_SECTIONS = ("Evidence", "Bad", "Good")
+#: What a block under Bad or Good may be fenced as.
+LINTED = frozenset({"python", "metal", "objective-c++"})
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced Python block: its section, its first line in the file (from 1), its code."""
+    """A fenced block: its section, its first line in the file (from 1), its code and language."""
 
     path: Path
     section: str
     line: int
     code: str
+    language: str = "python"
 
     @property
     def label(self) -> str:
@@ -57,7 +60,8 @@ def page_of(text: str, path: Path) -> Page:
 
     Raises:
         RulePageError: the front matter breaks the form.
-        ValueError: a code section holds a block that is not fenced as ``python``.
+        ValueError: a code section holds a block that is not fenced as ``python``, nor, under Bad
+            or Good, as a language that is linted.
     """
     rule = parse_page(text, path)
     body_line = text[: text.index(rule.page.rstrip())].count("\n") + 1
@@ -74,9 +78,10 @@ def page_of(text: str, path: Path) -> Page:
                 sections.append(section)
         elif token.type in ("fence", "code_block") and section in CODE_SECTIONS:
             line = body_line + (token.map or [0])[0] + 1
-            if token.type != "fence" or token.info.strip() != "python":
+            language = token.info.strip() if token.type == "fence" else ""
+            if language not in (("python",) if section == "Evidence" else LINTED):
                 raise ValueError(f"{path}:{line}: a block under '{section}' is not ```python")
-            blocks.append(Block(path, section, line, token.content))
+            blocks.append(Block(path, section, line, token.content, language))
     return Page(path, rule, title, tuple(sections), tuple(blocks))
 
 

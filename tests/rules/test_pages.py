@@ -69,9 +69,14 @@ def lint(tmp_path: Path) -> Lint:
     """All findings in a block, of whatever severity."""
 
     def by_checks(block: Block) -> list[Found]:
-        from embercoach.checks import Project, check_source
+        from embercoach.checks import Project, check_metal, check_objective_c, check_source
 
-        report = check_source(block.code, Path("example.py"), Project())
+        if block.language == "metal":
+            report = check_metal(block.code)
+        elif block.language == "objective-c++":
+            report = check_objective_c(block.code)
+        else:
+            report = check_source(block.code, Path("example.py"), Project())
         return [Found(f.code, f.line, f.fix and f.fix.safe) for f in report.findings]
 
     def by_command(block: Block) -> list[Found]:
@@ -142,7 +147,14 @@ def test_evidence_holds(block: Block) -> None:
     execute(block)
 
 
-@pytest.mark.parametrize("block", [p for p in blocks_in("Good") if not is_simulated(p.values[0])])
+@pytest.mark.parametrize(
+    "block",
+    [
+        p
+        for p in blocks_in("Good")
+        if not is_simulated(p.values[0]) and p.values[0].language == "python"
+    ],
+)
 def test_good_examples_run(block: Block) -> None:
     execute(block)
 
