@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from embercoach.analysis.parse import TooDeepError
 from embercoach.analysis.project import Project
 from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
     complex_numbers,
@@ -46,9 +42,9 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     metal_bodies,
     python_scalar,
 )
+from embercoach.checks.reading import SyntaxProblem, reading
 from embercoach.checks.registry import CODES
 from embercoach.checks.run import place_reports, reports_of
-from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,14 +60,6 @@ __all__ = [
     "check_source",
     "registered_codes",
 ]
-
-#: Deeply nested expressions recurse; a file beyond this is told as an error, not a crash.
-RECURSION_LIMIT = 6_000
-
-
-class SyntaxProblem(PlacedError):  # noqa: N818 (what it tells of is no error of ours)
-    """A file that does not parse: the line and column, both from 1, and why."""
-
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
@@ -92,21 +80,9 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     Raises:
         SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
     """
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
-    try:
+    with reading(source):
         module = project.open(path, source)
         findings = place_reports(module, reports_of(module))
-    except UnicodeEncodeError as error:  # decoders such as UTF-7's let lone surrogates through
-        before = source[: error.start].split("\n")
-        message = f"{source[error.start]!a} is half a character"
-        raise SyntaxProblem(len(before), len(before[-1]) + 1, message) from error
-    except cst.ParserSyntaxError as error:
-        raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
-    except (RecursionError, TooDeepError) as error:
-        raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
-    finally:
-        sys.setrecursionlimit(limit)
     dependencies = tuple(sorted(map(str, module.all_dependencies())))
     project.release()
     return FileReport(findings, dependencies)

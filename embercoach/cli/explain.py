@@ -1,4 +1,4 @@
-"""``embercoach explain``: a rule's page."""
+"""``embercoach explain``: a rule's page, or what is found at a place."""
 
 from __future__ import annotations
 
@@ -14,19 +14,27 @@ from embercoach.report.styled import wants_color
 
 
 @click.command("explain")
-@click.argument("code", type=Code())
+@click.argument("code", type=Code(), metavar="CODE|FILE:LINE[:COLUMN]")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How to print the page.",
+    help="How to print it.",
 )
-def command(code: str, output_format: str) -> None:
+@click.pass_context
+def command(ctx: click.Context, code: str, output_format: str) -> None:
     """Tell what a rule is about: what it flags, why that hurts, evidence, and examples.
 
     CODE is a rule's code, or its name as `embercoach rules` shows it.
+
+    With a place, as in `kernels.py:12`, tell what is found there, notes included; and of a Metal
+    kernel the signature that MLX writes for it.
     """
+    if code.rpartition(":")[2].isdecimal():
+        from embercoach.cli.place import explain, place_of
+
+        ctx.exit(explain(place_of(code), output_format))
     rule = _find(code)
     if output_format == "json":
         click.echo(json.dumps(described(rule, page=True), indent=2))

@@ -66,6 +66,27 @@ def generated_source(kernel: Kernel) -> str:
     return "".join(chunks)
 
 
+def head(kernel: Kernel) -> str:
+    """The head of the function, as far as it is known: choices stand for what is unknown.
+
+    MLX's code generation bug is left out: ``Signature.malformed`` tells of it.
+    """
+    made = signature(kernel)
+    lines = []
+    if kernel.template is None:
+        lines.append("template <the launch's template arguments>")
+    elif kernel.template:
+        kinds = (f"{t.kind or '<typename, int or bool>'} {t.name}" for t in kernel.template)
+        lines.append(f"template <{', '.join(kinds)}>")
+    try:
+        name = function_name(kernel)
+    except UnknownFactError:
+        name = f"custom_kernel_{kernel.name}_..."
+    lines.append(f"[[kernel]] void {name}(")
+    lines.append(",\n".join(f"  {p.text}" for p in made.parameters) + ")")
+    return "\n".join(lines)
+
+
 def _parameter_text(kernel: Kernel, made: Signature) -> Iterator[str]:
     attributes = made.attributes()
     last_output = len(kernel.inputs) + len(kernel.outputs) - 1

@@ -1,0 +1,45 @@
+"""Reading a Python file for the checks: room for deep nesting, and one error for what is broken."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.parse import TooDeepError
+from embercoach.finding import PlacedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Deeply nested expressions recurse; a file beyond this is told as an error, not a crash.
+RECURSION_LIMIT = 6_000
+
+
+class SyntaxProblem(PlacedError):  # noqa: N818 (what it tells of is no error of ours)
+    """A file that does not parse: the line and column, both from 1, and why."""
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Parse and analyse a source inside.
+
+    Raises:
+        SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
+    try:
+        yield
+    except UnicodeEncodeError as error:  # decoders such as UTF-7's let lone surrogates through
+        before = source[: error.start].split("\n")
+        message = f"{source[error.start]!a} is half a character"
+        raise SyntaxProblem(len(before), len(before[-1]) + 1, message) from error
+    except cst.ParserSyntaxError as error:
+        raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
+    except (RecursionError, TooDeepError) as error:
+        raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
+    finally:
+        sys.setrecursionlimit(limit)

@@ -1,0 +1,186 @@
+"""``embercoach explain FILE:LINE``: what is found at a place, and the kernel that it is in."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embercoach import rulebook
+from embercoach.cli import codes
+from embercoach.config import ConfigError, Overrides, load
+from embercoach.engine.run import RunResult, run
+from embercoach.report import machine, text
+from embercoach.report.outcome import Sources
+from embercoach.report.styled import print_lines, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.checks.signatures import WrittenKernel
+    from embercoach.finding import Finding
+    from embercoach.report.styled import Line
+
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(?::(?P<column>[0-9]+))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file, as the user wrote it; lines and columns from 1."""
+
+    file: str
+    line: int
+    column: int | None = None
+
+    def __str__(self) -> str:
+        end = "" if self.column is None else f":{self.column}"
+        return f"{self.file}:{self.line}{end}"
+
+
+def place_of(word: str) -> Place:
+    """The place that a word names.
+
+    Raises:
+        click.UsageError: it is none.
+    """
+    match = _PLACE.fullmatch(word)
+    if match is None:
+        raise click.UsageError(f"'{word}' is no place; write FILE:LINE or FILE:LINE:COLUMN")
+    column = match["column"]
+    return Place(match["file"], int(match["line"]), None if column is None else int(column))
+
+
+def explain(place: Place, output_format: str) -> int:
+    """Print what is found at a place; returns the exit code.
+
+    Raises:
+        click.UsageError: there is no such file, or it has no such line.
+    """
+    source = _source(place)
+    try:
+        (scope,) = load((place.file,), Overrides())
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    result = run(scope.paths, scope.settings, cache=False)
+    found = _at(place, result.findings)
+    kernels = _kernels(place, source, found)
+    sources = Sources({place.file: source})
+    if output_format == "json":
+        told = _document(place, RunResult(found, result.problems), kernels, sources)
+        click.echo(json.dumps(told, indent=2))
+    else:
+        lines = _lines(place, RunResult(found, result.problems), kernels, sources)
+        print_lines(lines, sys.stdout)
+    return codes.INCOMPLETE if result.problems else codes.CLEAN
+
+
+def _source(place: Place) -> str:
+    from embercoach.fixes.source import DecodingError, LineIndex, decode
+
+    try:
+        source = decode(Path(place.file).read_bytes()).text
+    except OSError as error:
+        message = f"{place.file} cannot be read: {error.strerror or error}"
+        raise click.UsageError(message) from error
+    except DecodingError as error:
+        raise click.UsageError(f"{place.file}:{error}") from error
+    count = LineIndex(source).count
+    if not 1 <= place.line <= count:
+        raise click.UsageError(f"{place.file} has {text.plural(count, 'line')}, no {place.line}")
+    return source
+
+
+def _at(place: Place, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings that begin on the line, or else those that go on over it."""
+    if place.column is not None:
+        at = (place.line, place.column)
+        return tuple(f for f in findings if (f.line, f.column) <= at < (f.end_line, f.end_column))
+    first = tuple(f for f in findings if f.line == place.line)
+    return first or tuple(f for f in findings if f.line < place.line <= f.end_line)
+
+
+def _kernels(place: Place, source: str, found: tuple[Finding, ...]) -> list[WrittenKernel]:
+    """The kernels that the place belongs to; none unless a finding there is about one."""
+    if "metal_kernel" not in source and not any(f.code.startswith("KERNEL-") for f in found):
+        return []
+    if Path(place.file).suffix not in (".py", ".pyi", ""):
+        return []
+    from embercoach import checks
+    from embercoach.checks.signatures import written_kernels
+
+    try:
+        written = written_kernels(source, Path(place.file).absolute(), checks.Project())
+    except checks.SyntaxProblem:
+        return []  # told among the problems
+    return [kernel for kernel in written if kernel.covers(place.line)]
+
+
+def _lines(
+    place: Place, result: RunResult, kernels: list[WrittenKernel], sources: Sources
+) -> Iterator[Line]:
+    for finding in result.findings:
+        one = RunResult((finding,))
+        yield from text.full(one, sources, show_notes=True, width=width_of(sys.stdout))
+        rule = rulebook.rule(finding.code)
+        yield [(f"{finding.code} ({rule.name}): ", "code"), (f"{rule.summary}.", "")]
+        yield [
+            ("`embercoach explain ", "faint"),
+            (finding.code, "faint"),
+            ("` tells more.", "faint"),
+        ]
+        yield []
+    yield from map(text.problem_line, result.problems)
+    if not result.findings and not result.problems:
+        yield [(f"Nothing is found at {place}.", "good")]
+        if kernels:
+            yield []
+    for number, kernel in enumerate(kernels):
+        if number:
+            yield []
+        yield from _kernel_lines(kernel)
+
+
+def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
+    name = f"The kernel `{kernel.name}`" if kernel.name else "The kernel"
+    for head, launches in kernel.heads:
+        where = ""
+        if launches:
+            numbers = ", ".join(map(str, launches))
+            where = f", launched in line{'s' if len(launches) > 1 else ''} {numbers}"
+        yield [(f"{name}{where}, as MLX writes it:", "head")]
+        yield from ([(f"    {line}", "")] for line in head.split("\n"))
+        yield [("    { source }", "faint")]
+    if kernel.malformed:
+        yield [("MLX closes this parameter list too early: see KERNEL-SIG-008.", "warning")]
+
+
+def _document(
+    place: Place, result: RunResult, kernels: list[WrittenKernel], sources: Sources
+) -> dict[str, Any]:
+    from embercoach.cli.explain import described
+
+    report = machine.document(result, sources, show_notes=True)
+    for finding in report["findings"]:
+        finding["rule"] = described(rulebook.rule(finding["code"]), page=False)
+    return {
+        "path": place.file,
+        "line": place.line,
+        "column": place.column,
+        "findings": report["findings"],
+        "problems": report["problems"],
+        "kernels": [
+            {
+                "name": kernel.name,
+                "signatures": [
+                    {"text": head, "launches": list(launches)} for head, launches in kernel.heads
+                ],
+                "malformed": kernel.malformed,
+            }
+            for kernel in kernels
+        ],
+    }
