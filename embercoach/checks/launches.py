@@ -365,7 +365,7 @@ def configurations(definition: Definition, module: Module) -> tuple[Configuratio
     found: dict[object, Configuration] = {}
     launches: tuple[Launch | None, ...] = launches_of(definition, module) or (None,)
     for launch in launches:
-        for configuration in _configured(definition, launch):
+        for configuration in configurations_of(definition, launch):
             marks = (
                 *(configuration.threadgroup, configuration.assumed, configuration.groups),
                 *(tuple(configuration.template.items()), configuration.inputs),
@@ -375,7 +375,8 @@ def configurations(definition: Definition, module: Module) -> tuple[Configuratio
     return tuple(found.values())[:MAX_CONFIGURATIONS]
 
 
-def _configured(definition: Definition, launch: Launch | None) -> Iterator[Configuration]:
+def configurations_of(definition: Definition, launch: Launch | None) -> Iterator[Configuration]:
+    """How one launch of a kernel may go; see ``configurations``."""
     from embercoach.metal.execution.events import Configuration
 
     inputs, outputs = _names(definition)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from embercoach.checks.sizes import (
     MAX_DEPTH,
     Scope,
     Size,
+    Sum,
     added,
     called,
     constant,
     linear,
     resolve,
     resolve_name,
+    same,
 )
 
 
@@ -34,8 +38,22 @@ def is_data_size(size: Size, depth: int = MAX_DEPTH) -> bool:
 CEILINGS = frozenset({"math.ceil", "np.ceil", "numpy.ceil", "ceil"})
 
 
-def ceiling_divisor(size: Size, depth: int = MAX_DEPTH) -> Size | None:
-    """What a size is a count divided by and rounded up, None if it is no such quotient.
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A count divided by something and rounded up."""
+
+    count: Sum
+    divisor: Size
+
+
+def ceiling_divisor(size: Size) -> Size | None:
+    """What a size is a count divided by and rounded up, None if it is no such quotient."""
+    found = ceiling(size)
+    return None if found is None else found.divisor
+
+
+def ceiling(size: Size, depth: int = MAX_DEPTH) -> Ceiling | None:
+    """The quotient that a size is, None if it is none that is rounded up.
 
     ``(n + d - 1) // d``, ``n // d + 1``, ``-(-n // d)``, ``math.ceil(n / d)``, and functions of
     the file that return one of these.
@@ -57,44 +75,62 @@ def ceiling_divisor(size: Size, depth: int = MAX_DEPTH) -> Size | None:
     name = called(node, size)
     if name in CEILINGS and len(node.args) == 1:
         inner = resolve(Size(node.args[0].value, scope))
-        return _right_of(inner, cst.Divide)
+        return _quotient(inner, cst.Divide)
     if name == "max":
         others = [s for s in (Size(a.value, scope) for a in node.args) if constant(s) != 1]
-        return ceiling_divisor(others[0], depth - 1) if len(others) == 1 else None
+        return ceiling(others[0], depth - 1) if len(others) == 1 else None
     body = _returned(node, size)
-    return None if body is None else ceiling_divisor(body, depth - 1)
+    return None if body is None else ceiling(body, depth - 1)
 
 
-def _rounded_up(numerator: Size, divisor: Size) -> Size | None:
+def whole_multiple(size: Size, depth: int = MAX_DEPTH) -> Ceiling | None:
+    """The count that a size is rounded up from to a multiple of something: ``-(-n // d) * d``."""
+    size = resolve(size)
+    node, scope = size.node, size.scope
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+        sides = Size(node.left, scope), Size(node.right, scope)
+        for quotient, factor in (sides, sides[::-1]):
+            found = ceiling(quotient)
+            if found is not None and same(found.divisor, factor):
+                return found
+        return None
+    if not isinstance(node, cst.Call) or not depth:
+        return None
+    body = _returned(node, size)
+    return None if body is None else whole_multiple(body, depth - 1)
+
+
+def _rounded_up(numerator: Size, divisor: Size) -> Ceiling | None:
     rest = added(added(linear(numerator), linear(divisor), -1), {None: 1}, 1)
     if rest and None not in rest and all(times > 0 for times in rest.values()):
-        return divisor
+        return Ceiling(rest, divisor)
     return None
 
 
-def _floor_plus_one(left: Size, right: Size) -> Size | None:
+def _floor_plus_one(left: Size, right: Size) -> Ceiling | None:
     for quotient, one in ((left, right), (right, left)):
         if constant(one) == 1:
-            return _right_of(resolve(quotient), cst.FloorDivide)
+            return _quotient(resolve(quotient), cst.FloorDivide)
     return None
 
 
-def _right_of(size: Size, operator: type[cst.BaseBinaryOp]) -> Size | None:
-    """What an expression divides by, if that is its outermost operation."""
+def _quotient(size: Size, operator: type[cst.BaseBinaryOp]) -> Ceiling | None:
+    """What an expression divides, and by what, if that is its outermost operation."""
     node = size.node
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, operator):
-        return Size(node.right, size.scope)
+        return Ceiling(linear(Size(node.left, size.scope)), Size(node.right, size.scope))
     return None
 
 
-def _negated_floor(size: Size) -> Size | None:
+def _negated_floor(size: Size) -> Ceiling | None:
     size = resolve(size)
     node = size.node
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.FloorDivide):
         return None
-    if any(times > 0 for times in linear(Size(node.left, size.scope)).values()):
+    negated = linear(Size(node.left, size.scope))
+    if any(times > 0 for times in negated.values()):
         return None
-    return Size(node.right, size.scope)
+    return Ceiling(added({}, negated, -1), Size(node.right, size.scope))
 
 
 def _returned(node: cst.Call, size: Size) -> Size | None:

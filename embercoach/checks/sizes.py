@@ -275,7 +275,8 @@ def _known_number(size: Size) -> int | None:
     return None
 
 
-def _multiplied(left: Sum, right: Sum) -> Sum:
+def multiplied(left: Sum, right: Sum) -> Sum:
+    """The product of two sums; of two that are no numbers it is one term."""
     for number, other in ((left, right), (right, left)):
         if number.keys() <= {None}:
             return _scaled(other, number.get(None, 0))
@@ -286,7 +287,7 @@ def _multiplied(left: Sum, right: Sum) -> Sum:
 _TERMWISE: dict[type, Callable[[Sum, Sum], Sum]] = {
     cst.Add: lambda left, right: added(left, right, 1),
     cst.Subtract: lambda left, right: added(left, right, -1),
-    cst.Multiply: _multiplied,
+    cst.Multiply: multiplied,
 }
 
 

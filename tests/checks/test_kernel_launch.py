@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.findings import IMPORTS, codes, findings
 
-FAMILY = "KERNEL-"
+FAMILY = ("KERNEL-ARGS", "KERNEL-CACHE", "KERNEL-GRID")
 BODIES = {
     "EACH": "uint i = thread_position_in_grid.x; if (i < x_shape[0]) y[i] = x[i];",
     "ALIASED": "uint3 at = thread_position_in_grid; y[at.x] = x[at.x];",
