@@ -129,7 +129,7 @@ def _for_people(
     if answer.suppressed is not None:
         yield [(f"Suppressed {text.plural(answer.suppressed, 'finding')}.", "good")]
     if not (result.files_checked or result.files_skipped or result.problems):
-        yield [("There are no Python files under the given paths.", "warning")]
+        yield [("There are no Python, Metal or Objective-C files under the given paths.", "warning")]
         return
     yield from text.summary(result, show_notes=show_notes)
 
