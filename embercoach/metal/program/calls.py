@@ -64,7 +64,7 @@ def _named_call(
             return made(work, part, template_type(work, last), given)
         if work.is_variable(word):
             # It was `word < a && b > (c)`.
-            raise MisreadError(work.parsed.offset(arguments))
+            raise MisreadError({work.parsed.offset(arguments): ">"})
     else:
         kind = work.named_type(word)
         if kind is not None:

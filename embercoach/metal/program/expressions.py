@@ -121,10 +121,14 @@ def _binary(work: Lowering, part: Part) -> Expression:
     if operands is None:
         return work.opaque(part, "not understood: an operation")
     left, symbol, right = operands
-    kind = _cast_type(work, left) if symbol in _CAST_LIKE else None
-    if kind is not None:
+    name = _in_parentheses(work, left) if symbol in _CAST_LIKE else ""
+    kind = work.in_parentheses(name) if name else "value"
+    if kind == "unknown":
+        return work.opaque(part, f"`{name}` may be a type", work.expression(right))
+    if kind == "type":
         # (uint)*p and (T)&x: to the grammar a multiplication.
-        return Cast(_prefixed(work, symbol, right), kind, work.spot(part))
+        type_ = work.named_type(name) or UNKNOWN
+        return _cast_first(work, part, type_, symbol, right)
     return _operation(work, part, symbol, work.expression(left), work.expression(right))
 
 
@@ -135,12 +139,22 @@ def _operation(
     return Binary(symbol, left, right, kind, work.spot(part))
 
 
-def _cast_type(work: Lowering, part: Part) -> Type | None:
-    """The type in parentheses, None when something else stands there."""
+def _in_parentheses(work: Lowering, part: Part) -> str:
+    """The single name in parentheses, empty when something else stands there."""
     inner = part.inner
     if part.kind != "parenthesized_expression" or len(inner) != 1:
-        return None
-    return work.named_type(work.word(inner[0])) if inner[0].kind == "identifier" else None
+        return ""
+    return work.word(inner[0]) if inner[0].kind == "identifier" else ""
+
+
+def _cast_first(work: Lowering, part: Part, kind: Type, symbol: str, right: Part) -> Expression:
+    """``(T)-a * b``: the cast binds to the first operand of what follows."""
+    operands = _operands(work, right) if right.kind == "binary_expression" else None
+    if operands is None:
+        return Cast(_prefixed(work, symbol, right), kind, work.spot(part))
+    left, inner, rest = operands
+    first = _cast_first(work, part, kind, symbol, left)
+    return _operation(work, part, inner, first, work.expression(rest))
 
 
 def _prefixed(work: Lowering, symbol: str, part: Part) -> Expression:
@@ -258,6 +272,18 @@ def _cast(work: Lowering, part: Part) -> Expression:
     kind, operand = part.get("type"), part.get("value")
     if kind is None or operand is None:
         return work.opaque(part, "not understood: a cast")
+    written = kind.get("type")
+    plain = written is not None and len(kind.inner) == 1 and written.kind == "type_identifier"
+    if plain and operand.kind in ("unary_expression", "pointer_expression"):
+        word = work.in_parentheses(work.word(kind))
+        symbol = operand.get("operator")
+        if word != "type" and symbol is not None and symbol.kind in _CAST_LIKE:
+            if word == "value":
+                opening, closing = part.parts[0], part.parts[2]
+                blanks = (work.parsed.offset(opening), work.parsed.offset(closing))
+                raise MisreadError(dict.fromkeys(blanks, " "))
+            name = work.word(kind)
+            return work.opaque(part, f"`{name}` may be a type", work.expression(operand))
     return Cast(work.expression(operand), descriptor_type(work, kind), work.spot(part))
 
 
@@ -308,7 +334,7 @@ def _sizeof(work: Lowering, part: Part) -> Expression:
     if described is not None:
         kind = descriptor_type(work, described)
     elif given is not None:
-        kind = _cast_type(work, given) or work.expression(given).type
+        kind = work.named_type(_in_parentheses(work, given)) or work.expression(given).type
     else:
         return work.opaque(part, "not understood: sizeof")
     size = types.size_of(kind)
@@ -323,7 +349,7 @@ def _template(work: Lowering, part: Part) -> Expression:
     if name is not None and arguments is not None:
         word = work.word(name)
         if work.is_variable(word) or work.lookup(word) is None:
-            raise MisreadError(work.parsed.offset(arguments))
+            raise MisreadError({work.parsed.offset(arguments): ">"})
     return work.opaque(part, "not understood: a template")
 
 

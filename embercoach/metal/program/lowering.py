@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Names", "lower_body", "lower_unit"]
 
 _Lowered = TypeVar("_Lowered")
-# Comparisons that one text may hold which read like templates.
+# Characters of one text that may be misread.
 _MAX_MISREAD = 30
 _RULES = Rules(expressions.expression, statements.statement, functions.named_lambda)
 
@@ -75,13 +75,13 @@ def _unit(text: str, kind: Text) -> Lowering | None:
 def _read(
     text: str, kind: Text, expanded: Expanded, lower: Callable[[Parsed], _Lowered]
 ) -> _Lowered | None:
-    """Lower a text, again for each comparison that the parser took for a template."""
-    misread: frozenset[int] = frozenset()
+    """Lower a text, again for each stretch that the grammar misread."""
+    misread: dict[int, str] = {}
     while len(misread) <= _MAX_MISREAD:
-        found = _attempt(lower, Parsed(text, kind, expanded, misread))
+        found = _attempt(lower, Parsed(text, kind, expanded, dict(misread)))
         if not isinstance(found, MisreadError):
             return found
-        misread |= {found.offset}
+        misread |= found.exchange
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from embercoach.metal.contract import (
     ATTRIBUTES,
@@ -13,6 +13,7 @@ from embercoach.metal.contract import (
     TemplateArgument,
     shape_names,
 )
+from embercoach.metal.msl_names import is_known
 from embercoach.metal.program.library import constant_type
 from embercoach.metal.program.nodes import (
     Declare,
@@ -39,20 +40,28 @@ if TYPE_CHECKING:
 _MAX_NESTING = 120
 
 
+_KINDS: dict[str, Literal["type", "value"]] = {
+    "typename": "type",
+    "int": "value",
+    "bool": "value",
+}
+
+
 class TooDeepError(Exception):
     """The text nests deeper than is followed."""
 
 
 class MisreadError(Exception):
-    """The parser took ``a < b`` for a template.
+    """The parser took ``a < b`` for a template, or ``(a) - b`` for a cast.
 
     Attributes:
-        offset: of the ``<`` in the text that was parsed.
+        exchange: what to read in place of single characters, by their offset in the parsed text: a
+            ``>`` for the ``<``, as it never opens a template, and blanks for the parentheses.
     """
 
-    def __init__(self, offset: int) -> None:
-        super().__init__(offset)
-        self.offset = offset
+    def __init__(self, exchange: dict[int, str]) -> None:
+        super().__init__(exchange)
+        self.exchange = exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +246,20 @@ class Lowering:
         if meaning is None:
             return self.names is not None and _given(self.names, name) is not None
         return isinstance(meaning, Variable | Field)
+
+    def in_parentheses(self, name: str) -> Literal["type", "value", "unknown"]:
+        """What a name is that the grammar cannot tell: in ``(name) - 1`` and its like."""
+        meaning = self.lookup(name)
+        if meaning is not None:
+            return "type" if isinstance(meaning, Type) else "value"
+        for argument in (self.names.template or ()) if self.names is not None else ():
+            if argument.name == name:
+                return _KINDS.get(argument.kind or "", "unknown")
+        if self.is_variable(name):
+            return "value"
+        if name in NAMED:
+            return "type"
+        return "value" if is_known(name, "value") else "unknown"
 
     def use(self, variable: Variable, part: Part) -> Name:
         """A use of a variable."""

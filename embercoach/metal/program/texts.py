@@ -11,6 +11,8 @@ from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import parse_body, parse_unit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.program.preprocessing import Expanded
     from embercoach.metal.program.tree import Part
@@ -20,11 +22,11 @@ class Parsed:
     """The tree of a text, and its way back to the text."""
 
     def __init__(
-        self, text: str, kind: Text, expanded: Expanded, misread: frozenset[int] = frozenset()
+        self, text: str, kind: Text, expanded: Expanded, misread: Mapping[int, str] | None = None
     ) -> None:
         self.kind = kind
         self.expanded = expanded
-        self._misread = misread
+        self._misread = misread or {}
         self._rows = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable())
         self._data = self._syntax.data
@@ -32,10 +34,10 @@ class Parsed:
         self.tree: Part = plain_tree(self._syntax.root)
 
     def _readable(self) -> str:
-        """The text with each misread ``<`` exchanged for its like that opens no template."""
+        """The text with the characters that the grammar misread exchanged."""
         text = self.expanded.text
-        for offset in sorted(self._misread):
-            text = f"{text[:offset]}>{text[offset + 1 :]}"
+        for offset, character in self._misread.items():
+            text = text[:offset] + character + text[offset + 1 :]
         return text
 
     def offset(self, part: Part) -> int:
