@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import CallFact
 from embercoach.checks.kernels import launched, report_at
-from embercoach.checks.launches import MAX_THREADS, entries_of
+from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
 from embercoach.checks.quotients import is_data_size
 from embercoach.checks.registry import check
 from embercoach.checks.sizes import same
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.module import Module
-    from embercoach.checks.launches import Entries, Entry
+    from embercoach.checks.launch_sizes import Entries, Entry
     from embercoach.checks.registry import Report
 
 SIMD_WIDTH = 32

@@ -93,24 +93,25 @@ def has_spread(fact: CallFact) -> bool:
     return any(argument.star for argument in fact.arguments)
 
 
+def items_of(value: Value | None) -> tuple[Value, ...] | None:
+    """The items of a list or tuple, None if they are unknown or it is something else."""
+    return value.items if isinstance(value, Sequence) and value.kind in ("list", "tuple") else None
+
+
 def count(value: Value | None) -> int | None:
     """The length of a list or tuple, None if it is unknown or something else."""
-    if isinstance(value, Sequence) and value.kind in ("list", "tuple") and value.items is not None:
-        return len(value.items)
-    return None
+    items = items_of(value)
+    return None if items is None else len(items)
 
 
 def names_of(definition: CallFact, parameter: str) -> tuple[str, ...] | None:
     """``input_names`` or ``output_names``, None if not all are known."""
     argument = argument_of(definition, parameter)
-    if argument is None or count(argument.value) is None:
+    items = None if argument is None else items_of(argument.value)
+    if items is None:
         return None
-    texts = [item.text if isinstance(item, Str) else None for item in _items(argument.value)]
+    texts = [item.text if isinstance(item, Str) else None for item in items]
     return tuple(t for t in texts if t is not None) if None not in texts else None
-
-
-def _items(value: Value) -> tuple[Value, ...]:
-    return value.items or () if isinstance(value, Sequence) else ()
 
 
 def source_of(definition: CallFact) -> Folded | None:
@@ -159,13 +160,15 @@ def template_of(launch: CallFact) -> dict[str, Value] | None:
         return None if has_spread(launch) else {}
     if argument.value == NONE:
         return {}
-    if count(argument.value) is None:
+    items = items_of(argument.value)
+    if items is None:
         return None
     pairs: dict[str, Value] = {}
-    for item in _items(argument.value):
-        if count(item) != 2:
+    for item in items:
+        pair = items_of(item)
+        if pair is None or len(pair) != 2:
             return None
-        name, value = _items(item)
+        name, value = pair
         if not isinstance(name, Str) or name.text is None:
             return None
         pairs[name.text] = value

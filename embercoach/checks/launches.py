@@ -12,20 +12,19 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from embercoach.analysis.lattice import as_array, as_number
 from embercoach.analysis.values import NONE, DType, Number, Sequence, Value
 from embercoach.checks.array_shapes import Shape, shape_of, shape_of_value
 from embercoach.checks.kernels import (
-    count,
     has_spread,
     header_of,
+    items_of,
     names_of,
     source_of,
     template_of,
 )
-from embercoach.checks.sizes import Size, called, constant, display, resolve, same, scope_of
+from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
+from embercoach.checks.sizes import Size, display, resolve, same, scope_of
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 
 if TYPE_CHECKING:
@@ -40,28 +39,8 @@ if TYPE_CHECKING:
 TemplateValue = int | bool | str | None
 #: Threads along x that an unknown threadgroup is tried with.
 TRIED = (64, 256)
-MAX_THREADS = 1024
-"""Threads of a threadgroup that Metal allows at most."""
 MAX_CONFIGURATIONS = 4
 _DTYPES = {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of ``grid`` or ``threadgroup``.
-
-    Attributes:
-        size: the expression, None where the tuple is put together elsewhere.
-        known: its value.
-        limit: the most that it can be: ``known``, or the constant of ``min(256, n)``.
-    """
-
-    size: Size | None = None
-    known: int | None = None
-    limit: int | None = None
-
-
-Entries = tuple[Entry, Entry, Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,43 +141,6 @@ def _launch(definition: Definition, fact: CallFact, module: Module) -> Launch:
     )
 
 
-def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
-    """The three entries of ``grid`` or ``threadgroup``, None where they are not to be seen."""
-    argument = fact.keyword(name)
-    if argument is None:
-        return None
-    whole = resolve(Size(argument.node, scope_of(module, fact.place.function)))
-    nodes = display(whole.node)
-    sizes = [None] * 3 if nodes is None else [Size(node, whole.scope) for node in nodes]
-    values = _items(argument.value) or (None,) * len(sizes)
-    if len(sizes) != 3 or len(values) != 3 or (nodes is None and count(argument.value) is None):
-        return None
-    x, y, z = map(_entry, sizes, values)
-    return x, y, z
-
-
-def _entry(size: Size | None, value: Value | None) -> Entry:
-    known = None if size is None else constant(size)
-    if known is None and type(value) is Number and type(value.const) is int:
-        known = value.const
-    limit = known if known is not None or size is None else _limit(size)
-    return Entry(size, known, limit)
-
-
-def _limit(size: Size) -> int | None:
-    """The least constant that ``min(...)`` chooses from."""
-    size = resolve(size)
-    node = size.node
-    if not isinstance(node, cst.Call) or called(node, size) != "min":
-        return None
-    choices = (constant(Size(a.value, size.scope)) for a in node.args if not a.star)
-    return min((c for c in choices if c is not None), default=None)
-
-
-def _items(value: Value | None) -> tuple[Value, ...] | None:
-    return value.items if isinstance(value, Sequence) and value.kind in ("list", "tuple") else None
-
-
 def _plain(value: Value) -> TemplateValue:
     """A template argument as the contract takes it, None where it is unknown."""
     if isinstance(value, DType):
@@ -222,7 +164,7 @@ def _inputs(definition: Definition, fact: CallFact, module: Module) -> tuple[Inp
     argument = fact.keyword("inputs")
     if names is None:
         return None
-    values = _items(argument.value) if argument is not None else None
+    values = items_of(argument.value) if argument is not None else None
     if argument is None or values is None or len(values) != len(names):
         return tuple(map(Input, names))
     scope = scope_of(module, fact.place.function)
@@ -280,22 +222,22 @@ def _outputs(
 def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
     """The items of a list among the arguments, None for each where they are unknown."""
     argument = fact.keyword(name)
-    items = None if argument is None else _items(argument.value)
+    items = None if argument is None else items_of(argument.value)
     return items if items is not None and len(items) == length else (None,) * length
 
 
 def _output_shape(value: Value | None, size: Size | None) -> OutputShape:
-    items = _items(value)
+    items = items_of(value)
     if items is None and isinstance(value, Sequence) and value.kind == "shape":
         items = value.items
     if items is None:
         return OutputShape(None, size)
     nodes = None if size is None else display(resolve(size).node)
     if size is None or nodes is None or len(nodes) != len(items):
-        return OutputShape(tuple(_entry(None, item).known for item in items), size)
+        return OutputShape(tuple(entry_of(None, item).known for item in items), size)
     scope = resolve(size).scope
     pairs = zip(items, nodes, strict=True)
-    return OutputShape(tuple(_entry(Size(n, scope), item).known for item, n in pairs), size)
+    return OutputShape(tuple(entry_of(Size(n, scope), item).known for item, n in pairs), size)
 
 
 def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | None:
