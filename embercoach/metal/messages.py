@@ -42,6 +42,7 @@ class Message:
         receiver: its start and end.
         arguments: start and end of each argument.
         commas: where a comma separates the parts once it is written as C++.
+        names: where each part of the selector starts.
         blocks: for each argument that is a block right behind its name: the end of the name, and
             the place of the ``^``.
     """
@@ -52,6 +53,7 @@ class Message:
     receiver: tuple[int, int]
     arguments: tuple[tuple[int, int], ...]
     commas: tuple[int, ...]
+    names: tuple[int, ...]
     blocks: tuple[tuple[int, int], ...] = ()
 
 
@@ -87,7 +89,8 @@ def _message(atoms: Sequence[Atom], first: int, last: int, data: bytes) -> Messa
         if comma is None:
             return None
         selector = data[name.start : name.end].decode(errors="replace")
-        return Message(atoms[first].start, atoms[last].end, selector, receiver, (), (comma,))
+        start, end = atoms[first].start, atoms[last].end
+        return Message(start, end, selector, receiver, (), (comma,), (name.start,))
     return _with_arguments(atoms, first, last, top, receiver, data)
 
 
@@ -136,6 +139,7 @@ def _with_arguments(
         receiver,
         arguments,
         tuple(commas),
+        tuple(start for start, _ in bounds),
         tuple(blocks),
     )
 

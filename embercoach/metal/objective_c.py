@@ -94,10 +94,10 @@ def _atoms(root: Node, data: bytes) -> list[Atom]:
         position = max(position, node.end_byte)
         if node.is_error:
             atoms += _ats(data, node.start_byte, node.end_byte)
-        elif node.type in ("[[", "]]", ">>"):
+        elif node.type in ("[[", "]]", "[]", ">>"):
             middle = node.start_byte + 1
             atoms.append(Atom(node.type[0], node.start_byte, middle))
-            atoms.append(Atom(node.type[0], middle, node.end_byte))
+            atoms.append(Atom(node.type[1], middle, node.end_byte))
         elif node.end_byte > node.start_byte and node.type != "comment":
             kind = "string" if node.type in QUIET else node.type
             atoms.append(Atom(kind, node.start_byte, node.end_byte))
@@ -126,6 +126,8 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
         word = bytes(edited[atom.start : atom.end]).decode(errors="replace")
         if word in _BLANKS:
             _fill(edited, atom.start, atom.end)
+        elif word == "in" and index and atoms[index - 1].kind.endswith("identifier"):
+            _fill(edited, atom.start, atom.end, b":")  # for (id x in xs)
         if atom.kind != "@":
             continue
         _fill(edited, atom.start, atom.end)
@@ -137,6 +139,9 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
             close = _closing(atoms, index + 1)
             edited[following.start : following.end] = b"{"
             edited[atoms[close].start : atoms[close].end] = b"}"
+        elif word == "{":
+            for colon in _colons(atoms, index + 1):
+                edited[colon : colon + 1] = b","
         elif word in _VALUES and _is_call(atoms, index + 1):
             close = _closing(atoms, index + 2)
             _fill(edited, following.start, atoms[close].end, b"1")
@@ -148,6 +153,18 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
             _fill(edited, following.start, _end_of_line(edited, following.start))
         elif word == "finally":
             _fill(edited, following.start, following.end)
+
+
+def _colons(atoms: list[Atom], index: int) -> Iterator[int]:
+    """Where a dictionary's keys end: its colons that belong to no conditional expression."""
+    depth = questions = 0
+    for atom in atoms[index : _closing(atoms, index)]:
+        depth += (atom.kind in "([{") - (atom.kind in ")]}")
+        if depth == 1 and atom.kind in "?:":
+            questions += 1 if atom.kind == "?" else -1
+            if questions < 0:
+                questions = 0
+                yield atom.start
 
 
 def _is_call(atoms: list[Atom], index: int) -> bool:
@@ -219,6 +236,9 @@ def _write_message(edited: bytearray, message: Message) -> None:
     edited[message.end - 1 : message.end] = b")"
     for comma in message.commas:
         edited[comma : comma + 1] = b","
+    for name in message.names:
+        # It may be a keyword of C++, as "new".
+        edited[name : name + 1] = b"_"
     for name_end, block in message.blocks:
         # "done:^(" has no room for "[]" but in the name's last letter.
         edited[name_end - 1 : block + 1] = b",[]"
