@@ -19,6 +19,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_cache,
     kernel_cost,
     kernel_counts,
+    kernel_fill,
     kernel_flow,
     kernel_gradient,
     kernel_grid,

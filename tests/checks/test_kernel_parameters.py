@@ -233,6 +233,33 @@ def test_updates_of_what_was_never_written(body: str, more: str, flagged: bool) 
         assert codes(kernel(body, more=more, launch=launch), "KERNEL-INIT") == []
 
 
+GUARD = INDEX + "if (i >= uint(x_shape[0])) return; "
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        (GUARD + "if (x[i] > 0) y[i] = x[i];", True),
+        (GUARD + "float v = exp(x[i]); if (v < 1) return; y[i] = v;", True),
+        (GUARD + "bool keep = x[i] > 0; if (!keep) { return; } else { y[i] = 1; }", True),
+        (GUARD + "for (uint k = 0; k < 4; ++k) { if (x[i] > k) y[4 * i + k] = k; }", True),
+        (GUARD + "y[i] = x[i] > 0 ? x[i] : 0;", False),
+        (GUARD + "if (x[i] > 0) y[i] = x[i]; else y[i] = 0;", False),
+        (GUARD + "y[i] = 0; if (x[i] > 0) y[i] = x[i];", False),
+        (GUARD + "y[i] = x[i];", False),
+        (GUARD + "if (x[0] > 0) y[i] = x[i];", False),
+        (GUARD + "if (x[i] == 3) y[0] = i;", False),
+        (GUARD + "if (x[i] > 0) y[uint(x[i])] = 1;", False),
+        (INDEX + "int n = x[0]; if (int(i) < n) y[i] = 1;", False),
+        (INDEX + "if (i < uint(x_shape[0])) y[i] = x[i];", False),
+    ],
+)
+def test_stores_that_data_decide(body: str, flagged: bool) -> None:
+    found = codes(kernel(body), "KERNEL-INIT")
+    assert found == (["KERNEL-INIT-001"] if flagged else [])
+    assert codes(kernel(body, launch="init_value=0,"), "KERNEL-INIT") == []
+
+
 # Math modes
 
 
