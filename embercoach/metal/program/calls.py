@@ -76,8 +76,8 @@ def _named_call(
     if owner is not None:
         functions = accepting(owner.methods.get(word, ()), len(given))
     result = _result(work, word, given, functions, described)
-    if scopes.rpartition("::")[2].partition("<")[0] in _LIMITS:
-        result = _limit_type(work, callee)
+    if not functions and result == UNKNOWN:
+        result = limit_type(work, callee)
     return Call(word, given, result, work.spot(part), scopes, template, functions)
 
 
@@ -92,12 +92,14 @@ def _split(work: Lowering, callee: Part) -> tuple[Part, str]:
     return callee, "::".join(scopes)
 
 
-def _limit_type(work: Lowering, callee: Part) -> Type:
-    """The type that ``numeric_limits<T>`` is about."""
+def limit_type(work: Lowering, callee: Part) -> Type:
+    """The type that ``numeric_limits<T>`` or MLX's ``Limits<T>`` is about, if one is named."""
     while callee.kind == "qualified_identifier":
         scope, name = callee.get("scope"), callee.get("name")
         if scope is not None and scope.kind == "template_type":
-            arguments = scope.get("arguments")
+            arguments, limits = scope.get("arguments"), scope.get("name")
+            if limits is None or work.word(limits) not in _LIMITS:
+                return UNKNOWN
             if arguments is not None and len(arguments.inner) == 1:
                 return descriptor_type(work, arguments.inner[0])
         if name is None:
@@ -156,8 +158,10 @@ def _result(
     template: list[Part] | None,
 ) -> Type:
     if not functions:
-        declared = work.lookup(name) is not None
-        return UNKNOWN if declared else result_type(name, [a.type for a in given])
+        if work.lookup(name) is not None:
+            return UNKNOWN
+        made_for = descriptor_type(work, template[0]) if template else None
+        return result_type(name, [a.type for a in given], made_for)
     results = {_instantiated(work, f, given, template or []) for f in functions}
     return results.pop() if len(results) == 1 else UNKNOWN
 

@@ -99,7 +99,8 @@ def _qualified(work: Lowering, part: Part) -> Expression:
     scope, last = name.rpartition("::")[::2]
     if not scope or scope in work.namespaces:
         return named(work, last, part)
-    return work.use(work.variable(name, part), part)
+    used = work.use(work.variable(name, part), part)
+    return replace(used, type=calls.limit_type(work, part)) if used.type == UNKNOWN else used
 
 
 def _parenthesized(work: Lowering, part: Part) -> Expression:

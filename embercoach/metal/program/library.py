@@ -45,7 +45,7 @@ _SAME = _words(
 _FIRST = _words(
     """
     sign clz ctz popcount reverse_bits extract_bits insert_bits cross faceforward normalize
-    reflect refract frexp ldexp modf sincos transpose elem_to_loc_1
+    reflect refract frexp ldexp modf sincos transpose
     """
 )
 # Floating-point only: an integer argument is ambiguous.
@@ -83,15 +83,17 @@ _SIMD = _words(
     prefix_exclusive_product
     """
 )
+_LOCATIONS = frozenset({"elem_to_loc", "elem_to_loc_1", "elem_to_loc_2", "elem_to_loc_3"})
 _ATOMIC_VALUES = ("atomic_load", "atomic_fetch_", "atomic_exchange")
 
 
-def result_type(name: str, arguments: Sequence[Type]) -> Type:
-    """The type that a function of Metal's library returns.
+def result_type(name: str, arguments: Sequence[Type], template: Type | None = None) -> Type:
+    """The type that a function of Metal's library, or of MLX's preamble, returns.
 
     Args:
         name: without namespaces.
         arguments: the types of the arguments.
+        template: the first explicit template argument.
     """
     if name in _VOID:
         return VOID
@@ -116,11 +118,24 @@ def result_type(name: str, arguments: Sequence[Type]) -> Type:
     if name in _FLOATING:
         found = _same(arguments)
         return UNKNOWN if is_integer(found) else found
-    return _other(name, arguments)
+    return _of_template(name, first, template) or _other(name, arguments)
+
+
+def _of_template(name: str, first: Type, template: Type | None) -> Type | None:
+    """The result of a function that a template argument tells, None for others."""
+    if name in _LOCATIONS:
+        # MLX's take the type of the index from the one-dimensional element, else it is long.
+        deduced = _number(first) if name == "elem_to_loc" and first.width == 1 else LONG
+        return deduced if template is None else template
+    if name == "make_filled_simdgroup_matrix" and template is not None and template.scalar:
+        return Type(f"simdgroup_{template.scalar}8x8")
+    return None
 
 
 def _other(name: str, arguments: Sequence[Type]) -> Type:
     first = arguments[0]
+    if name == "simd_ballot":
+        return Type("simd_vote")
     if name == "ilogb":
         return Type("int", first.width)
     if name == "ceildiv":

@@ -67,6 +67,17 @@ def _lines(text: str, header: str = "") -> list[str]:
         ("(max)(s, 1.0f);", "max(s, 1.0:float):float"),
         ("simd_shuffle<float>(s, 1);", "simd_shuffle<float>(s, 1:int):float"),
         ("metal::numeric_limits<H>::max();", "metal::numeric_limits<H>::max():half"),
+        ("q = Limits<H>::min + 1;", "(q = (Limits<H>::min + 1:int):half)"),
+        (
+            "make_filled_simdgroup_matrix<float, 8, 8>(0);",
+            "make_filled_simdgroup_matrix<float,8,8>(0:int):simdgroup_float8x8",
+        ),
+        (
+            "elem_to_loc(2u, x_shape, x_strides, x_ndim);",
+            "elem_to_loc(2:uint, x_shape, x_strides, x_ndim):uint",
+        ),
+        ("elem_to_loc<int>(2u);", "elem_to_loc<int>(2:uint):int"),
+        ("elem_to_loc_1(2u, x_strides[0]);", "elem_to_loc_1(2:uint, x_strides[0:int]):long"),
         ("f(mem_flags::mem_none);", "f(mem_flags::mem_none):?"),
         ("f(metal::mem_flags::mem_none);", "f(mem_flags::mem_none):?"),
         ("x_shape[0] + s_ndim;", "(x_shape[0:int] + s_ndim):int"),
