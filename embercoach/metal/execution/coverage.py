@@ -63,7 +63,9 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
     reads = set().union(*(_elements(a) for a in accesses if a.kind == "read"))
     if not _is_filled(variable, writes, trace) or reads != set(range(len(reads))):
         return None
-    # A scan reads one element less; an array of which one element is read may be a broadcast.
+    if len(writes) == trace.threads and len(reads) % SIMD_WIDTH:
+        return None  # a tile with a border, which has nothing to do with the number of threads
+    # An array of which one element is read may be a broadcast.
     dropped = len(reads) > 1 and 2 * len(reads) <= len(writes)
     if not dropped and not reads - writes:
         return None
