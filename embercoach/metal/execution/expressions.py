@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing, places
+from embercoach.metal.execution import accessing, choices, places
 from embercoach.metal.execution.arithmetic import (
     FLOATS,
     add,
     binary,
-    both,
-    choose,
     negate,
     truth,
     whole,
     wrap,
 )
-from embercoach.metal.execution.conditions import Conditions, narrow
 from embercoach.metal.execution.conversions import converted, fitted, number
+from embercoach.metal.execution.machine import LostError
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,
@@ -27,8 +25,8 @@ from embercoach.metal.execution.memory import (
     Result,
     moved,
 )
-from embercoach.metal.execution.state import joined, met
-from embercoach.metal.execution.values import ZERO, Value
+from embercoach.metal.execution.structures import made, structure_of
+from embercoach.metal.execution.values import ANYWHERE, ZERO, Value
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -44,13 +42,14 @@ from embercoach.metal.program.nodes import (
     OpaqueExpression,
     Unary,
 )
-from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Variable
 
+#: Beginnings of what the lowering says of expressions that may hide an effect.
+_ANYTHING = ("not understood", "a lambda")
 _LOGIC = frozenset({"&&", "||"})
 
 
@@ -79,14 +78,25 @@ def evaluate(m: Machine, state: State, node: Expression) -> Result:
         case Cast():
             return _cast(m, state, node)
         case Conditional():
-            return _conditional(m, state, node)
+            return choices.conditional(m, state, node)
         case Call():
             return _called(m, state, node)
         case Construct():
             return _construct(m, state, node)
         case OpaqueExpression():
-            values = tuple(evaluate_number(m, state, part) for part in node.parts)
-            return m.pool.symbol("opaque", (node, *values))
+            return _opaque(m, state, node)
+
+
+def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
+    """A value that is not known; what is not even understood may have done anything."""
+    if node.why.startswith(_ANYTHING):
+        raise LostError(node.spot)
+    values = tuple(evaluate_number(m, state, part) for part in node.parts)
+    if node.why == "a constructor":
+        # It keeps what it was given, or stores it: the kernel is not followed whole.
+        m.gaps.append(node.spot)
+        return Cells({}, ANYWHERE)
+    return m.pool.symbol("opaque", (node, *values))
 
 
 def _called(m: Machine, state: State, node: Call) -> Result:
@@ -191,7 +201,7 @@ def _negative(m: Machine, value: Value, node: Unary) -> Value:
 
 def _binary(m: Machine, state: State, node: Binary) -> Result:
     if node.operator in _LOGIC:
-        return _logic(m, state, node)
+        return choices.logic(m, state, node)
     left = evaluate(m, state, node.left)
     right = evaluate(m, state, node.right)
     if node.operator == ",":
@@ -245,70 +255,6 @@ def _by_component(
     return Bundle(tuple([binary(m.pool, sign, a, b, scalar) for a, b in pairs]))
 
 
-def _logic(m: Machine, state: State, node: Binary) -> Value:
-    left = truth(m.pool, evaluate_number(m, state, node.left))
-    holds = node.operator == "&&"
-    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, left, holds=holds)
-    if not lanes:
-        return Value(0 if holds else 1)
-    right = _within(m, state, lanes, conditions, node.right)
-    return both(m.pool, node.operator, left, truth(m.pool, number(m, state, right, node.right)))
-
-
-def _within(
-    m: Machine,
-    state: State,
-    lanes: int,
-    conditions: Conditions,
-    node: Expression,
-) -> Result:
-    """Evaluate for some of the threads only."""
-    if (lanes, conditions) == (state.lanes, state.conditions):
-        return evaluate(m, state, node)
-    kept = state.lanes, state.conditions
-    if _is_pure(m, node):
-        state.lanes, state.conditions = lanes, conditions
-        result = evaluate(m, state, node)
-        state.lanes, state.conditions = kept
-        return result
-    path = state.fork(lanes, conditions)
-    result = evaluate(m, path, node)
-    rest = state.fork(kept[0] & ~lanes or kept[0], kept[1])
-    state.become(met(m.pool, path, rest))
-    state.lanes, state.conditions = kept
-    return result
-
-
-def _is_pure(m: Machine, node: Expression) -> bool:
-    """Whether evaluating it changes no variable and stops no thread."""
-    known = m.marks.get(("pure", node))
-    if known is None:
-        known = m.marks["pure", node] = not any(
-            isinstance(inner, Assign)
-            or (isinstance(inner, Call) and (inner.functions or inner.name.endswith("barrier")))
-            for inner in below(node)
-        )
-    return bool(known)
-
-
-def _conditional(m: Machine, state: State, node: Conditional) -> Result:
-    condition = truth(m.pool, evaluate_number(m, state, node.condition))
-    sides: list[Result] = []
-    for holds, side in ((True, node.then), (False, node.otherwise)):
-        lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=holds)
-        if lanes:
-            sides.append(_within(m, state, lanes, conditions, side))
-    if not sides:
-        return m.pool.unknown()
-    if len(sides) == 1:
-        return sides[0]
-    one, other = sides
-    if isinstance(one, Value) and isinstance(other, Value):
-        return choose(m.pool, condition, one, other)
-    found = joined(m.pool, condition, one, other)
-    return m.pool.unknown() if isinstance(found, Reference) else found
-
-
 def _cast(m: Machine, state: State, node: Cast) -> Result:
     operand = evaluate(m, state, node.operand)
     kind = m.resolved(node.type)
@@ -329,6 +275,9 @@ def _cast(m: Machine, state: State, node: Cast) -> Result:
 def _construct(m: Machine, state: State, node: Construct) -> Result:
     parts: list[Value] = []
     kind = m.resolved(node.type)
+    struct = structure_of(m, kind)
+    if struct is not None:
+        return made(struct, [evaluate(m, state, part) for part in node.parts])
     for part in node.parts:
         found = evaluate(m, state, part)
         if isinstance(found, Pointer) and kind.pointer:
@@ -343,8 +292,8 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
             bits |= value.bits
         return Cells({("", k): value for k, value in enumerate(parts)}, bits)
     if kind.width > 1:
-        made = [wrap(m.pool, value, kind.scalar) for value in parts]
-        return Bundle(tuple(made * kind.width if len(made) == 1 else made[: kind.width]))
+        wrapped = [wrap(m.pool, value, kind.scalar) for value in parts]
+        return Bundle(tuple(wrapped * kind.width if len(parts) == 1 else wrapped[: kind.width]))
     return converted(m, parts[0], node.parts[0].type, kind)
 
 

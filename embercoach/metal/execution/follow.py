@@ -52,7 +52,7 @@ def follow(program: Program, configuration: Configuration, entry: Function | Non
         lost += (bodies[0].spot if error.spot is None else error.spot,)
     except RecursionError:
         lost += (bodies[0].spot,)
-    return Trace(configuration, threads, tuple(m.events), lost)
+    return Trace(configuration, threads, tuple(m.events), (*lost, *m.gaps))
 
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:

@@ -71,6 +71,7 @@ class Machine:
         types: what template types stand for.
         versions: how often each variable's memory was written.
         epoch: how often something was written that is not known.
+        gaps: what was passed over, and changed no shared memory that is told of.
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
     """
@@ -87,7 +88,7 @@ class Machine:
     epoch: int = 0
     frames: list[Frame] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    allowance: int = BUDGET
+    gaps: list[Spot] = field(default_factory=list)
     tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
 

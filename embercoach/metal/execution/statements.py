@@ -86,12 +86,15 @@ def declare(m: Machine, state: State, node: Declare) -> None:
     if kind.dimensions and isinstance(initial, Construct):
         state.variables[variable] = _filled(m, state, node, initial)
         return
-    value = expressions.evaluate(m, state, initial)
     struct = structure_of(m, kind)
-    if struct is not None and not isinstance(value, Cells):
-        # Braces around one value: the first field's.
-        state.variables[variable] = made(struct, [value])
+    if struct is not None:
+        given = initial.parts if isinstance(initial, Construct) else (initial,)
+        values = [expressions.evaluate(m, state, part) for part in given]
+        whole = len(values) == 1 and isinstance(values[0], Cells)
+        # Braces around values: those of the fields.
+        state.variables[variable] = values[0] if whole else made(struct, values)
         return
+    value = expressions.evaluate(m, state, initial)
     if kind.scalar is None and isinstance(value, Pointer) and not initial.type.pointer:
         # ``auto v = n`` of a 0-d input: its value, not its address.
         inputs = value.root is not None and value.root.kind in ("input", "metadata")
