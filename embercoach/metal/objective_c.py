@@ -41,8 +41,7 @@ _BLANKS = frozenset(
         "nullable",
     }
 )
-# After "@": these are C++ as well, the others are left out with what stands in their parentheses.
-_PLAIN = frozenset({"try", "catch", "throw", "class", "YES", "NO", "true", "false"})
+# After "@": of these their parentheses go too, of those all up to "@end", or the line.
 _VALUES = frozenset({"selector", "encode", "available", "protocol"})
 _SECTIONS = frozenset({"interface", "protocol"})
 _LINES = frozenset({"import", "implementation", "property", "synthesize", "dynamic", "end"})
@@ -128,31 +127,45 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
             _fill(edited, atom.start, atom.end)
         elif word == "in" and index and atoms[index - 1].kind.endswith("identifier"):
             _fill(edited, atom.start, atom.end, b":")  # for (id x in xs)
-        if atom.kind != "@":
-            continue
-        _fill(edited, atom.start, atom.end)
-        if index + 1 == len(atoms) or atoms[index + 1].start != atom.end:
-            continue
-        following = atoms[index + 1]
-        word = bytes(edited[following.start : following.end]).decode(errors="replace")
-        if word == "[":
-            close = _closing(atoms, index + 1)
-            edited[following.start : following.end] = b"{"
-            edited[atoms[close].start : atoms[close].end] = b"}"
-        elif word == "{":
-            for colon in _colons(atoms, index + 1):
-                edited[colon : colon + 1] = b","
-        elif word in _VALUES and _is_call(atoms, index + 1):
-            close = _closing(atoms, index + 2)
-            _fill(edited, following.start, atoms[close].end, b"1")
-        elif word == "synchronized" and _is_call(atoms, index + 1):
-            _fill(edited, following.start, following.end, b"if")
-        elif word in _SECTIONS:
-            _fill(edited, following.start, _end_of_section(edited, following.start))
-        elif word in _LINES:
-            _fill(edited, following.start, _end_of_line(edited, following.start))
-        elif word == "finally":
-            _fill(edited, following.start, following.end)
+        if atom.kind == "@":
+            _fill(edited, atom.start, atom.end)
+            if index + 1 < len(atoms) and atoms[index + 1].start == atom.end:
+                _exchange_directive(edited, atoms, index + 1)
+
+
+def _exchange_directive(edited: bytearray, atoms: list[Atom], index: int) -> None:
+    """What stands behind an ``@``."""
+    following = atoms[index]
+    word = bytes(edited[following.start : following.end]).decode(errors="replace")
+    if word in ("[", "{"):
+        _exchange_collection(edited, atoms, index)
+    elif word in _VALUES and _is_call(atoms, index):
+        close = atoms[_closing(atoms, index + 1)]
+        _fill(edited, following.start, close.end, b"1")
+    elif word == "synchronized" and _is_call(atoms, index):
+        _fill(edited, following.start, following.end, b"if")
+    elif word in _SECTIONS:
+        _fill(edited, following.start, _end_of_section(edited, following.start))
+    elif word in _LINES:
+        _fill(edited, following.start, _end_of_line(edited, following.start))
+    elif word == "finally":
+        _fill(edited, following.start, following.end)
+
+
+def _exchange_collection(edited: bytearray, atoms: list[Atom], index: int) -> None:
+    """``@[a, b]`` and ``@{a : b}`` to ``(a, b)``, and empty ones to ``0``."""
+    last = _closing(atoms, index)
+    start, end = atoms[index].start, atoms[last].end
+    if last <= index + 1:
+        _fill(edited, start, end, b"0")
+        return
+    for colon in _colons(atoms, index) if atoms[index].kind == "{" else ():
+        edited[colon : colon + 1] = b","
+    before = atoms[last - 1]
+    if before.kind == ",":  # behind the last element
+        _fill(edited, before.start, before.end)
+    edited[start : start + 1] = b"("
+    edited[end - 1 : end] = b")"
 
 
 def _colons(atoms: list[Atom], index: int) -> Iterator[int]:
