@@ -71,10 +71,10 @@ def _named_call(
             return made(work, part, kind, given)
     template = () if arguments is None else tuple(map(work.words, arguments.inner))
     described = None if arguments is None else arguments.inner
-    functions = candidates(work, word, len(given))
+    functions = candidates(work, word, given)
     owner = work.structs.get(scopes.rpartition("::")[2].partition("<")[0])
     if owner is not None:
-        functions = accepting(owner.methods.get(word, ()), len(given))
+        functions = accepting(owner.methods.get(word, ()), given)
     result = _result(work, word, given, functions, described)
     if not functions and result == UNKNOWN:
         result = limit_type(work, callee)
@@ -137,16 +137,29 @@ def constructed(work: Lowering, kind: Type) -> bool:
     return struct is not None and struct.name in struct.methods
 
 
-def candidates(work: Lowering, name: str, count: int) -> tuple[Function, ...]:
-    """The functions of the texts that a call of so many arguments may mean."""
+def candidates(work: Lowering, name: str, given: tuple[Expression, ...]) -> tuple[Function, ...]:
+    """The functions of the texts that a call with such arguments may mean."""
     found = work.lookup(name)
-    return accepting(found if isinstance(found, tuple) else (), count)
+    return accepting(found if isinstance(found, tuple) else (), given)
 
 
-def accepting(functions: tuple[Function, ...], count: int) -> tuple[Function, ...]:
-    """Those functions that take so many arguments."""
-    return tuple(
+def accepting(
+    functions: tuple[Function, ...], given: tuple[Expression, ...]
+) -> tuple[Function, ...]:
+    """Those functions that take so many arguments; one alone if it takes just their types."""
+    count = len(given)
+    found = tuple(
         f for f in functions if len(f.parameters) - len(f.defaults) <= count <= len(f.parameters)
+    )
+    exact = tuple(f for f in found if not f.template and _takes(f, given))
+    return exact if len(exact) == 1 and len(exact[0].parameters) == count else found
+
+
+def _takes(function: Function, given: tuple[Expression, ...]) -> bool:
+    """Whether the parameters have the types of the arguments, which are all known."""
+    return all(
+        argument.type.scalar is not None and value(parameter.type) == value(argument.type)
+        for parameter, argument in zip(function.parameters, given, strict=False)
     )
 
 
@@ -213,7 +226,7 @@ def _method(work: Lowering, part: Part, callee: Part, given: tuple[Expression, .
         name = name.get("name") or name
     word = work.word(name)
     struct = work.structs.get((base.type.scalar or "").partition("<")[0])
-    methods = () if struct is None else accepting(struct.methods.get(word, ()), len(given))
+    methods = () if struct is None else accepting(struct.methods.get(word, ()), given)
     results = {function.result for function in methods}
     result = results.pop() if len(results) == 1 else UNKNOWN
     return Call(word, given, result, work.spot(part), functions=methods, method=base)

@@ -71,15 +71,32 @@ def make_function(
     function = Function(
         work.word(name), parameters, template, result, work.spot(name), entry, defaults, owner
     )
-    if owner is None:
-        work.declare(function.name, (function,))
-        if work.at_file_scope:
-            old = work.functions.get(function.name, ())
-            work.functions[function.name] = (*old, function)
     body = part.get("body")
+    if owner is None:
+        _declare_function(work, function, defined=body is not None)
     if body is not None:
         work.later.append(_body(work, function, body, [*work.scopes, *around]))
     return function
+
+
+def _declare_function(work: Lowering, function: Function, *, defined: bool) -> None:
+    """Put a function beside those of its name; of a declaration and its definition one stays."""
+    known = work.lookup(function.name)
+    others = known if isinstance(known, tuple) else ()
+    twins = {other for other in others if _same_parameters(other, function)}
+    if not defined:
+        if twins:
+            return
+        work.prototypes.add(function)
+    kept = tuple(f for f in others if f not in twins or f not in work.prototypes)
+    work.scopes[-1][function.name] = (*kept, function)
+    if work.at_file_scope:
+        work.functions[function.name] = (*kept, function)
+
+
+def _same_parameters(one: Function, other: Function) -> bool:
+    kinds = [[parameter.type for parameter in f.parameters] for f in (one, other)]
+    return kinds[0] == kinds[1] and len(one.template) == len(other.template)
 
 
 def _body(

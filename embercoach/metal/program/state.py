@@ -133,6 +133,8 @@ class Lowering:
         self.later: list[Callable[[], None]] = []
         #: Parameters of the templates around what is declared.
         self.templates: list[dict[str, Meaning]] = []
+        #: Functions without a body so far.
+        self.prototypes: set[Function] = set()
         self._unknown: dict[str, Variable] = {}
         if around is None:
             self.scopes.pop()

@@ -70,8 +70,6 @@ def plain_tree(root: Node) -> Part:
             path.pop()
             if not path or not cursor.goto_parent():
                 return top
-            if len(path) == 0:
-                return top
 
 
 def _part(node: Node, role: str) -> Part:

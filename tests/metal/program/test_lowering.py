@@ -296,6 +296,36 @@ def test_entry_points() -> None:
     assert not helper.entry
 
 
+def test_a_declaration_and_its_definition_are_one_function() -> None:
+    header = """
+    float f(float a);
+    template <typename T> T g(T a);
+    float early(float a) { return f(a) + g(a); }
+    float f(float b) { return b; }
+    float f(int b) { return b; }
+    template <typename T> T g(T a) { return a; }
+    float f(float c);
+    """
+    program = lower_body("f(1.0f); f(1.0h); g(s);", header, NAMES)
+    assert [[v.name for v in f.parameters] for f in program.functions["f"]] == [["b"], ["b"]]
+    assert all(f.bodies for f in program.functions["f"])
+    (early,) = program.functions["early"]
+    assert "    return (f#1(a):float + g#1(a):float):float" in function_lines(early)
+    assert body_lines(program) == ["f#1(1.0:float):float", "f#2(1.0:half):float", "g#1(s):float"]
+
+
+def test_instantiations_are_nothing() -> None:
+    text = """
+    template <typename T> [[kernel]] void k(device T* a) { a[0] = 1; }
+    template [[host_name("k_float")]] [[kernel]] void k<float>(device float*);
+    template [[host_name("k_half")]] [[kernel]] decltype(k<half>) k<half>;
+    """
+    program = lower_unit(text)
+    assert not program.problems
+    (kernel,) = program.functions["k"]
+    assert kernel.entry
+
+
 def test_variables_of_the_signature() -> None:
     program = lower_body("out[thread_position_in_grid.x] = x[x_shape[0]] + N + zero;", "", NAMES)
     assert {name: (v.kind, shown_type(v.type)) for name, v in program.variables.items()} == {
