@@ -23,6 +23,7 @@ from embercoach.analysis.values import (
     Bytes,
     Class,
     Dict,
+    FilePath,
     Instance,
     Number,
     NumberKind,
@@ -87,7 +88,7 @@ def _text(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     if len(arguments) != 1:
         return STR
     value = arguments[0].value
-    if isinstance(value, Str):
+    if isinstance(value, (Str, FilePath)):
         return value
     return Str(strings.of_value(value) or strings.hole(value))
 

@@ -24,11 +24,13 @@ from embercoach.analysis.parameters import (
 from embercoach.analysis.values import (
     NO_PULLS,
     NONE,
+    STR,
     UNKNOWN,
     Array,
     Callable,
     LibraryObject,
     Sequence,
+    Str,
     Value,
 )
 
@@ -117,9 +119,22 @@ def _result(
         return _with_traced(annotated, values) if not pulls else annotated
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated or UNKNOWN
+    elsewhere = False
+    if info.outer is not None and info.module.mentions_kernels:
+        closure = constants.closure_at(frame, info)
+        elsewhere = closure is None
+        if closure is not None and closure is not info.closure:
+            # Another run of the surrounding function holds other values.
+            values_here = constants.given(info, known_to or values)
+            depth = frame.depth + 1
+            return _run(
+                info, values_here, record=False, depth=depth, closure=closure, exact=frame.exact
+            )
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
     known = _summary(frame, info, given, annotated or UNKNOWN)
-    if known_to is not None and constants.matter(frame, info, known):
+    if elsewhere and type(known) is Str:
+        known = STR  # the surrounding function may have been called otherwise
+    elif known_to is not None and constants.matter(frame, info, known):
         known = _exactly(frame, info, known_to, known)
     if makes_text and annotated is not None:
         return known if type(known) is type(annotated) else annotated
@@ -159,13 +174,9 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
     """What the body returns for the constants of one call, or ``vague``."""
-    closure = constants.closure_at(frame, info)
-    if closure is None:
+    if constants.closure_at(frame, info) is None:
         return vague
     given = constants.given(info, values)
-    if closure is not closure_of(info):
-        # What the surrounding function holds in this very run hangs on constants, too.
-        return _run(info, given, record=False, depth=frame.depth + 1, closure=closure)
     if info.module.is_shared and not frame.module.is_shared:
         asked = frame.module.asked_exactly.setdefault(info, {})
     else:
@@ -176,7 +187,7 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
             return vague
         known = info.exact.get(given)
         if known is None:
-            known = _run(info, given, record=False, depth=frame.depth + 1, closure=closure)
+            known = _run(info, given, record=False, depth=frame.depth + 1, exact=True)
             if len(info.exact) < MAX_KERNELS:
                 info.exact[given] = known
         asked[given] = known
@@ -250,11 +261,13 @@ def _run(
     record: bool,
     depth: int,
     closure: Frame | None = None,
+    exact: bool = False,
 ) -> Value:
-    """Run a body; with a ``closure``, for the constants of one call."""
+    """Run a body, ``exact`` for the constants of one call."""
     frame = _entered(info, values, record=record, depth=depth)
     if closure is not None:
         frame.outer = closure
+    if exact:
         frame.exact = True
         frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)

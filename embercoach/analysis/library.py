@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis import (
     builtin_calls,
+    files,
     fourier,
     kernels,
     mlx_api,
@@ -279,6 +280,13 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.utils.tree_unflatten": _tree_unflatten,
     "textwrap.dedent": lambda frame, node, given: (
         string_methods.dedent(given[0].value) if len(given) == 1 else STR
+    ),
+    "pathlib.Path": files.made,
+    "os.path.join": files.made,
+    "os.path.dirname": files.folder,
+    "builtins.open": files.opened,
+    **dict.fromkeys(
+        ("os.path.abspath", "os.path.realpath", "os.path.normpath", "os.fspath"), files.same
     ),
     "inspect.cleandoc": lambda frame, node, given: (
         string_methods.cleandoc(given[0].value) if len(given) == 1 else STR

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis import classes, fourier, mlx_api, numpy_api, promotion, string_methods
+from embercoach.analysis import (
+    classes,
+    files,
+    fourier,
+    mlx_api,
+    numpy_api,
+    promotion,
+    string_methods,
+)
 from embercoach.analysis.conventions import SETTING_NAMES
 from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.results import result_value
@@ -25,6 +33,7 @@ from embercoach.analysis.values import (
     Class,
     Dict,
     DType,
+    FilePath,
     Instance,
     LibraryObject,
     ModuleRef,
@@ -245,6 +254,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
     ArrayAt: _bound,
     Bytes: _bound,
     Template: _bound,
+    FilePath: files.member,
 }
 
 
@@ -270,6 +280,8 @@ def call_bound(frame: Frame, bound: BoundMember, arguments: Any) -> Value:
         return _string_method(owner, name, arguments)
     if isinstance(owner, Sequence):
         return _sequence_method(owner, name)
+    if isinstance(owner, FilePath):
+        return files.method(frame, owner, name, arguments)
     if isinstance(owner, Template):
         return string_methods.template_member(owner, name, arguments)
     if isinstance(owner, Dict):
@@ -324,6 +336,8 @@ def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
         key = arguments[0].value if arguments else UNKNOWN
         text = key.text if isinstance(key, Str) else None
         found = owner.get(text) if text is not None else None
+        if type(found) is Str and found.text is not None and name != "setdefault":
+            return found
         value = found if found is not None else owner.item
         if len(arguments) > 1:
             return join_all((value, arguments[1].value))

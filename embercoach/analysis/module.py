@@ -8,7 +8,8 @@ import libcst as cst
 
 from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.frame import Frame
-from embercoach.analysis.values import UNKNOWN, Class, Function, Value
+from embercoach.analysis.mutation import forget_lists, grown_by_functions
+from embercoach.analysis.values import UNKNOWN, Class, FilePath, Function, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,10 @@ class Module:
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)
+        self.grown: frozenset[str] = frozenset()
+        if self.mentions_kernels:
+            self.frame.names["__file__"] = FilePath(path)
+            self.grown = grown_by_functions(source)
         self.functions: list[FunctionInfo] = []
         self.numbers: set[cst.CSTNode] = set()  # assignments of bare numbers
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
@@ -76,16 +81,13 @@ class Module:
 
     def run(self) -> None:
         """Run the top level, once. In a cycle of imports the names found so far must do."""
-        from embercoach.analysis.mutation import grown_by_functions, open_ended
         from embercoach.analysis.statements import execute_all
 
         if self._state == "new":
             self._state = "running"
             execute_all(self.frame, self.tree.body)
             if self.mentions_kernels:
-                names = self.frame.names
-                for name in list(grown_by_functions(names, self.source)):
-                    names[name] = open_ended(names[name])
+                forget_lists(self)
             self._state = "done"
 
     @property

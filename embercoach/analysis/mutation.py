@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Argument
     from embercoach.analysis.frame import Frame
+    from embercoach.analysis.module import Module
 
 
 #: Longer lists of strings are not followed item by item.
@@ -49,6 +50,7 @@ def escape(frame: Frame, callee: Value, arguments: tuple[Argument, ...]) -> None
         if type(value) is Function and value.info.outer is not None:
             paths |= _grown_beside(value.info)
     owned = type(callee) in (Function, Unknown)
+    forget_lists(frame.module)
     for path, value in list(frame.names.items()):
         if type(value) is Sequence and (path in paths or (owned and "." in path)):
             frame.names[path] = open_ended(value)
@@ -85,13 +87,25 @@ def _grown(tree: cst.CSTNode) -> Iterator[str]:
         pending += node.children
 
 
-def grown_by_functions(names: dict[str, Value], source: str) -> Iterator[str]:
-    """The top-level names of lists of strings to which some indented line adds."""
-    for name, value in names.items():
-        if type(value) is Sequence and value.kind == "list" and is_text(value):
-            adds = rf"^[ \t].*\b{re.escape(name)}(\.\w+\(| *\+=)"
-            if re.search(adds, source, re.MULTILINE):
-                yield name
+#: What an indented line adds to.
+_ADDS = re.compile(
+    r"^[ \t][^\n]*?\b(\w+)(?:\.(?:append|extend|insert|clear|pop|remove|reverse|sort)\(|[ \t]*\+=)",
+    re.MULTILINE,
+)
+
+
+def grown_by_functions(source: str) -> frozenset[str]:
+    """The names to whose lists some indented line of a file adds."""
+    return frozenset(_ADDS.findall(source))
+
+
+def forget_lists(module: Module) -> None:
+    """Functions may have added to the lists of strings that top-level names hold."""
+    names = module.frame.names
+    for name in module.grown:
+        value = names.get(name)
+        if type(value) is Sequence:
+            names[name] = open_ended(value)
 
 
 def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:

@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis import (
     exactness,
     extents,
+    files,
     fourier,
     promotion,
     string_methods,
@@ -33,6 +34,7 @@ from embercoach.analysis.values import (
     TORCH,
     UNKNOWN,
     Array,
+    FilePath,
     Number,
     NumberKind,
     Numpy,
@@ -216,6 +218,8 @@ def _host(
         if symbol == "*":
             return string_methods.repeated(left, right)
         return string_methods.concatenate(left, right) if symbol == "+" else STR
+    if isinstance(left, FilePath) and symbol == "/":
+        return files.below(left, right)
     if isinstance(right, Str) and symbol == "*":
         return string_methods.repeated(right, left)
     if isinstance(left, Sequence) and symbol in "+*":

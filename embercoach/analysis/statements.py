@@ -21,6 +21,7 @@ from embercoach.analysis.values import (
     Array,
     Class,
     Dict,
+    FilePath,
     Function,
     Instance,
     Number,
@@ -357,7 +358,8 @@ def _with(frame: Frame, node: cst.With) -> bool:
     for item in node.items:
         value = evaluate(frame, item.item)
         if item.asname is not None:
-            assign(frame, item.asname.name, UNKNOWN if not isinstance(value, Instance) else value)
+            known = isinstance(value, (FilePath, Instance))
+            assign(frame, item.asname.name, value if known else UNKNOWN)
     return execute_body(frame, node.body)
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import libcst as cst
 
     from embercoach.analysis.definitions import ClassInfo, FunctionInfo
@@ -297,6 +299,14 @@ class Kernel(Value):
 
     definition: CallFact
     order: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePath(Value):
+    """A path made of ``__file__``, or with ``is_open`` the file of that path, opened to be read."""
+
+    path: Path
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,88 @@ KNOWN = {
     "format": 'S = "{} {name} {{}}".format("a", name=3)',
     "join": 'S = "\\n".join(["a", "b"])',
     "str of a number": 'N = 4\nS = "a" + str(N)',
+    "repeated": 'S = 2 * "ab" + "c" * 3',
+    "percent": 'S = "%s: %03d %%" % ("a", 7)',
+    "percent of one": 'S = "n = %d" % 7',
+    "percent of a dictionary": 'D = {"a": "x", "b": 2}\nS = "%(a)s %(b)d" % D',
+    "format of a dictionary": 'D = {"a": "x", "b": 2}\nS = "{a} {b}".format(**D)',
+    "a chain": 'S = "a B c C".replace("B", "b").replace("C", "d", 1).removeprefix("a ")',
+    "removed suffix": 'S = "abc".removesuffix("c")',
+    "template": 'from string import Template\nS = Template("$a ${b}!").substitute(a="x", b=2)',
+    "template of a dictionary": """
+        import string
+        S = string.Template("$a $$").substitute({"a": "x"})
+    """,
+    "safe template": 'import string\nT = string.Template("$a $b")\nS = T.safe_substitute(a="x")',
+    "cleandoc": 'import inspect\nS = inspect.cleandoc("""  a\n      b\n    c\n    """)',
+    "class attributes": """
+        class K:
+            HEAD = "a"
+            BODY = HEAD + "b"
+        S = K.HEAD + K.BODY + K().BODY
+    """,
+    "a dictionary of texts": 'D = {"x": "a", "y": "b"}\nS = D["y"] + D.get("x")',
+    "a joined list": 'L = ["a"]\nL.append("b")\nL += ["c"]\nL.extend(("d", "e"))\nS = "-".join(L)',
+    "a joined generator": """
+        metal_kernel = None
+        S = "\\n".join(f"a{i} = x[{i}];" for i in range(3) if i != 1)
+    """,
+    "two loops in a comprehension": """
+        metal_kernel = None
+        S = "".join([f"{i}{c}" for i in range(2) for c in ("a", "b")])
+    """,
+    "enumerated and zipped": """
+        metal_kernel = None
+        P = [f"{i}{a}" for i, a in enumerate(("a", "b"))]
+        S = "".join(P) + "".join(a + b for a, b in zip(("c", "d"), P))
+    """,
+    "a builder": """
+        metal_kernel = None
+        def body(name: str, vec: int = 4, *, mask: bool = False) -> str:
+            guard = "if (i >= n) return;" if vec > 2 else ""
+            if mask:
+                guard = "never"
+            elif name in ("a", "b"):
+                guard += "known"
+            return f"{guard} {name}[{vec}] {'yes' if not mask and name == 'a' else 'no'}"
+        S = body("a") + body("b", vec=2) + body("c", mask=True)
+    """,
+    "a builder with loops": """
+        metal_kernel = None
+        def body(n):
+            lines = []
+            for i in range(n):
+                if i == 1:
+                    continue
+                for j in range(i, n):
+                    if j == 3:
+                        break
+                    lines.append(f"{i}{j}")
+                else:
+                    lines.append("end")
+            return ";".join(lines)
+        S = body(5)
+    """,
+    "a builder of a builder": """
+        metal_kernel = None
+        DTYPES = {"f16": "half", "f32": "float"}
+        def inner(t, bits=None):
+            def name():
+                return DTYPES[t]
+            return name() if bits is None else f"{name()}{bits}"
+        def outer(t):
+            return inner(t) + inner(t, 8)
+        S = outer("f32") + outer("f16")
+    """,
+    "a loop that returns": """
+        metal_kernel = None
+        def find(n):
+            for i in range(n):
+                if i > 2:
+                    return f"found {i}"
+            return "none"
+        S = find(2) + find(9)
+    """,
 }
 
 
@@ -46,6 +128,7 @@ def test_known_strings_are_what_python_makes_of_them(program: str) -> None:
     exec(dedent(program), names)
     value = value_of(program)
     assert isinstance(value, Str)
+    assert names["S"]
     assert value.text == names["S"]
 
 
@@ -60,7 +143,7 @@ def test_letters_point_at_themselves_in_their_literals(program: str) -> None:
         position = folded.text.position(offset)
         if position is not None and letter.isascii() and letter.isalpha():
             source = folded.literals[position[0]].node.value
-            assert source[position[1]] in (letter, "\\", "O", "{")
+            assert source[position[1]] in (letter, "\\", "O", "{", "$", "%")
 
 
 UNKNOWN = {
@@ -74,6 +157,92 @@ UNKNOWN = {
     "an unknown number of parts": 'S = "".join(x for x in input())',
     "other methods": 'S = "a".upper()',
     "slices": 'S = "abc"[1:]',
+    "too few values": 'S = "%s %s" % "a"',
+    "a list that an inner function adds to": """
+        metal_kernel = None
+        def body():
+            lines = ["a"]
+            def emit(text):
+                lines.append(text)
+            emit("b")
+            return "".join(lines)
+        S = body()
+    """,
+    "a list that a function is given": """
+        metal_kernel = None
+        def emit(to):
+            to.append("b")
+        L = ["a"]
+        emit(L)
+        S = "".join(L)
+    """,
+    "a list of the module that functions add to": """
+        metal_kernel = None
+        L = ["a"]
+        def emit():
+            L.append("b")
+        def body():
+            emit()
+            return "".join(L)
+        S = body()
+    """,
+    "a list of an object": """
+        metal_kernel = None
+        class Lines:
+            def __init__(self):
+                self.lines = ["a"]
+            def emit(self):
+                self.lines.append("b")
+            def text(self):
+                self.emit()
+                return "".join(self.lines)
+        S = Lines().text()
+    """,
+    "a loop of unknown length": """
+        metal_kernel = None
+        def body(n):
+            s = ""
+            for i in range(n):
+                s += "x"
+            return s
+        S = body(len(input()))
+    """,
+    "a loop that something unknown ends": """
+        metal_kernel = None
+        def body(stop):
+            s = ""
+            for i in range(3):
+                if stop:
+                    break
+                s += "x"
+            return s
+        S = body(input())
+    """,
+    "arguments that are spread": """
+        metal_kernel = None
+        def body(a="a", b="b"):
+            return a + b
+        S = body(*input())
+    """,
+    "a closure that is called later": """
+        metal_kernel = None
+        def outer(n):
+            def inner():
+                return f"{n}"
+            return inner
+        F = outer(1)
+        outer(2)
+        S = F()
+    """,
+    "a template without a value": """
+        import string
+        S = string.Template("$a $b").substitute(a=input(), b="x")
+    """,
+    "a key that a dictionary may hold": """
+        D = {}
+        D[input()] = "a"
+        S = "%(b)s" % D
+    """,
 }
 
 
@@ -93,3 +262,144 @@ def test_literals_know_their_statement() -> None:
     statements = [p.literal.statement for p in value.pieces or () if p.literal]
     assert len(statements) == 2
     assert statements[0] is not statements[1]
+
+
+def alternatives_of(program: str) -> list[str | None]:
+    value = value_of(program)
+    assert isinstance(value, Str)
+    assert value.text is None
+    return [option.text for option in value.either]
+
+
+def test_a_text_may_be_one_of_several() -> None:
+    program = """
+        import sys
+        A = "a" if sys.argv else "b"
+        if sys.path:
+            B = A + A
+        else:
+            B = "c"
+        S = f"<{B}>".replace("b", "bb") + "!"
+    """
+    assert alternatives_of(program) == ["<aa>!", "<bbbb>!", "<c>!"]
+
+
+def test_texts_that_one_branch_decides_go_together() -> None:
+    program = """
+        import sys
+        if sys.argv:
+            head, body = "h1", "b1"
+        else:
+            head, body = "h2", "b2"
+        S = "%s %s" % (head, body)
+    """
+    assert alternatives_of(program) == ["h1 b1", "h2 b2"]
+
+
+def test_texts_that_several_branches_decide_are_not_mixed() -> None:
+    program = """
+        import sys
+        A = "a" if sys.argv else "b"
+        B = "c" if sys.argv else "d"
+        S = A + B
+    """
+    value = value_of(program)
+    assert isinstance(value, Str)
+    assert not value.either
+
+
+def test_what_a_loop_carries_on_is_not_one_of_several() -> None:
+    program = """
+        metal_kernel = None
+        s = ""
+        for line in input():
+            s += "x"
+        S = s
+    """
+    assert value_of(program) == Str()
+
+
+def test_letters_of_alternatives_point_at_themselves() -> None:
+    value = value_of('import sys\nS = ("ab" if sys.argv else "cd") + "e"')
+    assert isinstance(value, Str)
+    for option in value.either:
+        folded = strings.fold(option)
+        assert folded is not None
+        for offset, letter in enumerate(folded.text.text):
+            position = folded.text.position(offset)
+            assert position is not None
+            assert folded.literals[position[0]].node.value[position[1]] == letter
+
+
+READS = {
+    "a path": 'from pathlib import Path\nS = Path(__file__).with_name("k.metal").read_text()',
+    "a folder": """
+        from pathlib import Path
+        HERE = Path(__file__).resolve().parent
+        S = (HERE / "sub" / ".." / "k.metal").read_text(encoding="utf-8")
+    """,
+    "os.path": """
+        import os
+        HERE = os.path.dirname(os.path.abspath(__file__))
+        with open(os.path.join(HERE, "k.metal")) as file:
+            S = file.read()
+    """,
+    "open": 'import os\nS = open(os.path.join(os.path.dirname(__file__), "k.metal"), "r").read()',
+    "a function": """
+        from pathlib import Path
+        def load(name: str) -> str:
+            return (Path(__file__).parent / f"{name}.metal").read_text()
+        S = load("k")
+    """,
+}
+
+
+@pytest.mark.parametrize("program", READS.values(), ids=READS)
+def test_files_next_to_the_file_are_read(program: str, tmp_path: Path) -> None:
+    (tmp_path / "k.metal").write_text("out[0] = 1;\n", encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    source = "metal_kernel = None\n" + dedent(program)
+    module = Project().open(tmp_path / "program.py", source)
+    module.run()
+    value = module.frame.names["S"]
+    assert isinstance(value, Str)
+    assert value.text == "out[0] = 1;\n"
+    assert any(path.name == "k.metal" for path in module.all_dependencies())
+
+
+UNREAD = [
+    'S = Path("k.metal").read_text()',
+    'S = Path(__file__).with_name("missing.metal").read_text()',
+    "S = Path(__file__).with_name(input()).read_text()",
+    'S = Path(__file__).with_name("k.metal").read_text("latin-1")',
+    'S = open(Path(__file__).with_name("k.metal"), "rb").read()',
+    'S = open(Path(__file__).with_name("k.metal")).read(3)',
+    "S = Path(__file__).parent.read_text()",
+]
+
+
+@pytest.mark.parametrize("line", UNREAD)
+def test_other_files_are_unknown(line: str, tmp_path: Path) -> None:
+    (tmp_path / "k.metal").write_text("out[0] = 1;\n", encoding="utf-8")
+    source = f"from pathlib import Path\nmetal_kernel = None\n{line}\n"
+    module = Project().open(tmp_path / "program.py", source)
+    module.run()
+    value = module.frame.names["S"]
+    assert not isinstance(value, Str) or value.text is None
+
+
+def test_a_header_of_another_module(tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text('HEAD = "float half_of();"\n', encoding="utf-8")
+    source = 'from shared import HEAD\nS = HEAD + "\\nuint i;"\n'
+    module = Project().open(tmp_path / "program.py", source)
+    module.run()
+    value = module.frame.names["S"]
+    assert isinstance(value, Str)
+    assert value.text == "float half_of();\nuint i;"
+    folded = strings.fold(value)
+    assert folded is not None
+    position = folded.text.position(value.text.index("uint"))
+    assert position is not None
+    literal = folded.literals[position[0]]
+    assert literal.module is module
+    assert literal.node.value[position[1] :].startswith("uint")
