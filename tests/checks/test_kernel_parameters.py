@@ -131,6 +131,13 @@ def test_scalars_and_arrays(body: str, passed: str, flagged: bool) -> None:
     assert codes(kernel(body, passed=passed), "KERNEL-RANK") == expected
 
 
+def test_a_kernel_of_another_kind_is_not_judged() -> None:
+    program = kernel("y[0] = x[0];", passed="[0.5]")
+    either = "either = mx.fast.metal_kernel if mx.metal.is_available() else mx.fast.cuda_kernel\n"
+    assert codes(program, "KERNEL-RANK") == ["KERNEL-RANK-001"]
+    assert codes(either + program.replace("mx.fast.metal_kernel(", "either("), "KERNEL-RANK") == []
+
+
 # Strides
 
 STRIDED = "ensure_row_contiguous=False"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from embercoach.metal.contract import (
     mentioned_attributes,
     signature,
 )
-from embercoach.metal.generated import UnknownFactError, function_name, generated_source
+from embercoach.metal.generated import UnknownFactError, function_name, generated_source, head
 
 mx = pytest.importorskip("mlx.core")
 
@@ -154,6 +156,25 @@ def test_parameters_equal_the_parsed_source(case) -> None:
         (a, None, ATTRIBUTES[a], False, [(a, None)]) for a in made.attributes()
     ]
     assert made.buffers == (len(buffers), len(buffers))
+
+
+@given(kernels())
+def test_the_head_is_that_of_the_source(case) -> None:
+    kernel, _ = case
+    if not signature(kernel).malformed:
+        assert generated_source(kernel).startswith(f"{kernel.header}{head(kernel)} {{\n")
+
+
+def test_the_head_shows_what_is_unknown() -> None:
+    template = (TemplateArgument("T"), TemplateArgument("N", 4))
+    kernel = Kernel("k", (Input("x", ndim=0),), (Output("o", "int8"),), "", template=template)
+    assert head(kernel) == (
+        "template <<typename, int or bool> T, int N>\n"
+        "[[kernel]] void custom_kernel_k_...(\n"
+        "  const constant <dtype of x>& x [[buffer(0)]],\n"
+        "  device int8_t* o [[buffer(1)]])"
+    )
+    assert head(replace(kernel, template=None)).startswith("template <the launch's template")
 
 
 def test_attribute_table_is_complete() -> None:
