@@ -28,6 +28,8 @@ COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 #: No shift of a 64-bit number goes further, and larger powers would only eat memory.
 _MAX_SHIFT = 63
 _LARGEST = 1 << 64
+#: A sum of more unknowns is no index but what a loop adds up: it becomes an unknown itself.
+MAX_TERMS = 12
 
 
 def each(
@@ -49,6 +51,8 @@ def each(
 
 def add(pool: Pool, left: Value, right: Value, sign: int = 1) -> Value:
     """``left + right``, or ``left - right`` for a sign of -1."""
+    if len(left.terms) + len(right.terms) > MAX_TERMS:
+        return pool.symbol("+" if sign == 1 else "-", (left, right))
     offsets = each(pool, operator.add if sign == 1 else operator.sub, left, right)
     if not right.terms:
         return value_of(offsets, left.terms)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_TURNS = 72
 #: Turns of a loop whose end is not known.
 OPEN_TURNS = 2
+#: Share of the steps left that a loop without barriers may take.
+_QUIET = 16
 _BARRIER = "threadgroup_barrier"
 
 
@@ -77,7 +79,7 @@ def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
 def _allowance(m: Machine, node: Loop) -> int:
     """Steps that the loop may take: more where it may tell something."""
     left = max(BUDGET - m.pool.steps, 0)
-    return left // 2 if _synchronizes(m, node) else left // 16
+    return left // 2 if _synchronizes(m, node) else left // _QUIET
 
 
 def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
