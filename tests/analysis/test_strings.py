@@ -10,6 +10,7 @@ import pytest
 from embercoach.analysis import strings
 from embercoach.analysis.project import Project
 from embercoach.analysis.values import Str, Value
+from embercoach.checks.kernels import definitions, header_of, source_of
 
 
 def value_of(program: str, name: str = "S") -> Value:
@@ -403,3 +404,45 @@ def test_a_header_of_another_module(tmp_path: Path) -> None:
     literal = folded.literals[position[0]]
     assert literal.module is module
     assert literal.node.value[position[1] :].startswith("uint")
+
+
+def kernels_of(program: str) -> list[tuple[str | None, str | None]]:
+    """Body and header of each kernel that a program builds, where they are known."""
+    module = Project().open(Path("program.py"), dedent(program))
+    found = []
+    for definition in definitions(module, module.analyse()):
+        texts = [source_of(definition.fact), header_of(definition.fact)]
+        source, header = (None if t is None or t.holes else t.text.text for t in texts)
+        found.append((source, header))
+    return found
+
+
+def test_a_kernel_is_built_once_for_each_text_that_it_may_have() -> None:
+    program = """
+        import mlx.core as mx
+        def build(half):
+            head, body = "", "b1"
+            if half:
+                head, body = "h", "b2"
+            return mx.fast.metal_kernel(
+                name="k", input_names=["x"], output_names=["y"], source=body + ";", header=head
+            )
+        def use(x, half):
+            kernel = build(half)
+            return kernel(inputs=[x], output_shapes=[x.shape], output_dtypes=[x.dtype],
+                          grid=(1, 1, 1), threadgroup=(1, 1, 1))
+    """
+    assert sorted(kernels_of(program)) == [("b1;", ""), ("b2;", "h")]
+
+
+def test_a_kernel_is_built_for_the_constants_of_its_calls() -> None:
+    program = """
+        import mlx.core as mx
+        def build(bits: int, signed: bool = False):
+            kind = "int" if signed else "uint"
+            return mx.fast.metal_kernel(
+                name="k", input_names=["x"], output_names=["y"], source=f"{kind}{bits}_t a;"
+            )
+        eight, sixteen = build(8), build(16, signed=True)
+    """
+    assert {source for source, _ in kernels_of(program)} >= {"uint8_t a;", "int16_t a;"}
