@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.metal.execution.barriers import Divergence
     from embercoach.metal.execution.events import Trace
@@ -21,9 +22,56 @@ def unreached(trace: Trace, whole: bool) -> Iterator[MetalReport]:
     for divergence in divergences(trace):
         condition = divergence.condition
         cause = divergence.missing if condition is None else condition
-        if cause not in causes and (not divergence.guard or whole):
+        if cause not in causes and (not divergence.guard or bites(divergence, trace, whole=whole)):
             causes.add(cause)
             yield _report(divergence)
+
+
+def bites(divergence: Divergence, trace: Trace, *, whole: bool) -> bool:
+    """Whether a guard like `i < n` parts the threads of some threadgroup.
+
+    A grid in Python has as many threads as it says, so that `n` of them may pass all; one that is
+    rounded up to whole threadgroups has some too many. A file doesn't tell: there it may fail.
+    """
+    parted = _parted(divergence, trace)
+    if parted is not None:
+        return parted
+    rounded = any(divergence.axes >> axis & 1 for axis in trace.configuration.rounded)
+    return whole or rounded
+
+
+def _parted(divergence: Divergence, trace: Trace) -> bool | None:
+    """Whether a guard without other unknowns than the threadgroup's position parts one.
+
+    Only threadgroups that are certainly there and full are tried; None where there is more unknown.
+    """
+    condition = divergence.condition
+    sides = None if condition is None else condition.sides
+    if condition is None or sides is None:
+        return None
+    left, right = sides
+    terms = [*left.terms, *((symbol, -factor) for symbol, factor in right.terms)]
+    if not all(symbol.operation in _GROUPS for symbol, _ in terms):
+        return None
+    fits = _COMPARED[condition.operator]
+    gaps = [left.offset(thread) - right.offset(thread) for thread in range(trace.threads)]
+    counts = [min(max((count or 1) - 1, 1), _TRIED) for count in trace.configuration.groups]
+    for position in product(*map(range, counts)):
+        moved = sum(factor * position[_GROUPS.index(s.operation)] for s, factor in terms)
+        if len({fits(gap + moved) for gap in gaps}) == 2:
+            return True
+    return False
+
+
+_GROUPS = ("group.x", "group.y", "group.z")
+#: Threadgroups along an axis that are tried for a guard.
+_TRIED = 16
+_COMPARED: dict[str, Callable[[int], bool]] = {
+    "<": lambda gap: gap < 0,
+    ">=": lambda gap: gap >= 0,
+    "==": lambda gap: gap == 0,
+    "!=": lambda gap: gap != 0,
+}
 
 
 def _report(divergence: Divergence) -> MetalReport:

@@ -24,6 +24,7 @@ from embercoach.checks.kernels import (
     template_of,
 )
 from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
+from embercoach.checks.quotients import whole_multiple
 from embercoach.checks.sizes import Size, display, resolve, same, scope_of
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 
@@ -310,6 +311,7 @@ def configurations(definition: Definition, module: Module) -> tuple[Configuratio
         for configuration in configurations_of(definition, launch):
             marks = (
                 *(configuration.threadgroup, configuration.assumed, configuration.groups),
+                configuration.rounded,
                 *(tuple(configuration.template.items()), configuration.inputs),
                 *(configuration.outputs, tuple((configuration.output_sizes or {}).items())),
             )
@@ -335,7 +337,14 @@ def configurations_of(definition: Definition, launch: Launch | None) -> Iterator
             if launch and launch.outputs
             else tuple(map(Output, outputs or ())),
             output_sizes=launch.output_sizes if launch else None,
+            rounded=_rounded(grid),
         )
+
+
+def _rounded(grid: Entries | None) -> frozenset[int]:
+    """The axes whose number of threads is written as one that is rounded up."""
+    sizes = [None if entry.known is not None else entry.size for entry in grid or ()]
+    return frozenset(i for i, size in enumerate(sizes) if size is not None and whole_multiple(size))
 
 
 def _threadgroups(grid: Entries | None, group: Entries | None) -> list[tuple[int, int, int]]:

@@ -142,6 +142,36 @@ inline void wait() {
     ),
 )
 
+BARRIERS += (
+    Kernel(
+        "guard_of_a_grid_that_is_rounded_up",
+        """
+        threadgroup float tile[128];
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        if (i >= uint(x_shape[0])) return;
+        tile[t] = x[i];
+        threadgroup_barrier(mem_flags::mem_threadgroup);  // <- BARRIER-001
+        y[i] = tile[t];
+        """,
+        grid="((x.size + 127) // 128 * 128, 1, 1)",
+    ),
+    Kernel(
+        "the_first_thread_of_the_grid_leaves",
+        """
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        if (i == 0) {
+            y[0] = 1.0f;
+            return;
+        }
+        y[i] = x[i];
+        threadgroup_barrier(mem_flags::mem_device);  // <- BARRIER-001
+        z[i] = y[i];
+        """,
+    ),
+)
+
 EVEN_BARRIERS = (
     Kernel(
         "branch_of_the_threadgroup",
@@ -220,6 +250,18 @@ EVEN_BARRIERS = (
         y[i] = tile[t];
         """,
         grid="(x.shape[0], 1, 1)",
+    ),
+    Kernel(
+        "guard_of_whole_threadgroups",
+        """
+        threadgroup float tile[128];
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        if (i >= 128) return;
+        tile[t] = x[i];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[i] = tile[127 - t];
+        """,
     ),
     Kernel(
         "guard_without_a_barrier",

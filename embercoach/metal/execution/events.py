@@ -29,6 +29,8 @@ class Configuration:
         inputs: with ranks, sizes and dtypes where known. Empty for an entry point of a file.
         outputs: likewise.
         output_sizes: number of elements of each output by name, None where unknown.
+        rounded: the axes along which the grid is rounded up to whole threadgroups, so that its last
+            threads have nothing to do.
     """
 
     threadgroup: tuple[int, int, int]
@@ -38,6 +40,7 @@ class Configuration:
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     output_sizes: Mapping[str, int | None] | None = None
+    rounded: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
