@@ -219,7 +219,8 @@ def _cell(m: Machine, cells: Cells, place: Pointer, at: int | None, k: int) -> V
     if at is not None and cells.stale is None:
         # Nobody wrote it yet.
         bits = ANYWHERE
-        origin = Origin(blurred=True)
+    # It may well be one that is the same for all threads.
+    origin = origin.joined(Origin(blurred=True))
     bits |= place.offset.bits
     return m.pool.fresh("cell", (), bits, origin.joined(Origin(axes=ALL_AXES)))
 

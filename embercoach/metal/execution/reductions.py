@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution.conditions import threads_of
+from embercoach.metal.execution.conditions import lanes_where, threads_of
 from embercoach.metal.execution.events import Access, SimdOperation
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
+from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, Value
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Trace
+    from embercoach.metal.execution.values import Symbol
     from embercoach.metal.program.nodes import Call, Spot
+
+#: Operations on top of each other that are looked through.
+_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class Partial:
         store: of the result.
         call: the reduction.
         kept: SIMD groups whose result is stored.
-        groups: SIMD groups that did the reduction.
+        groups: SIMD groups that reduced something of their own.
     """
 
     store: Access
@@ -43,15 +47,12 @@ def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
     stores: list[Access] = []
     for event in trace.events:
         if isinstance(event, SimdOperation):
-            done.setdefault(event.call, set()).update(_groups(event.mask.lanes))
-            # A result that goes through a SIMD group once more is in use by the group as a whole.
-            continue
-        if not isinstance(event, Access) or event.value is None:
-            continue
-        for call in event.value.origin.reduced:
-            used.setdefault(call, set()).update(_groups(event.mask.lanes))
-        if event.memory == "device" and event.value.origin.reduced:
-            stores.append(event)
+            done.setdefault(event.call, set()).update(_contributing(event))
+        elif isinstance(event, Access):
+            for call in _reductions_in(event):
+                used.setdefault(call, set()).update(_groups(event.mask.lanes))
+            if event.memory == "device" and event.value is not None:
+                stores.append(event)
     found: dict[Spot, Partial] = {}
     for store in stores:
         for call in _deciding(store):
@@ -61,6 +62,56 @@ def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
     return tuple(found.values())
 
 
+def _reductions_in(access: Access) -> frozenset[Call]:
+    """The reductions whose results an access uses: stores, goes by, or stands under."""
+    calls = access.index.origin.reduced
+    if access.value is not None:
+        calls |= access.value.origin.reduced
+    for condition in access.mask.conditions:
+        calls |= condition.symbol.origin.reduced
+    return calls
+
+
+def _contributing(operation: SimdOperation) -> set[int]:
+    """The SIMD groups whose lanes bring something of their own into a reduction.
+
+    In the second of two stages the groups behind the first bring zeros, or what all others bring.
+    """
+    lanes = operation.mask.lanes
+    if operation.operand is None:
+        return _groups(lanes)
+    first = (1 << SIMD_WIDTH) - 1
+    return {
+        group
+        for group in _groups(lanes)
+        if not _is_plain(operation.operand, lanes & first << group * SIMD_WIDTH, _DEPTH)
+    }
+
+
+def _is_plain(value: Value, lanes: int, depth: int) -> bool:
+    """Whether a value is one and the same in these lanes, and in others that do likewise."""
+    if not lanes:
+        return True
+    threads = threads_of(lanes)
+    if any(value.offset(thread) != value.offset(threads[0]) for thread in threads):
+        return False
+    return all(_is_plain_symbol(symbol, lanes, depth) for symbol, _ in value.terms)
+
+
+def _is_plain_symbol(symbol: Symbol, lanes: int, depth: int) -> bool:
+    if not symbol.bits & (LANE | SIMD):
+        return True
+    parts = [part for part in symbol.operands if isinstance(part, Value)]
+    if not depth or not parts or symbol.operation == "load":
+        return False
+    if symbol.operation == "?:" and parts[0].exact:
+        chosen = lanes_where(parts[0], lanes)
+        return _is_plain(parts[1], chosen, depth - 1) and _is_plain(
+            parts[2], lanes & ~chosen, depth - 1
+        )
+    return all(_is_plain(part, lanes, depth - 1) for part in parts)
+
+
 def _groups(lanes: int) -> set[int]:
     return {thread // SIMD_WIDTH for thread in threads_of(lanes)}
 
@@ -68,7 +119,7 @@ def _groups(lanes: int) -> set[int]:
 def _deciding(store: Access) -> list[Call]:
     """The reductions whose results make the stored value differ between SIMD groups."""
     value = store.value
-    if value is None or value.origin.blurred or (store.mask.conditions and _by_data(store)):
+    if value is None or value.origin.blurred or _by_data(store):
         return []
     calls: set[Call] = set()
     for symbol, _ in value.terms:

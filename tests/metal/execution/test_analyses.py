@@ -266,6 +266,33 @@ def test_reductions_that_are_kept(body: str) -> None:
     assert partial_reductions(trace_of(_SUM + body)) == ()
 
 
+_PARTIALS = _SUM + "threadgroup float t[32];\n" + "if (lid % 32 == 0) t[lid / 32] = s;\n" + _BARRIER
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float v = lid < 2 ? t[lid] : 0.0f; v = simd_sum(v); if (lid == 0) y[0] = v;",
+        "float v = 0; if (lid < 2) v = t[lid]; v = simd_sum(v * 3); if (lid == 0) y[0] = v;",
+        (
+            "float v = 0; for (uint k = lid; k < simdgroups_per_threadgroup; k += 64) v += t[k];"
+            "v = simd_sum(v); if (lid == 0) y[0] = v;"
+        ),
+        (
+            "if (simdgroup_index_in_threadgroup == 0) { float v = simd_sum(t[lid]);"
+            "if (lid == 0) y[0] = v; }"
+        ),
+    ],
+)
+def test_a_second_stage_is_whole(body: str) -> None:
+    assert partial_reductions(trace_of(_PARTIALS + body)) == ()
+
+
+def test_a_result_that_decides_is_used() -> None:
+    body = "if (s > 3) z[i] = 1; if (lid == 0) y[0] = s;"
+    assert partial_reductions(trace_of(_SUM + body)) == ()
+
+
 def test_a_reduction_of_the_same_in_each_simdgroup_is_whole() -> None:
     body = (
         _LID + "threadgroup float t[32];\n"
