@@ -47,8 +47,13 @@ LANES = frozenset(
         "simdgroup_index_in_threadgroup",
     }
 )
+SHARED_BY = "threads_per_threadgroup"
 #: A body that asks for these can step over any number of elements.
 TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
+
+ONE_GROUP = "1, as if for one threadgroup"
+ALONE = "it makes the threadgroup as small, and one thread does what its threads should share"
+SHORT = "most of them never run, and their part of the output stays unset"
 
 
 @check("KERNEL-GRID-001", on=CallFact)
@@ -72,8 +77,8 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
             "KERNEL-GRID-001",
             grid.node if nodes is None else nodes[index],
             fact.place,
-            f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: most of them "
-            "never run, and their part of the output stays unset",
+            f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
+            + (ALONE if what == ONE_GROUP else SHORT),
             f"pass the number of threads{_example(axis, module)}",
             context_of(fact.place, module.is_test),
         )
@@ -111,6 +116,8 @@ class _Axis:
             short, what = self._by_division, "a number of threadgroups"
         elif is_data_size(self.count):
             short, what = self._by_item, "a number of items, each of which takes a threadgroup"
+        elif constant(self.count) == 1 and constant(self.group) != 1:
+            short, what = self._by_group, ONE_GROUP
         else:
             return None
         for kernel in kernels:
@@ -154,6 +161,15 @@ class _Axis:
             for size in _alternatives(self.group)
             for factor in factors
         )
+
+    def _by_group(self, body: MetalText, definition: CallFact) -> bool:
+        """Whether the lanes of a threadgroup share the work among themselves."""
+        if self._uses(body, THREAD) or (constant(self.group) or 2) <= 1:
+            return False
+        lanes = [u for u in body.attribute_uses if u.name in LANES]
+        if not any(self.letter == (u.component or "x") for u in lanes):
+            return False
+        return any(SHARED_BY in loop.step and loop.start <= LANES for loop in body.stride_loops)
 
     def _uses(self, body: MetalText, attribute: str) -> bool:
         return any(

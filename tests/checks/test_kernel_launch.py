@@ -25,6 +25,10 @@ BODIES = {
     " for (uint i = lane; i < 99; i += 256) y[row] += x[row * 99 + i];",
     "ROWS_OF_GROUP": "uint row = threadgroup_position_in_grid.x * threads_per_threadgroup.x"
     " + thread_position_in_threadgroup.x; y[row] = x[row];",
+    "SHARED": "uint lane = thread_position_in_threadgroup.x; uint all = threads_per_threadgroup.x;"
+    " for (uint i = lane; i < 99; i += all) y[i] = x[i];",
+    "SHARED_Y": "uint lane = thread_position_in_threadgroup.y;"
+    " for (uint i = lane; i < 99; i += threads_per_threadgroup.y) y[i] = x[i];",
     "TILES": "uint at = threadgroup_position_in_grid.x * 128; y[at] = x[at];",
     "BLOCKS": "uint at = threadgroup_position_in_grid.x * BLOCK; y[at] = x[at];",
 }
@@ -83,6 +87,10 @@ COUNTED_IN_GROUPS = [
     ("ROWS", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
     ("ROWS", "(rows, 1, 1)", "(tpg, 1, 1)", "rows, columns = x.shape"),
     ("ROWS", "(a * b, 1, 1)", "(32, 1, 1)", "a = x.shape[0]\nb = int(x.shape[1])"),
+    ("SHARED", "(1, 1, 1)", "(32, 1, 1)", ""),
+    ("SHARED", "(1, 1, 1)", "(tpg, 1, 1)", ""),
+    ("SHARED", "grid", "(min(n, 64), 1, 1)", "grid = (1, 1, 1)"),
+    ("SHARED_Y", "(32, 1, 1)", "(32, 4, 1)", ""),
     ("TILES", "((n + 127) // 128, 1, 1)", "(32, 1, 1)", ""),
     ("BLOCKS", "((n + 63) // 64, 1, 1)", "(32, 1, 1)", ""),
     ("TILES", "(ceildiv(n, a), ceildiv(n, tpg), 1)", "(tpg, a, 1)", "a = 16"),
@@ -121,6 +129,13 @@ COUNTED_IN_THREADS = [
     ("ROWS", "(n, 1, 1)", "(256, 1, 1)", ""),
     ("ROWS", "(x.shape[0], 1, 1)", "(1, 1, 1)", ""),
     ("ROWS_OF_GROUP", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
+    ("SHARED", "(1, 1, 1)", "(1, 1, 1)", ""),
+    ("SHARED", "(32, 1, 1)", "(32, 1, 1)", ""),
+    ("SHARED", "(tpg, 1, 1)", "(tpg, 1, 1)", ""),
+    ("SHARED", "(32, 1, 1)", "(32, 4, 1)", ""),
+    ("SHARED_Y", "(1, 4, 1)", "(32, 4, 1)", ""),
+    ("EACH", "(1, 1, 1)", "(256, 1, 1)", ""),
+    ("BY_256", "(1, 1, 1)", "(256, 1, 1)", ""),
     ("TILES", "((n + 127) // 128 * 32, 1, 1)", "(32, 1, 1)", ""),
     ("TILES", "((n + 63) // 64, 1, 1)", "(32, 1, 1)", ""),
     ("unknown", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
