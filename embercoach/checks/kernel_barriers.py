@@ -43,7 +43,7 @@ def bites(divergence: Divergence, trace: Trace, *, whole: bool) -> bool:
 def _parted(divergence: Divergence, trace: Trace) -> bool | None:
     """Whether a guard without other unknowns than the threadgroup's position parts one.
 
-    Only threadgroups that are certainly there and full are tried; None where there is more unknown.
+    Only threads that are certainly there are asked; None where there is more unknown.
     """
     condition = divergence.condition
     sides = None if condition is None else condition.sides
@@ -55,12 +55,34 @@ def _parted(divergence: Divergence, trace: Trace) -> bool | None:
         return None
     fits = _COMPARED[condition.operator]
     gaps = [left.offset(thread) - right.offset(thread) for thread in range(trace.threads)]
-    counts = [min(max((count or 1) - 1, 1), _TRIED) for count in trace.configuration.groups]
-    for position in product(*map(range, counts)):
+    for position in product(*(_positions(trace, axis) for axis in range(3))):
         moved = sum(factor * position[_GROUPS.index(s.operation)] for s, factor in terms)
-        if len({fits(gap + moved) for gap in gaps}) == 2:
+        there = _threads_at(position, trace)
+        if len({fits(gaps[thread] + moved) for thread in there}) == 2:
             return True
     return False
+
+
+def _positions(trace: Trace, axis: int) -> list[int]:
+    """Threadgroups along an axis that are certainly there: the first ones, and the last."""
+    count = trace.configuration.groups[axis]
+    last = trace.configuration.grid[axis]
+    if count is None or count == 1:
+        return [0]
+    known = range(min(count if last is not None else count - 1, _TRIED))
+    return [*known, count - 1] if last is not None and count > _TRIED else [*known]
+
+
+def _threads_at(position: tuple[int, ...], trace: Trace) -> list[int]:
+    """The threads of a threadgroup that are inside the grid."""
+    size, grid = trace.configuration.threadgroup, trace.configuration.grid
+    within = [size[a] if (n := grid[a]) is None else n - position[a] * size[a] for a in range(3)]
+    x, y, _ = size
+    return [
+        t
+        for t in range(trace.threads)
+        if t % x < within[0] and t // x % y < within[1] and t // (x * y) < within[2]
+    ]
 
 
 _GROUPS = ("group.x", "group.y", "group.z")

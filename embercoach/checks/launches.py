@@ -311,7 +311,7 @@ def configurations(definition: Definition, module: Module) -> tuple[Configuratio
         for configuration in configurations_of(definition, launch):
             marks = (
                 *(configuration.threadgroup, configuration.assumed, configuration.groups),
-                configuration.rounded,
+                *(configuration.rounded, configuration.grid),
                 *(tuple(configuration.template.items()), configuration.inputs),
                 *(configuration.outputs, tuple((configuration.output_sizes or {}).items())),
             )
@@ -326,6 +326,7 @@ def configurations_of(definition: Definition, launch: Launch | None) -> Iterator
     inputs, outputs = _names(definition)
     grid = None if launch is None else launch.grid
     group = None if launch is None else launch.threadgroup
+    x, y, z = grid or (Entry(),) * 3
     for threads in _threadgroups(grid, group):
         yield Configuration(
             threadgroup=threads,
@@ -338,6 +339,7 @@ def configurations_of(definition: Definition, launch: Launch | None) -> Iterator
             else tuple(map(Output, outputs or ())),
             output_sizes=launch.output_sizes if launch else None,
             rounded=_rounded(grid),
+            grid=(x.known, y.known, z.known),
         )
 
 

@@ -31,6 +31,7 @@ class Configuration:
         output_sizes: number of elements of each output by name, None where unknown.
         rounded: the axes along which the grid is rounded up to whole threadgroups, so that its last
             threads have nothing to do.
+        grid: threads of the whole grid along x, y, z, None where unknown.
     """
 
     threadgroup: tuple[int, int, int]
@@ -41,6 +42,7 @@ class Configuration:
     outputs: tuple[Output, ...] = ()
     output_sizes: Mapping[str, int | None] | None = None
     rounded: frozenset[int] = frozenset()
+    grid: tuple[int | None, int | None, int | None] = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def run(case: Case) -> Outcome:
             atomic_outputs=case.atomic_outputs,
         )
         outputs = kernel(
-            inputs=[_input(array) for array in case.inputs.values()],
+            inputs=[input_array(array) for array in case.inputs.values()],
             template=[(name, _value(value)) for name, value in case.template],
             grid=case.grid,
             threadgroup=case.threadgroup,
@@ -112,7 +112,8 @@ def _difference(case: Case, name: str, output: np.ndarray, expected: np.ndarray)
     return ""
 
 
-def _input(array: Array) -> mx.array:
+def input_array(array: Array) -> mx.array:
+    """The array that a case passes."""
     values = np.asarray(array.values)
     made = mx.array(values)
     if array.dtype:
