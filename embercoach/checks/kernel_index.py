@@ -27,8 +27,7 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     for kernel in code.kernels:
         values = values_of(kernel)
         reports = [_settled(found) for found in settled_comparisons(kernel.program, values)]
-        if not code.whole:
-            reports += [_wrapped(found) for found in wrapped_indices(kernel.program, values)]
+        reports += [_wrapped(found) for found in wrapped_indices(kernel.program, values)]
         for spot, message, help_text in reports:
             key = (spot.text, spot.place.start)
             if key not in told:

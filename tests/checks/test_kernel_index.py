@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embercoach.checks import check_metal
 from tests.checks.findings import findings
 
 CODE = "KERNEL-INDEX-001"
@@ -116,3 +117,17 @@ def test_the_place_is_the_index() -> None:
     (finding,) = findings(program, CODE)
     start = program.split("\n")[1].index("i - 1") + 1
     assert (finding.line, finding.column, finding.end_column) == (4, start, start + 5)
+
+
+def test_files_are_read_as_bodies_are() -> None:
+    text = (
+        "#include <metal_stdlib>\nusing namespace metal;\n"
+        "kernel void f(const device float* x [[buffer(0)]], device float* y [[buffer(1)]],\n"
+        "              constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) {\n"
+        "  if (i >= n) return;\n"
+        "  y[i] = x[i] - x[i - 1];\n"
+        "  for (uint k = n - 1; k >= 0; --k) y[k] += i > 0 ? x[i - 1] : 0;\n"
+        "}\n"
+    )
+    found = check_metal(text).findings
+    assert [(f.line, f.column) for f in found if f.code == CODE] == [(6, 19), (7, 24)]

@@ -11,6 +11,7 @@ HEADER = """
 void fill(device float* p) { p[0] = 1; }
 void show(const device float* p) {}
 template <typename T> void any(device T* p) {}
+template <typename T> void put(device T* p) { *p = 1; }
 """
 
 
@@ -45,6 +46,7 @@ def launch(x):
             "`atomic_fetch_add_explicit` writes to it",
         ),
         ("fill(x);", "`fill` writes to it"),
+        ("put(x);", "`put` writes to it"),
         ("fill(&x[2]);", "`fill` writes to it"),
     ],
 )

@@ -38,7 +38,7 @@ FEW_TURNS = 8
 MOST_UNROLLED = 64
 #: Smaller arrays may be kept in registers by a chain of selections.
 SMALL_ARRAY = 8
-_RUNTIME = frozenset({"input", "metadata", "attribute"})
+_RUNTIME = frozenset({"input", "metadata", "attribute", "parameter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ def divisions(program: Program, values: Values) -> Iterator[Division]:
     The divisor stays the same while the loop turns. If the dividend does too, the compiler divides
     once, before the loop: that is left out.
     """
+    given = _given(program)
     for body in bodies(program):
         origins = _origins(body)
         told: set[tuple[Loop, Variable]] = set()
@@ -69,13 +70,18 @@ def divisions(program: Program, values: Values) -> Iterator[Division]:
                 continue
             dividend, divisor = divided
             loop = around[-1]
-            owner = _runtime(divisor, values, origins)
+            owner = _runtime(divisor, values, origins, given)
             if owner is None or (loop, owner) in told or _is_short(loop, values):
                 continue
             moving = changed(loop)
             if mentioned(dividend) & moving and not mentioned(divisor) & moving:
                 told.add((loop, owner))
                 yield Division(owner, node.spot)
+
+
+def _given(program: Program) -> frozenset[Variable]:
+    """What a launch hands to the kernel; arguments of helper functions may be constants."""
+    return frozenset(v for v in program.variables.values() if v.kind in _RUNTIME)
 
 
 def _is_short(loop: Loop, values: Values) -> bool:
@@ -109,7 +115,10 @@ def _origins(body: Node) -> dict[Variable, Expression | None]:
 
 
 def _runtime(
-    divisor: Expression, values: Values, origins: dict[Variable, Expression | None]
+    divisor: Expression,
+    values: Values,
+    origins: dict[Variable, Expression | None],
+    given: frozenset[Variable],
 ) -> Variable | None:
     """The variable of the launch that a divisor certainly stems from."""
     if fold(divisor, values) is not None:
@@ -120,7 +129,7 @@ def _runtime(
         if any(isinstance(inner, (Call, OpaqueExpression)) for inner in below(current)):
             return None
         for variable in sorted(mentioned(current), key=lambda v: v.spot.place.start):
-            if variable.kind in _RUNTIME:
+            if variable in given:
                 return variable
             initial = origins.get(variable)
             if variable.kind != "local" or initial is None:
@@ -142,6 +151,7 @@ class DynamicIndex:
 
 def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
     """Such indices of arrays that are written in the kernel, each array once."""
+    given = _given(program)
     for body in bodies(program):
         told: set[Variable] = set()
         origins = _origins(body)
@@ -157,7 +167,7 @@ def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
                 and counter.trips is not None
                 and counter.trips <= MOST_UNROLLED
             }
-            by = _dynamic(node.index, values, origins, fixed)
+            by = _dynamic(node.index, values, origins, fixed, given)
             if by is not None:
                 told.add(array)
                 yield DynamicIndex(array, by, node.spot)
@@ -180,6 +190,7 @@ def _dynamic(
     values: Values,
     origins: dict[Variable, Expression | None],
     fixed: set[Variable],
+    given: frozenset[Variable],
 ) -> Variable | None:
     """A variable that makes an index unknown to the compiler for certain."""
     pending, seen = [index], set()
@@ -189,7 +200,7 @@ def _dynamic(
             if variable in seen or variable in fixed or variable in values:
                 continue
             seen.add(variable)
-            if variable.kind in _RUNTIME:
+            if variable in given:
                 return variable
             initial = origins.get(variable)
             if variable.kind == "local" and initial is not None:

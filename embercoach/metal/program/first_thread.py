@@ -1,7 +1,7 @@
 """What the first thread of a launch certainly does: the one whose positions are all 0.
 
-Sizes (shapes, integers that are passed as scalars, threads of a group) are taken as numbers that are
-larger than any that is written: they may be. Whatever else is unknown stays unknown.
+Sizes (shapes, integers that are passed as scalars, threads of a group) are taken as numbers larger
+than any that is written: they may be. Whatever else is unknown stays unknown.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class FirstThread:
             return known if isinstance(known, int) else None
         if variable.kind == "attribute" and name.type.width == 1:
             return _of_attribute(variable.attribute)
-        if variable.kind == "input" and variable.type.reference:
+        if variable.kind in ("input", "parameter") and variable.type.reference:
             return LARGE if is_integer(variable.type) else None
         initial = self._initial.get(variable)
         wide = is_integer(variable.type) and _rank(name) >= _WIDE and variable.type.width == 1
@@ -163,7 +163,7 @@ class FirstThread:
     def offset(self, address: Expression) -> tuple[Variable, Quantity] | None:
         """The buffer that an address lies in, and the element, not wrapped around."""
         if isinstance(address, Name):
-            if address.variable.kind in ("input", "output"):
+            if _is_buffer(address.variable):
                 return address.variable, 0
             initial = self._initial.get(address.variable)
             same = initial is not None and _points_alike(initial, address)
@@ -271,6 +271,12 @@ def _changed_here(node: Assign | Call | Unary) -> frozenset[Variable]:
         variable = base(node.target)
         return frozenset() if variable is None else frozenset({variable})
     return changed(node)
+
+
+def _is_buffer(variable: Variable) -> bool:
+    if variable.kind == "parameter":
+        return variable.type.pointer and variable.type.space in ("device", "constant")
+    return variable.kind in ("input", "output")
 
 
 def _names_shape(variable: Variable) -> bool:

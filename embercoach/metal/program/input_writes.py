@@ -17,13 +17,20 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import is_address
-from embercoach.metal.program.walk import below
+from embercoach.metal.program.walk import base, below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.body import MetalText
-    from embercoach.metal.program.nodes import Expression, Program, Spot, Text, Variable
+    from embercoach.metal.program.nodes import (
+        Expression,
+        Function,
+        Program,
+        Spot,
+        Text,
+        Variable,
+    )
     from embercoach.metal.program.walk import Node
 
 _READ_ONLY = frozenset({"input", "metadata"})
@@ -174,10 +181,17 @@ class _Writes:
         if number is not None and not node.functions and number < len(node.arguments):
             yield from self._handed(node, number, "atomic" if atomic else "call")
             return
-        if len(node.functions) != 1 or node.functions[0].template:
+        if len(node.functions) != 1:
             return
-        for index, parameter in enumerate(node.functions[0].parameters[: len(node.arguments)]):
-            if parameter.type.pointer and self._may_write(parameter):
+        function = node.functions[0]
+        for index, parameter in enumerate(function.parameters[: len(node.arguments)]):
+            # What a template's pointer may do follows from its argument: only what it does counts.
+            writes = (
+                _writes_through(function, parameter)
+                if function.template
+                else self._may_write(parameter)
+            )
+            if parameter.type.pointer and writes:
                 yield from self._handed(node, index, "call")
 
     def _handed(self, node: Call, number: int, way: Way) -> Iterator[InputWrite]:
@@ -185,3 +199,14 @@ class _Writes:
         origin = self._origin(argument)
         if origin is not None:
             yield InputWrite(origin.variable, way, origin.cast, node.name, argument.spot)
+
+
+def _writes_through(function: Function, pointer: Variable) -> bool:
+    """Whether a function assigns to an element of one of its parameters."""
+    return any(
+        isinstance(node, Assign)
+        and not isinstance(node.target, Name)
+        and base(node.target) is pointer
+        for body in function.bodies
+        for node in below(body)
+    )
