@@ -175,12 +175,23 @@ def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
             return Value(int(function(0, 0)))
         found = each(pool, function, left, right)
         return value_of(int(found) if isinstance(found, int) else tuple(map(int, found)))
+    left, right = _without_position(left, right)
     if sign in (">", "<="):
         left, right = right, left
     if sign in ("==", "!=") and _order(right) < _order(left):
         left, right = right, left
     made = pool.symbol("==" if sign in ("==", "!=") else "<", (left, right))
     return negate(pool, made) if sign in ("!=", "<=", ">=") else made
+
+
+def _without_position(left: Value, right: Value) -> tuple[Value, Value]:
+    """Both sides less what each thread adds to both, as in ``start + tid < end + tid``."""
+    if isinstance(left.offsets, int) or isinstance(right.offsets, int):
+        return left, right
+    apart = {a - b for a, b in zip(left.offsets, right.offsets, strict=True)}
+    if len(apart) > 1:
+        return left, right
+    return value_of(apart.pop(), left.terms), value_of(0, right.terms)
 
 
 def _order(value: Value) -> tuple[int, ...]:

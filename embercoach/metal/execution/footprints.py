@@ -131,7 +131,7 @@ def differ(first: Access, second: Access, one: int, other: int) -> bool:
         return True
     if left.offset(one) != right.offset(other):
         return True
-    bits = 0
-    for symbol, _ in left.terms:
-        bits |= symbol.bits
-    return bool(bits & (_VARYING if one // SIMD_WIDTH != other // SIMD_WIDTH else LANE))
+    telling = SIMD if one // SIMD_WIDTH != other // SIMD_WIDTH else 0
+    if one % SIMD_WIDTH != other % SIMD_WIDTH:
+        telling |= LANE  # the same lanes of two SIMD groups have the same of what lanes tell apart
+    return any(symbol.bits & telling for symbol, _ in left.terms)
