@@ -55,7 +55,8 @@ class _Lists:
         }
         self.functions: set[cst.CSTNode] = set()
         launching = {p.function for p in self.calls.values() if p.function is not None}
-        self.functions.update(info.node for info in launching if self._returns_lists(info))
+        self.returning = {info for info in launching if self._returns_lists(info)}
+        self.functions.update(info.node for info in self.returning)
 
     def _returns_lists(self, info: FunctionInfo) -> bool:
         """Whether all that a function of the file returns is a launch's result."""
@@ -68,11 +69,11 @@ class _Lists:
         pending: list[cst.CSTNode] = [node.body]
         while pending:
             current = pending.pop()
-            if isinstance(current, cst.Yield):
+            if isinstance(current, cst.Expr) and isinstance(current.value, cst.Yield):
                 return False
             if isinstance(current, cst.Return):
                 found.append(current)
-            if not isinstance(current, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            elif not isinstance(current, (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)):
                 pending.extend(current.children)
         return bool(found) and all(r.value is not None and self.holds(r.value, info) for r in found)
 
@@ -86,15 +87,18 @@ class _Lists:
 
     def misuses(self, facts: list[Fact]) -> Iterator[tuple[Place, cst.CSTNode, str]]:
         """Where such a list stands for an array: place, expression, and what comes of it."""
+        place = next(iter(self.calls.values()))
+        wanted: set[FunctionInfo | None] = {place.function for place in self.calls.values()}
+        if self.returning:
+            wanted.add(None)
+            wanted.update(f for f in self.module.functions if f.calls & self.returning)
         for fact in facts:
+            if fact.place.function not in wanted:
+                continue
             if isinstance(fact, BinaryFact):
                 yield from self._in_arithmetic(fact)
             elif isinstance(fact, CallFact) and fact.symbol is not None:
                 yield from self._as_argument(fact)
-        place = next(iter(self.calls.values()))
-        wanted = {place.function for place in self.calls.values()}
-        if self.functions:
-            wanted.update(self.module.functions)
         for function in wanted:
             root = self.module.tree if function is None else function.node.body
             yield from self._members(root, place._replace(statement=root, function=function))

@@ -20,6 +20,7 @@ KERNEL = (
     f"def named(x):\n    if x is None:\n        return {CALL}\n    out = {CALL}\n    return out\n"
     f"def unpacked(x):\n    return {CALL}[0]\n"
     f"def perhaps(x):\n    if x is None:\n        return x\n    return {CALL}\n"
+    f"def yielding(x):\n    yield x\n    return {CALL}\n"
     f"@wrapped\ndef decorated(x):\n    return {CALL}\n"
 )
 
@@ -90,6 +91,7 @@ def test_a_launch_that_is_used_at_once() -> None:
         "return unpacked(x) * 2",
         "return perhaps(x) * 2",
         "return decorated(x).sum()",
+        "return yielding(x).sum()",
         "return other(y).shape",
     ],
 )
