@@ -82,6 +82,12 @@ def test_idle_lanes(grid: str, threadgroup: str, lanes: int) -> None:
     assert line[found.column - 1 : found.end_column - 1] == threadgroup[1:-1]
 
 
+@pytest.mark.parametrize(("length", "flagged"), [(4, False), (4096, True)])
+def test_arrays_of_a_known_size(length: int, flagged: bool) -> None:
+    program = launching("(z.size, 1, 1)", "(4, 1, 1)", f"z = mx.zeros({length})")
+    assert codes(program, FAMILY) == ["KERNEL-GRID-006"] * flagged
+
+
 @pytest.mark.parametrize(
     ("grid", "threadgroup"),
     [
