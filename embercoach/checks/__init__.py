@@ -29,6 +29,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_launch,
     kernel_memory,
     kernel_names,
+    kernel_pointers,
     kernel_precision,
     kernel_results,
     kernel_rounding,

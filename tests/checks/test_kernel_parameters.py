@@ -103,6 +103,32 @@ def test_pointers_that_fit_some_sizes(body: str, passed: str) -> None:
     assert codes(kernel(body, passed=passed), "KERNEL-SPACE") == ["KERNEL-SPACE-002"]
 
 
+@pytest.mark.parametrize(
+    ("body", "header", "text"),
+    [
+        ("float v[4]; float* p = v; y[0] = p[0];", "", "p"),
+        ("float v = 1; const float4* p; float& r = v; y[0] = r;", "", "p r"),
+        ("const half *p = nullptr; y[0] = x[0];", "", "p"),
+        ("struct S { uint* at; }; y[0] = x[0];", "", "at"),
+        ("y[0] = x[0];", "inline float f(const float* a) { return a[0]; }", "a"),
+        ("y[0] = x[0];", "inline float f(const thread float* a) { return a[0]; }", ""),
+        ("y[0] = x[0];", "template <typename T> float f(T* a) { return a[0]; }", ""),
+        (
+            "y[0] = x[0];",
+            "#define LOCAL thread\\ninline float f(LOCAL float* a) { return a[0]; }",
+            "",
+        ),
+        ("float v[4]; thread float* p = v; float thread* q = v; y[0] = p[0] + q[0];", "", ""),
+        ("auto p = x; auto& r = y[0]; r = p[0];", "", ""),
+        ("uint n = 2, m = 3; uint k = n * m; y[k] = n*m; y[0] = float(n)*m;", "", ""),
+        ("// float* p = v;\ny[0] = x[0];".replace("\n", "\\n"), "", ""),
+    ],
+)
+def test_pointers_without_a_space(body: str, header: str, text: str) -> None:
+    found = [text for _, text in pointed(kernel(body, header=header), "KERNEL-SPACE")]
+    assert found == text.split()
+
+
 # Scalars and arrays
 
 
