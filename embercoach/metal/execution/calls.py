@@ -15,14 +15,15 @@ from embercoach.metal.execution.values import Value
 from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
 from embercoach.metal.program.nodes import Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN
+from embercoach.metal.program.walk import base
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Call, Expression, Function
+    from embercoach.metal.program.nodes import Call, Expression, Function, Spot
     from embercoach.metal.program.types import Type
 
 MAX_DEPTH = 8
@@ -37,11 +38,32 @@ def call(m: Machine, state: State, node: Call) -> Result:
     if followed:
         return _follow(m, state, node, _fitting(m, followed, node.arguments))
     limits = node.namespaces.rpartition("::")[2].partition("<")[0] in _LIMITS
-    if functions or not (limits or node.name in _KNOWN or node.method is not None):
-        raise LostError(node.spot)
     if node.method is not None:
         return _method(m, state, node)
+    if functions or not (limits or node.name in _KNOWN):
+        return unheard(m, state, node.arguments, node.spot)
     return library.call(m, state, node)
+
+
+def unheard(m: Machine, state: State, given: Sequence[Expression], spot: Spot) -> Result:
+    """A call of something that the texts do not define, an object perhaps.
+
+    What it is given no shared memory can hardly touch any; but it may change what is passed by
+    reference, and one that takes nothing may be a barrier.
+    """
+    results = [expressions.evaluate(m, state, argument) for argument in given]
+    shared = any(
+        isinstance(result, Pointer) and result.memory in ("device", "threadgroup")
+        for result in results
+    )
+    if shared or not given:
+        raise LostError(spot)
+    for argument in given:
+        variable = base(argument)
+        if variable is not None and variable in state.variables and not variable.constant:
+            state.variables[variable] = m.pool.unknown("reference")
+    m.gaps.append(spot)
+    return m.pool.unknown("call")
 
 
 def _own_methods(m: Machine, node: Call) -> tuple[Function, ...]:

@@ -89,6 +89,10 @@ def evaluate(m: Machine, state: State, node: Expression) -> Result:
 
 def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
     """A value that is not known; what is not even understood may have done anything."""
+    if node.why == "not understood: what is called":
+        from embercoach.metal.execution.calls import unheard
+
+        return unheard(m, state, node.parts, node.spot)
     if node.why.startswith(_ANYTHING):
         raise LostError(node.spot)
     values = tuple(evaluate_number(m, state, part) for part in node.parts)
