@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Function, Program, Spot, Variable
     from embercoach.metal.program.types import Type
 
-#: Thread operations after which a run ends; about a third of a second.
-BUDGET = 3_000_000
+#: Thread operations after which a run ends; about a second.
+BUDGET = 12_000_000
+#: What a node costs whatever the number of threads, in thread operations.
+NODE = 128
 MAX_EVENTS = 20_000
 _AXES = "xyz"
 
@@ -92,9 +94,9 @@ class Machine:
     tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
 
-    def tick(self, spot: Spot, cost: int = 1) -> None:
+    def tick(self, spot: Spot) -> None:
         """Count a step; stop when there were too many."""
-        self.pool.steps += cost
+        self.pool.steps += NODE
         if self.pool.steps > BUDGET or len(self.events) > MAX_EVENTS:
             raise LostError(spot)
 
