@@ -19,7 +19,7 @@ from embercoach.checks.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.launches import launches_of
+from embercoach.checks.launches import launches_of, program_of
 from embercoach.checks.registry import Report
 from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from embercoach.metal.body import MetalText
     from embercoach.metal.contract import Input
     from embercoach.metal.facts import Place
+    from embercoach.metal.program.nodes import Program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +77,12 @@ class Contracted:
     def launches(self) -> tuple[Launch, ...]:
         """The launches in the file."""
         return launches_of(self.definition, self.module)
+
+    @property
+    def program(self) -> Program | None:
+        """The body as its first launch types it, None unless the texts and names are known."""
+        launches = self.launches
+        return program_of(self.definition, launches[0] if launches else None)
 
     def given(self, name: str) -> tuple[Input, ...]:
         """What each launch passes for an input, empty where there is a launch of unknown inputs."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.contexts import context_of
 from embercoach.checks.contracted import contracted
 from embercoach.checks.kernels import definitions
-from embercoach.checks.launches import launches_of, program_of
+from embercoach.checks.launches import launches_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 
@@ -65,7 +65,7 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
 def output_writes(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """How each kernel whose texts and names are known writes its outputs."""
     for kernel in contracted(module, facts):
-        program = program_of(kernel.definition) if kernel.whole else None
+        program = kernel.program if kernel.whole else None
         if program is None or program.problems:
             continue
         from embercoach.metal.program.output_uses import output_uses

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from embercoach.checks.contracted import contracted
 from embercoach.checks.kernel_flow import traces_of
 from embercoach.checks.kernel_plans import kernels_of
-from embercoach.checks.launches import program_of
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def conditional_stores(module: Module, facts: list[Fact]) -> Iterator[Report]:
         launches = kernel.launches
         if not launches or any(launch.has_init_value is not False for launch in launches):
             continue
-        program = program_of(kernel.definition) if kernel.whole else None
+        program = kernel.program if kernel.whole else None
         if program is None or program.problems:
             continue
         from embercoach.metal.program.data_conditions import decides_by_data

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.checks.contracted import contracted
-from embercoach.checks.launches import program_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 from embercoach.metal.contract import CONSTANT_BELOW, shape_names
@@ -31,7 +30,7 @@ FAILS = "the kernel fails to compile"
 def kernel_inputs(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """The inputs of each kernel whose texts and names are known."""
     for kernel in contracted(module, facts):
-        program = program_of(kernel.definition) if kernel.whole else None
+        program = kernel.program if kernel.whole else None
         if program is None:
             continue
         from embercoach.metal.program.parameter_uses import parameter_uses

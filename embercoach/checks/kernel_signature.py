@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.contracted import contracted
-from embercoach.checks.launches import program_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -137,7 +136,7 @@ def _stage_in(
 
 def _mismatched(kernel: Contracted) -> Iterator[Report]:
     """``uint i = thread_position_in_grid;``, and ``.x`` of what is a number."""
-    program = program_of(kernel.definition)
+    program = kernel.program
     if program is None:
         return
     from embercoach.metal.program.parameter_uses import attribute_mismatches
