@@ -60,6 +60,7 @@ def test_other_divisions(body: str) -> None:
     ("body", "owner"),
     [
         ("float a[8]; a[n] = 1; y[0] = a[0];", "n"),
+        ("float a[64]; for (int k = 0; k < n; ++k) a[k] = x[k]; y[0] = a[0];", "n"),
         ("float a[2][4]; a[1][n] = 1; y[0] = a[0][0];", "n"),
         ("float a[32]; uint t = thread_position_in_grid.x; a[t] = x[t]; y[t] = a[t];",
          "thread_position_in_grid"),
@@ -76,6 +77,8 @@ def test_arrays(body: str, owner: str) -> None:
     "body",
     [
         "float a[8]; for (int k = 0; k < 8; ++k) a[k] = x[k]; y[0] = a[3];",
+        "float a[64]; for (int k = 0; k < U; ++k) a[k] = x[k]; y[0] = a[3];",
+        "float a[64]; for (int k = 0; k < min(n, 64); ++k) a[k] = x[k]; y[0] = a[3];",
         "float a[W]; for (int k = 0; k < W; ++k) a[k] = x[k]; y[0] = a[3];",
         "float a[8]; for (int k = 0; k < 8; ++k) { int j = 7 - k; a[j] = x[k]; } y[0] = a[3];",
         "float a[4]; a[n] = 1; y[0] = a[0];",

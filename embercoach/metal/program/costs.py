@@ -167,10 +167,32 @@ def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
                 and counter.trips is not None
                 and counter.trips <= MOST_UNROLLED
             }
-            by = _dynamic(node.index, values, origins, fixed, given)
+            turning = _turning(loops(path), values, origins, given)
+            by = _dynamic(node.index, values, origins, fixed, given | turning.keys())
+            by = by if by is None else turning.get(by, by)
             if by is not None:
                 told.add(array)
                 yield DynamicIndex(array, by, node.spot)
+
+
+def _turning(
+    around: tuple[Loop, ...],
+    values: Values,
+    origins: dict[Variable, Expression | None],
+    given: frozenset[Variable],
+) -> dict[Variable, Variable]:
+    """Counters of loops that turn as often as the launch says, with what it says it by."""
+    found: dict[Variable, Variable] = {}
+    for loop in around:
+        counter = counter_of(loop, values)
+        if counter is None or counter.trips is not None or not isinstance(loop.condition, Binary):
+            continue
+        sides = (loop.condition.left, loop.condition.right)
+        bounds = [side for side in sides if counter.variable not in mentioned(side)]
+        owner = _runtime(bounds[0], values, origins, given) if len(bounds) == 1 else None
+        if owner is not None:
+            found[counter.variable] = owner
+    return found
 
 
 def _is_private(variable: Variable) -> bool:
