@@ -358,3 +358,24 @@ def test_outputs_that_are_not_filled(body: str, reason: str | None) -> None:
         y = lower_body("y[0] = 0;", "", names).variables["y"]
     found = unfilled(trace, (y,))
     assert [one.reason for one in found] == ([] if reason is None else [reason])
+
+
+def test_one_array_for_two_reductions_needs_a_barrier_between() -> None:
+    """As mlx-lm's losses do: the sums are written while others may still read the maxima."""
+    stages = (
+        _LID + "uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;\n"
+        "threadgroup float t[32];\n"
+        "float m = simd_max(x[i]);\n"
+        "if (lane == 0) t[group] = m;\n"
+        + _BARRIER
+        + "m = simd_max(t[lane]);\n"
+        + "{}"
+        + "float s = simd_sum(x[i] - m);\n"
+        "if (lane == 0) t[group] = s;\n" + _BARRIER + "y[i] = simd_sum(t[lane]);\n"
+    )
+    (race,) = races(trace_of(stages.format(""), (1024, 1, 1)))
+    assert [(a.kind, a.spot.place.line) for a in (race.first, race.second)] == [
+        ("read", 7),
+        ("write", 9),
+    ]
+    assert races(trace_of(stages.format(_BARRIER), (1024, 1, 1))) == ()
