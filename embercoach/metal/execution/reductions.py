@@ -40,24 +40,27 @@ def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
 
     Of a kernel that was not followed to its end nothing is told: results may be used behind.
     """
-    if trace.lost:
+    if trace.lost or trace.threads <= SIMD_WIDTH:
         return ()
     used: dict[Call, set[int]] = {}
-    done: dict[Call, set[int]] = {}
-    stores: list[Access] = []
+    operations: dict[Call, list[SimdOperation]] = {}
+    stores: list[tuple[Access, list[Call]]] = []
     for event in trace.events:
         if isinstance(event, SimdOperation):
-            done.setdefault(event.call, set()).update(_contributing(event))
+            operations.setdefault(event.call, []).append(event)
         elif isinstance(event, Access):
             for call in _reductions_in(event):
                 used.setdefault(call, set()).update(_groups(event.mask.lanes))
             if event.memory == "device" and event.value is not None:
-                stores.append(event)
+                stores.append((event, _deciding(event)))
     found: dict[Spot, Partial] = {}
-    for store in stores:
-        for call in _deciding(store):
-            kept, groups = used.get(call, set()), done.get(call, set())
-            if len(groups) > 1 and len(kept) == 1 and kept < groups and store.spot not in found:
+    for store, calls in stores:
+        for call in calls:
+            kept = used.get(call, set())
+            if len(kept) != 1 or store.spot in found:
+                continue
+            groups = {g for done in operations.get(call, ()) for g in _contributing(done)}
+            if len(groups) > 1 and kept < groups:
                 found[store.spot] = Partial(store, call, len(kept), len(groups))
     return tuple(found.values())
 
