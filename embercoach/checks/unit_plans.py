@@ -23,6 +23,7 @@ PLANES = (8, 16)
 LEAST, LARGEST, MOST = 8, 1024, 4
 _ALL_AXES = frozenset({0, 1, 2})
 _WITHIN = frozenset({"thread_position_in_grid", "thread_position_in_threadgroup"})
+_OF_GRID = frozenset({"thread_position_in_grid", "threads_per_grid", "grid_size"})
 #: Who takes one of these expects more than one SIMD group.
 _OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup"})
 
@@ -55,6 +56,11 @@ def _is_doubtful(program: Program, entry: Function) -> bool:
 def _configurations(program: Program, entry: Function) -> Iterator[Configuration]:
     from embercoach.metal.execution.events import Configuration
 
+    if _asks_for_the_grid_alone(entry):
+        # It has to be right for any: what is found in one of them is no assumption.
+        for count in LINES:
+            yield Configuration((count, 1, 1), frozenset(), (None, None, None), {})
+        return
     for threadgroup in _threadgroups(program, entry):
         yield Configuration(threadgroup, _ALL_AXES, (None, None, None), {})
 
@@ -70,6 +76,26 @@ def _threadgroups(program: Program, entry: Function) -> list[tuple[int, int, int
         planes = {*PLANES, *(n for n in written if n * n <= LARGEST)}
         tried += [(n, n, 1) for n in sorted(planes)]
     return tried
+
+
+def _asks_for_the_grid_alone(entry: Function) -> bool:
+    """Whether a kernel knows nothing of its threadgroup, and tells threads apart along x."""
+    from embercoach.metal.program.nodes import Member, Name
+    from embercoach.metal.program.walk import below
+
+    taken = [v for v in entry.parameters if v.attribute]
+    positions = [v for v in taken if v.attribute == "thread_position_in_grid"]
+    if not positions or any(v.attribute not in _OF_GRID for v in taken):
+        return False
+    if positions[0].type.width == 1:
+        return True
+    return any(
+        isinstance(node, Member)
+        and isinstance(node.base, Name)
+        and node.base.variable is positions[0]
+        and node.field.startswith("x")
+        for node in below(entry.bodies[0])
+    )
 
 
 def _written_sizes(program: Program, entry: Function) -> list[int]:

@@ -198,3 +198,35 @@ def test_a_count_in_an_open_loop_is_the_same_for_all_threads() -> None:
 )
 def test_nothing_that_is_written_breaks_it(text: str) -> None:
     assert [f for f in check_metal(text).findings if not f.code.startswith("KERNEL")] == []
+
+
+STEP = """
+kernel void step(
+    device float* state [[buffer(0)]], device float* y [[buffer(1)]],
+    constant uint& rows [[buffer(2)]], constant uint& columns [[buffer(3)]],
+    {} [[{}]]) {{
+  uint column = i.x, row = i.y;
+  if (column >= columns || row >= rows) return;
+  float decayed = 0.5f * state[row];
+  if (column == 0) {{
+    state[row] = decayed;
+  }}
+  y[row * columns + column] = decayed;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        # It knows nothing of its threadgroup, so that it has to be right for any.
+        ("thread_position_in_grid", [("KERNEL-RACE-002", 12)]),
+        # It may be meant for a row of a few threads.
+        ("thread_position_in_threadgroup", []),
+    ],
+)
+def test_state_that_is_read_while_it_is_updated(
+    attribute: str, expected: list[tuple[str, int]]
+) -> None:
+    found = findings(STEP.format("uint2 i", attribute), "KERNEL-RACE")
+    assert [(f.code, f.line) for f in found] == expected
