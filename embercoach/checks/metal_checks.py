@@ -91,6 +91,8 @@ class MetalCode:
     @cached_property
     def kernels(self) -> tuple[MetalKernel, ...]:
         """The kernels to follow; none where the text is doubtful or has unknown parts."""
+        if self.whole:
+            return self.plan()  # entry points have their doubts one by one
         if not (self.text.parse_ok and self.header.parse_ok and self.header_known) or self.holes:
             return ()
         return self.plan()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, UNIT_ONLY, MetalCode
@@ -40,9 +41,10 @@ def check_objective_c_file(source: str) -> tuple[RawFinding, ...]:
 
 def reports_of(text: MetalText) -> Iterator[MetalReport]:
     """What the checks say about a text at file scope."""
+    from embercoach.checks.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY
 
-    code = MetalCode(text, EMPTY, whole=True)
+    code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text))
     for check in (*METAL_CHECKS, *UNIT_ONLY):
         yield from check(code)
 
