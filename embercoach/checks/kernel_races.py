@@ -42,9 +42,15 @@ def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
     # Of several barriers between two accesses one is enough, and the last is as good as any.
     for race in sorted(found, key=_directness):
         spots = {barrier.spot for barrier in race.barriers}
-        if spots and not told & spots:
+        if spots and not told & spots and not _may_be_rare(race):
             told.add(race.barriers[-1].spot)
             yield _wrong_flag(race, race.barriers[-1], memory)
+
+
+def _may_be_rare(race: Race) -> bool:
+    """Whether both only write, and data decide whether they do: an error code, say."""
+    conditions = (*race.first.mask.conditions, *race.second.mask.conditions)
+    return race.first.kind == race.second.kind == "write" and bool(conditions)
 
 
 def _directness(race: Race) -> tuple[int, bool, bool]:

@@ -1,0 +1,129 @@
+"""Barriers that order the wrong memory, and those that are taken for one of the whole grid."""
+
+from __future__ import annotations
+
+from tests.checks.flow.kernel import Kernel
+
+FLAGS = (
+    Kernel(
+        "no_memory",
+        """
+        threadgroup float tile[128];
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        tile[t] = x[i];
+        threadgroup_barrier(mem_flags::mem_none);  // <- BARRIER-002
+        y[i] = tile[127 - t];
+        """,
+    ),
+    Kernel(
+        "device_memory_for_an_array",
+        """
+        threadgroup float part[4];
+        uint i = thread_position_in_grid.x;
+        float sum = simd_sum(x[i]);
+        if (thread_index_in_simdgroup == 0) part[simdgroup_index_in_threadgroup] = sum;
+        threadgroup_barrier(mem_flags::mem_device);  // <- BARRIER-002
+        y[i] = part[0] + part[1] + part[2] + part[3];
+        """,
+    ),
+    Kernel(
+        "threadgroup_memory_for_an_output",
+        """
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        uint first = i - t;
+        z[i] = x[i];
+        threadgroup_barrier(mem_flags::mem_threadgroup);  // <- BARRIER-002
+        y[i] = z[first + 127 - t];
+        """,
+    ),
+)
+
+GRID_WIDE = (
+    Kernel(
+        "sums_of_all_groups",
+        """
+        uint i = thread_position_in_grid.x;
+        uint group = threadgroup_position_in_grid.x;
+        float sum = simd_sum(x[i]);
+        if (thread_position_in_threadgroup.x == 0) z[group] = sum;
+        threadgroup_barrier(mem_flags::mem_device);  // <- BARRIER-003
+        float all = 0;
+        for (uint k = 0; k < threadgroups_per_grid.x; ++k) {
+            all += z[k];
+        }
+        y[i] = all;
+        """,
+        threadgroup="(32, 1, 1)",
+        grid="(128, 1, 1)",
+    ),
+)
+
+RIGHT_FLAGS = (
+    Kernel(
+        "both_flags",
+        """
+        threadgroup float tile[128];
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        tile[t] = x[i];
+        z[i] = x[i];
+        threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+        y[i] = tile[127 - t] + z[i - t + 127 - t];
+        """,
+    ),
+    Kernel(
+        "nothing_is_exchanged",
+        """
+        threadgroup float tile[128];
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        tile[t] = x[i];
+        threadgroup_barrier(mem_flags::mem_none);
+        y[i] = tile[t];
+        """,
+    ),
+    Kernel(
+        "a_second_barrier_orders_it",
+        """
+        threadgroup float tile[128];
+        uint t = thread_position_in_threadgroup.x;
+        uint i = thread_position_in_grid.x;
+        tile[t] = x[i];
+        threadgroup_barrier(mem_flags::mem_none);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[i] = tile[127 - t];
+        """,
+    ),
+)
+
+GROUP_WIDE = (
+    Kernel(
+        "own_window",
+        """
+        uint t = thread_position_in_threadgroup.x;
+        uint first = threadgroup_position_in_grid.x * 128;
+        z[first + t] = x[first + t];
+        threadgroup_barrier(mem_flags::mem_device);
+        y[first + t] = z[first + 127 - t];
+        """,
+    ),
+    Kernel(
+        "one_group",
+        """
+        uint t = thread_position_in_threadgroup.x;
+        z[t] = x[t];
+        threadgroup_barrier(mem_flags::mem_device);
+        float all = 0;
+        for (uint k = 0; k < 128; ++k) {
+            all += z[k];
+        }
+        y[t] = all;
+        """,
+        grid="(128, 1, 1)",
+    ),
+)
+
+WRONG = (*FLAGS, *GRID_WIDE)
+RIGHT = (*RIGHT_FLAGS, *GROUP_WIDE)
