@@ -156,16 +156,18 @@ def _collect(kind: str) -> Handler:
 def _dict(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     known = tuple((a.keyword, a.value) for a in arguments if a.keyword is not None)
     first = next((a.value for a in arguments if a.keyword is None and not a.star), None)
+    spread = any(a.star for a in arguments)
     if isinstance(first, Dict):
-        return Dict(first.item, tuple({**dict(first.known), **dict(known)}.items()))
+        merged = tuple({**dict(first.known), **dict(known)}.items())
+        return Dict(first.item, merged, first.exact and not spread)
     if first is not None:
         pair = element_of(frame, first)
         if isinstance(pair, Sequence) and pair.items is not None and len(pair.items) == 2:
             return Dict(pair.items[1], known)
         return Dict(UNKNOWN, known)
-    if any(a.star for a in arguments):
+    if spread:
         return Dict(UNKNOWN, known)
-    return Dict(join_all(v for _, v in known), known)
+    return Dict(join_all(v for _, v in known), known, frame.module.mentions_kernels)
 
 
 def _extreme(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:

@@ -16,7 +16,9 @@ from embercoach.analysis import (
     members,
     mlx_api,
     mutation,
+    spread,
     transforms,
+    visits,
 )
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument, CallFact
@@ -91,6 +93,8 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
             for a in node.args
         ]
     )
+    if frame.module.mentions_kernels and any(a.star == "**" for a in arguments):
+        arguments = tuple(spread.written_out(arguments))
     return apply(frame, node, callee, arguments, receiver, receiver_node)
 
 
@@ -124,6 +128,9 @@ def apply(
     if frame.record and (_matters(callee, arguments) or _builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
+    elif frame.visit is not None and visits.launches(callee):
+        place = frame.place()
+        frame.seen.append(CallFact(node, place, callee, arguments, result, visit=frame.visit))
     if type(callee) is BoundMember and callee.name in PULLING and receiver_node is not None:
         path = dotted(receiver_node)
         if path is not None and type(callee.owner) is Array:
@@ -186,6 +193,10 @@ def _bound(
         mutation.mutate(frame, node, owner, name, arguments)
     elif name == "update" and isinstance(owner, Dict):
         mutation.update(frame, node, owner, arguments)
+    elif name in mutation.CHANGERS and isinstance(owner, Dict):
+        result = members.call_bound(frame, callee, arguments)
+        mutation.change(frame, node, owner, name, arguments)
+        return result
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
     return members.call_bound(frame, callee, arguments)
@@ -212,6 +223,8 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
 def _function(
     frame: Frame, node: cst.Call, callee: Function, arguments: tuple[Argument, ...]
 ) -> Value:
+    if frame.module.mentions_kernels and (frame.record or frame.visit is not None):
+        visits.note(frame, node, callee, arguments)
     return functions.call_function(frame, callee.info, callee.bound, arguments)
 
 

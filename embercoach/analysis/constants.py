@@ -58,6 +58,9 @@ def _given(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Val
     if known is None and parameter.default is not None and not parameter.star:
         frame = Frame(info.module, None, closure_of(info), record=False)
         known = evaluate(frame, parameter.default)
+    if parameter.star == "**" and type(known) is Dict and known.exact:
+        items = tuple((key, _constant(item) or plain(item)) for key, item in known.known)
+        return Dict(plain(known.item), items, exact=True)
     exact = None if known is None else _constant(known)
     return plain(parameter_value(info, parameter, value)) if exact is None else exact
 
@@ -74,9 +77,10 @@ def _constant(value: Value) -> Value | None:
         items = [_constant(item) for item in value.items]
         known = tuple(item for item in items if item is not None)
         return Sequence(value.kind, None, known) if len(known) == len(items) else None
-    if type(value) is Dict and value.known:
+    if type(value) is Dict and (value.known or value.exact):
         pairs = [(key, _constant(item)) for key, item in value.known]
         common = _constant(value.item) or plain(value.item)
         known_pairs = tuple((key, item) for key, item in pairs if item is not None)
-        return Dict(common, known_pairs) if len(known_pairs) == len(pairs) else None
+        all_known = len(known_pairs) == len(pairs)
+        return Dict(common, known_pairs, value.exact) if all_known else None
     return None

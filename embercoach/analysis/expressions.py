@@ -194,11 +194,13 @@ def _dict(frame: Frame, node: cst.Dict) -> Value:
             other.append(value)
         elif isinstance(value, Dict):
             known.update(value.known)
-            other.append(value.item)
+            if not value.exact:
+                other.append(value.item)
         else:
             other.append(UNKNOWN)
-    if not other and known:
-        return Dict(join_all(known.values()), tuple(known.items()))
+    if not other and (known or frame.module.mentions_kernels):
+        exact = frame.module.mentions_kernels
+        return Dict(join_all(known.values()), tuple(known.items()), exact)
     return Dict(join_all(other), tuple(known.items()))
 
 

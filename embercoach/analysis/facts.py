@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.frame import Frame
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
@@ -58,10 +59,29 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Visit(Fact):
+    """A call of a function of the file, in a file that builds kernels.
+
+    bound: what the function's first parameter is, if it is called as a method.
+    closure: the frame of the function around it, None for one of the top level.
+    outer: the call by which the function that makes this one is visited, None in the analysis of
+        that function for all its callers.
+    """
+
+    node: cst.Call
+    function: FunctionInfo
+    bound: Value | None
+    arguments: tuple[Argument, ...]
+    closure: Frame | None
+    outer: Visit | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallFact(Fact):
     """A call: of what, with which arguments, yielding what.
 
     ``receiver`` is the owner of a method call (``x`` in ``x.item()``), with its expression.
+    ``visit`` is set where a launch is told as one call of the function around it makes it.
     """
 
     node: cst.Call
@@ -70,6 +90,7 @@ class CallFact(Fact):
     result: Value
     receiver: Value | None = None
     receiver_node: cst.BaseExpression | None = None
+    visit: Visit | None = None
 
     @property
     def symbol(self) -> str | None:

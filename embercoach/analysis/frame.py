@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.facts import Visit
     from embercoach.analysis.module import Module
 
 #: Names and evaluated names at one point of the program.
@@ -54,7 +55,9 @@ class Frame:
         "record",
         "returned",
         "rounds_left",
+        "seen",
         "statement",
+        "visit",
         "yielded",
     )
 
@@ -73,6 +76,8 @@ class Frame:
         self.record = record
         self.exact = False
         self.rounds_left = 0  # of loops that may still be gone through one by one
+        self.visit: Visit | None = None  # the call that the body is run for, to see its launches
+        self.seen: list[Fact] = []  # what is seen then
         self.depth = depth
         self.names: dict[str, Value] = {}
         self.global_names: set[str] = set()

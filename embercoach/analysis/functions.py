@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import constants, exactness
+from embercoach.analysis import constants, exactness, spread
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
@@ -28,6 +29,7 @@ from embercoach.analysis.values import (
     UNKNOWN,
     Array,
     Callable,
+    Kernel,
     LibraryObject,
     Sequence,
     Str,
@@ -36,6 +38,7 @@ from embercoach.analysis.values import (
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.facts import Fact, Visit
 
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
@@ -56,7 +59,7 @@ def call_function(
         if info.module is frame.module:
             for parameter in info.parameters:
                 value = values.get(parameter.name)
-                if value is not None and value is not UNKNOWN:
+                if value is not None and value is not UNKNOWN and parameter.star != "**":
                     parameter.observe(plain(value))
     given = None if any(a.star for a in arguments) else values
     return _result(frame, info, values, given)
@@ -76,31 +79,16 @@ def _bind(
     info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
 ) -> dict[str, Value]:
     """What each parameter is given, as far as the call says."""
-    positional = [p for p in info.parameters if not p.star and not p.keyword_only]
-    star = next((p for p in info.parameters if p.star == "*"), None)
+    positional = [p.name for p in info.parameters if not p.star and not p.keyword_only]
     names = {p.name for p in info.parameters if not p.star}
-    values: dict[str, Value] = {}
-    index = 0
+    before = takewhile(lambda argument: not argument.star, arguments)
+    given = [argument.value for argument in before if argument.keyword is None]
     if bound is not None and positional:
-        values[positional[0].name] = bound
-        index = 1
-    spread = False
-    for argument in arguments:
-        if argument.star:
-            spread = True
-        elif argument.keyword is not None:
-            if argument.keyword in names:
-                values[argument.keyword] = argument.value
-        elif not spread:
-            if index < len(positional):
-                values[positional[index].name] = argument.value
-                index += 1
-            elif star is not None:
-                known = values.get(star.name)
-                item = argument.value if known is None else join(known, argument.value)
-                values[star.name] = item
-    if star is not None and star.name in values:
-        values[star.name] = Sequence("tuple", values[star.name])
+        given.insert(0, bound)
+    values = dict(zip(positional, given, strict=False))
+    values.update((a.keyword, a.value) for a in arguments if a.keyword in names)
+    exact = info.module.mentions_kernels and not any(a.star for a in arguments)
+    values.update(spread.gathered(info, arguments, given[len(positional) :], exact=exact))
     return values
 
 
@@ -288,6 +276,23 @@ def left_in(info: FunctionInfo, name: str) -> Value:
     frame = _entered(info, canonical_values(info), record=False, depth=2)
     _execute(info, frame)
     return frame.names.get(name, UNKNOWN)
+
+
+def seen_in(visit: Visit) -> list[Fact]:
+    """The launches that one call of a function makes, and its calls of other functions."""
+    info = visit.function
+    if info.in_progress:
+        return []
+    values = _bind(info, visit.bound, visit.arguments)
+    frame = _entered(info, constants.given(info, values), record=False, depth=1)
+    for name, value in values.items():
+        if type(value) is Kernel:  # which an annotation as a callable would hide
+            frame.names[name] = value
+    frame.outer = visit.closure or frame.outer
+    frame.exact, frame.rounds_left = True, exactness.MAX_ROUNDS
+    frame.visit = visit
+    _execute(info, frame)
+    return frame.seen
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

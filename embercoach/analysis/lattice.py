@@ -131,7 +131,8 @@ def _merge(a: Value, b: Value) -> Value:
         known = tuple((k, v if (o := b.get(k)) is None else join(v, o)) for k, v in a.known)
         known += tuple((k, v) for k, v in b.known if a.get(k) is None)
         item = b.item if not a.known and a.item is UNKNOWN else a.item
-        return Dict(item if a.item == b.item or not b.known else join(a.item, b.item), known)
+        exact = a.exact and b.exact and {k for k, _ in a.known} == {k for k, _ in b.known}
+        return Dict(item if a.item == b.item or not b.known else join(a.item, b.item), known, exact)
     if isinstance(a, Numpy) and isinstance(b, Numpy):
         return Numpy(
             a.kind if a.kind == b.kind else None,
@@ -191,7 +192,7 @@ def without_alternatives(value: Value, depth: int = 3) -> Value:
         known = tuple((key, without_alternatives(v, depth - 1)) for key, v in value.known)
         common = without_alternatives(value.item, depth - 1)
         changed = common != value.item or known != value.known
-        return Dict(common, known) if changed else value
+        return Dict(common, known, value.exact) if changed else value
     if type(value) is Union:
         return join_all(without_alternatives(o, depth - 1) for o in value.options)
     return value

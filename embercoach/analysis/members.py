@@ -336,6 +336,9 @@ def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
         key = arguments[0].value if arguments else UNKNOWN
         text = key.text if isinstance(key, Str) else None
         found = owner.get(text) if text is not None else None
+        if owner.exact and text is not None and name == "get":
+            absent = arguments[1].value if len(arguments) > 1 else NONE
+            return absent if found is None else found
         if type(found) is Str and found.text is not None and name != "setdefault":
             return found
         value = found if found is not None else owner.item

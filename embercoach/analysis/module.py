@@ -76,6 +76,7 @@ class Module:
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
+        self._launches: list[CallFact] | None = None  # as the calls of their functions make them
         self._state = "new"
         self.is_analysed = False  # whether facts are being, or have been, recorded
 
@@ -147,7 +148,8 @@ class Module:
 
     def facts(self) -> list[Fact]:
         """All facts of the file, once it has been analysed."""
-        return [fact for facts in self._facts.values() for fact in facts]
+        found = [fact for facts in self._facts.values() for fact in facts]
+        return [*found, *(self._launches or ())]
 
     def function_info(
         self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
@@ -190,6 +192,7 @@ class Module:
         """Analyse every function, callers' evidence first where parameters need it."""
         from embercoach.analysis.functions import analyse
         from embercoach.analysis.parameters import canonical_values
+        from embercoach.analysis.visits import launches_by_call
 
         self.run()
         self.is_analysed = True
@@ -214,6 +217,8 @@ class Module:
                 info.forget()
                 analyse(info)
         self._spread_roles()
+        if self.mentions_kernels and self._launches is None:
+            self._launches = launches_by_call(self, self.facts())
         return self.facts()
 
     def _spread_roles(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -44,20 +45,26 @@ def is_text(value: Value) -> bool:
 
 
 def escape(frame: Frame, callee: Value, arguments: tuple[Argument, ...]) -> None:
-    """A call may add to lists of strings that it is given, or that its closure or owner holds."""
-    paths = {a.node.value for a in arguments if type(a.node) is cst.Name}
+    """A call may add to lists of strings that it is given, or that its closure or owner holds.
+
+    Likewise to dictionaries; what ``**`` passes is a copy.
+    """
+    paths = {a.node.value for a in arguments if type(a.node) is cst.Name and not a.star}
     for value in (callee, *(a.value for a in arguments)):
         if type(value) is Function and value.info.outer is not None:
             paths |= _grown_beside(value.info)
     owned = type(callee) in (Function, Unknown)
     forget_lists(frame.module)
     for path, value in list(frame.names.items()):
-        if type(value) is Sequence and (path in paths or (owned and "." in path)):
+        kind = type(value)
+        if (kind is Sequence or kind is Dict) and (path in paths or (owned and "." in path)):
             frame.names[path] = open_ended(value)
 
 
 def open_ended(value: Value) -> Value:
-    """A list of strings to which others may have been added."""
+    """A list of strings, or a dictionary, to which others may have been added."""
+    if type(value) is Dict:
+        return replace(value, exact=False) if value.exact else value
     if type(value) is Sequence and value.kind == "list" and is_text(value):
         return Sequence("list", value.item, None, value.pulls)
     return value
@@ -80,16 +87,19 @@ def _grown(tree: cst.CSTNode) -> Iterator[str]:
         node = pending.pop()
         if type(node) is cst.Call and type(node.func) is cst.Attribute:
             owner, name = node.func.value, node.func.attr.value
-            if type(owner) is cst.Name and (name == "append" or name in MUTATORS):
+            if type(owner) is cst.Name and (name == "append" or name in MUTATORS | CHANGERS):
                 yield owner.value
         elif type(node) is cst.AugAssign and type(node.target) is cst.Name:
             yield node.target.value
+        elif type(node) is cst.Subscript and type(node.value) is cst.Name:
+            yield node.value.value  # perhaps to put something into a dictionary
         pending += node.children
 
 
 #: What an indented line adds to.
 _ADDS = re.compile(
-    r"^[ \t][^\n]*?\b(\w+)(?:\.(?:append|extend|insert|clear|pop|remove|reverse|sort)\(|[ \t]*\+=)",
+    r"^[ \t][^\n]*?\b(\w+)(?:\.(?:append|extend|insert|clear|pop|remove|reverse|sort)\(|[ \t]*\+="
+    r"|\.(?:update|setdefault|popitem)\(|[ \t]*\|=|\[[^\n=]+\][ \t]*=)",
     re.MULTILINE,
 )
 
@@ -104,7 +114,7 @@ def forget_lists(module: Module) -> None:
     names = module.frame.names
     for name in module.grown:
         value = names.get(name)
-        if type(value) is Sequence:
+        if type(value) is Sequence or type(value) is Dict:
             names[name] = open_ended(value)
 
 
@@ -133,7 +143,9 @@ def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument,
         return
     known = dict(owner.known)
     item = owner.item
+    exact = owner.exact
     for argument in arguments:
+        exact = exact and (argument.keyword is not None or _is_exact(argument.value))
         value = argument.value
         if argument.keyword is not None:
             known[argument.keyword] = value
@@ -143,9 +155,35 @@ def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument,
         else:
             known = {key: join_all((held, UNKNOWN)) for key, held in known.items()}
             item = join_all((item, UNKNOWN))
-    frame.assign_path(path, Dict(item, tuple(known.items())))
+    frame.assign_path(path, Dict(item, tuple(known.items()), exact))
 
 
+def _is_exact(value: Value) -> bool:
+    return type(value) is Dict and value.exact
+
+
+def change(
+    frame: Frame, node: cst.Call, owner: Dict, name: str, arguments: tuple[Argument, ...]
+) -> None:
+    """``d.pop(key)``, ``d.setdefault(key, value)``: which keys the dictionary named so has."""
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    if path is None or not owner.exact:
+        return
+    key = arguments[0].value if arguments else UNKNOWN
+    text = key.text if isinstance(key, Str) else None
+    if text is None or name not in ("pop", "setdefault"):
+        frame.assign_path(path, open_ended(owner))
+        return
+    known = dict(owner.known)
+    if name == "pop":
+        known.pop(text, None)
+    elif text not in known:
+        known[text] = arguments[1].value if len(arguments) > 1 else UNKNOWN
+    frame.assign_path(path, Dict(owner.item, tuple(known.items()), exact=True))
+
+
+#: Methods, but for ``update``, that change which keys a dictionary has.
+CHANGERS = frozenset(["pop", "setdefault", "popitem", "clear", "update"])
 #: Methods that change which items a list has.
 MUTATORS = frozenset(
     ["extend", "insert", "remove", "pop", "popleft", "clear", "reverse", "sort", "appendleft"]

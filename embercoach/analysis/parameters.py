@@ -118,7 +118,7 @@ def parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | Non
     if parameter.star == "*":
         return given if given is not None else Sequence("tuple", annotated)
     if parameter.star == "**":
-        return Dict(annotated)
+        return given if type(given) is Dict and given.exact else Dict(annotated)
     if annotated is not UNKNOWN:
         if given is not None and given is not UNKNOWN and _refines(given, annotated):
             return given

@@ -150,7 +150,7 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
         text = key.text if isinstance(key, Str) else None
         if text is not None and len(base.known) < 64:
             known = {**dict(base.known), text: value}
-            frame.assign_path(path, Dict(base.item, tuple(known.items())))
+            frame.assign_path(path, Dict(base.item, tuple(known.items()), base.exact))
         else:
             item = value if base.item is UNKNOWN and not base.known else join(base.item, value)
             frame.assign_path(path, Dict(item, base.known))
@@ -172,6 +172,10 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
     if type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
         frame.module.numbers.add(node)
+    if type(value) is Dict and value.exact and isinstance(node.value, cst.Name):
+        # What is done to it under one name happens under the other.
+        value = mutation.open_ended(value)
+        frame.assign_path(node.value.value, value)
     for target in node.targets:
         assign(frame, target.target, value)
     return True
@@ -262,6 +266,8 @@ def _delete(frame: Frame, node: cst.Del) -> bool:
         path = dotted(node.target.value)
         if path is not None and isinstance(owner, Sequence):
             frame.assign_path(path, replace(owner, common=owner.item, items=None))
+        elif path is not None and isinstance(owner, Dict):
+            frame.assign_path(path, mutation.open_ended(owner))
         return True
     for name in target_names(node.target):
         frame.names.pop(name, None)

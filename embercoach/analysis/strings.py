@@ -227,7 +227,7 @@ def _option(value: Value, index: int, depth: int = 2) -> Value:
         return Sequence(value.kind, None, items, value.pulls)
     if type(value) is Dict:
         known = tuple((key, _option(item, index, depth - 1)) for key, item in value.known)
-        return Dict(value.item, known)
+        return Dict(value.item, known, value.exact)
     return value
 
 

@@ -176,10 +176,14 @@ class Sequence(Value):
 
 @dataclass(frozen=True, slots=True)
 class Dict(Value):
-    """A dictionary: known string keys, and what any other value is."""
+    """A dictionary: known string keys, and what any other value is.
+
+    exact: it certainly has the known keys and no others. Told in files that build kernels only.
+    """
 
     item: Value
     known: tuple[tuple[str, Value], ...] = ()
+    exact: bool = False
     weight: int = field(default=1, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -188,6 +192,7 @@ class Dict(Value):
             weight = 1
             object.__setattr__(self, "item", UNKNOWN)
             object.__setattr__(self, "known", ())
+            object.__setattr__(self, "exact", False)
         object.__setattr__(self, "weight", weight)
 
     def get(self, key: str) -> Value | None:

@@ -9,7 +9,7 @@ from embercoach.checks.contracted import contracted
 from embercoach.checks.kernels import definitions
 from embercoach.checks.launches import launches_of
 from embercoach.checks.registry import Report, file_check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_of
+from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
     argument = fact.keyword("output_dtypes")
     if argument is None:
         return fact.node
-    scope = scope_of(module, fact.place.function)
+    scope = scope_at(fact, module)
     nodes = display(resolve_name(Size(argument.node, scope)).node)
     return nodes[index] if nodes is not None and index < len(nodes) else argument.node
 

@@ -25,7 +25,7 @@ from embercoach.checks.sizes import (
     resolve,
     resolve_name,
     same,
-    scope_of,
+    scope_at,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     grid, threadgroup = fact.keyword("grid"), fact.keyword("threadgroup")
     if not kernels or grid is None or threadgroup is None:
         return
-    scope = scope_of(module, fact.place.function)
+    scope = scope_at(fact, module)
     counts, groups = _three(Size(grid.node, scope)), _three(Size(threadgroup.node, scope))
     if counts is None or groups is None:
         return

@@ -32,7 +32,7 @@ from embercoach.checks.kernels import (
 )
 from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import check
-from embercoach.checks.sizes import Size, constant, display, resolve, scope_of
+from embercoach.checks.sizes import Size, constant, display, resolve, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -323,7 +323,7 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
 def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> Iterator[Report]:
     """The three entries of a grid or a threadgroup."""
     assert isinstance(argument.value, Sequence)
-    scope = scope_of(module, fact.place.function)
+    scope = scope_at(fact, module)
     written = _written(Size(argument.node, scope))
     inline = display(argument.node) is not None
     for index, value in enumerate(argument.value.items or ()):

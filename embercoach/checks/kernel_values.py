@@ -21,7 +21,7 @@ from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernels import count, launched, report_at
 from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_of
+from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if count(value) is None or not isinstance(value, Sequence):
         return
-    scope = scope_of(module, fact.place.function)
+    scope = scope_at(fact, module)
     for size, item in _written(Size(argument.node, scope), value):
         node = argument.node if size is None else size.node
         problem = _no_pair(item)
@@ -136,7 +136,7 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
             "use float32, and a pair of float32 where that is too coarse",
         )
     argument = fact.keyword("stream")
-    scope = scope_of(module, fact.place.function)
+    scope = scope_at(fact, module)
     if argument is not None and _is_cpu(argument, Size(argument.node, scope), module):
         yield report_at(
             "KERNEL-ARGS-006",

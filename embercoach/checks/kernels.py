@@ -67,7 +67,13 @@ def definitions(module: Module, facts: list[Fact]) -> list[Definition]:
             continue
         built.update((kernel.definition, None) for kernel in kernels_held(fact.result))
     built.update((definition, None) for definition in launches)
-    return [Definition(fact, fact.node in own, tuple(launches.get(fact, ()))) for fact in built]
+    return [Definition(f, f.node in own, _told_closest(launches.get(f, []))) for f in built]
+
+
+def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
+    """Launches; one in a function that calls of it tell closer is left out itself."""
+    visited = {fact.node for fact in launches if fact.visit is not None}
+    return tuple(f for f in launches if f.visit is not None or f.node not in visited)
 
 
 def is_definition(fact: CallFact) -> bool:

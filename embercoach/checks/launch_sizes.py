@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.values import Number, Value
 from embercoach.checks.kernels import count, items_of
-from embercoach.checks.sizes import Size, called, constant, display, resolve, scope_of
+from embercoach.checks.sizes import Size, called, constant, display, resolve, scope_at
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts import CallFact
@@ -43,7 +43,7 @@ def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
     argument = fact.keyword(name)
     if argument is None:
         return None
-    whole = resolve(Size(argument.node, scope_of(module, fact.place.function)))
+    whole = resolve(Size(argument.node, scope_at(fact, module)))
     nodes = display(whole.node)
     sizes = [None] * 3 if nodes is None else [Size(node, whole.scope) for node in nodes]
     values = items_of(argument.value) or (None,) * len(sizes)

@@ -25,7 +25,7 @@ from embercoach.checks.kernels import (
 )
 from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
 from embercoach.checks.quotients import whole_multiple
-from embercoach.checks.sizes import Size, display, resolve, same, scope_of
+from embercoach.checks.sizes import Size, display, resolve, same, scope_at
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _inputs(definition: Definition, fact: CallFact, module: Module) -> tuple[Inp
     values = items_of(argument.value) if argument is not None else None
     if argument is None or values is None or len(values) != len(names):
         return tuple(map(Input, names))
-    scope = scope_of(module, fact.place.function)
+    scope = scope_at(fact, module)
     whole = resolve(Size(argument.node, scope))
     nodes = display(whole.node) or ()
     sizes = (
@@ -213,7 +213,7 @@ def _outputs(
     argument = fact.keyword("output_shapes")
     sizes: list[Size | None] = [None] * len(names)
     if argument is not None:
-        whole = resolve(Size(argument.node, scope_of(module, fact.place.function)))
+        whole = resolve(Size(argument.node, scope_at(fact, module)))
         nodes = display(whole.node) or ()
         if len(nodes) == len(names):
             sizes = [Size(node, whole.scope) for node in nodes]

@@ -20,6 +20,7 @@ from embercoach.analysis.values import Number
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.facts import CallFact, Visit
     from embercoach.analysis.module import Module
 
 Key = Hashable
@@ -71,6 +72,55 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
         scope.bind(parameter.name, None)
     _bind_all(scope, function.node.body)
     return scope
+
+
+def bound_in(function: FunctionInfo) -> frozenset[str]:
+    """The names that a function's body binds, parameters that it binds anew among them."""
+    scope = Scope(None, function.module)
+    _bind_all(scope, function.node.body)
+    return frozenset(scope.bindings)
+
+
+def scope_at(fact: CallFact, module: Module) -> Scope:
+    """The scope of a call's arguments; for one visit of a function, what that passes is known."""
+    if fact.visit is None:
+        return scope_of(module, fact.place.function)
+    return _visited(fact.visit, module)
+
+
+@lru_cache(maxsize=32)
+def _visited(visit: Visit, module: Module) -> Scope:
+    """The scope of a function's body in one call of it."""
+    info, outer = visit.function, visit.outer
+    beside = outer is not None and outer.function is info.outer
+    around = _visited(outer, module) if outer and beside else scope_of(module, info.outer)
+    caller = _visited(outer, module) if outer else scope_of(module, visit.place.function)
+    scope = Scope(around, module)
+    _bind_all(scope, info.node.body)
+    passed = _passed(visit)
+    for parameter in info.parameters:
+        name, node = parameter.name, passed.get(parameter.name)
+        if name in scope.bindings or parameter.star:
+            scope.bindings[name] = None
+        elif node is not None:
+            scope.bindings[name] = Size(node, caller)
+        else:
+            default = parameter.default
+            scope.bindings[name] = None if default is None else Size(default, around)
+    return scope
+
+
+def _passed(visit: Visit) -> dict[str, cst.CSTNode]:
+    """The expressions that a call passes for parameters, by their names."""
+    names = [p.name for p in visit.function.parameters if not p.star and not p.keyword_only]
+    if visit.bound is not None:
+        names = names[1:]
+    placed = [a.node for a in visit.arguments if a.keyword is None]
+    found: dict[str, cst.CSTNode] = dict(zip(names, placed, strict=False))
+    for argument in visit.arguments:
+        if argument.keyword is not None:
+            found[argument.keyword] = argument.node
+    return found
 
 
 def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
