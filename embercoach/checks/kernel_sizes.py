@@ -11,7 +11,7 @@ from embercoach.analysis.facts import CallFact
 from embercoach.checks.array_shapes import shape_of
 from embercoach.checks.kernels import launched, report_at
 from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
-from embercoach.checks.quotients import is_data_size
+from embercoach.checks.quotients import data_size_in
 from embercoach.checks.registry import check
 from embercoach.checks.sizes import Size, resolve, same
 
@@ -97,11 +97,12 @@ def _is_large(grid: Entries, group: Entries, module: Module) -> bool:
 
 
 def _follows_data(entry: Entry, group: Entry, module: Module) -> bool:
-    if entry.size is None or entry.known is not None or not is_data_size(entry.size):
+    if entry.size is None or entry.known is not None:
         return False
-    if group.size is not None and same(entry.size, group.size):
+    data = data_size_in(entry.size)
+    if data is None or (group.size is not None and same(entry.size, group.size)):
         return False
-    shape = _measured(resolve(entry.size), module)
+    shape = _measured(resolve(data), module)
     if shape is None or None in shape:
         return True
     return prod(n for n in shape if n is not None) >= MANY_THREADS

@@ -35,6 +35,29 @@ def is_data_size(size: Size, depth: int = MAX_DEPTH) -> bool:
     return isinstance(node, cst.Attribute) and node.attr.value == "size"
 
 
+def data_size_in(size: Size, depth: int = MAX_DEPTH) -> Size | None:
+    """The size of an array that a size grows with: ``x.size`` in ``x.size // 100 * 100``.
+
+    None where it follows no array's, or something else than known numbers as well.
+    """
+    if is_data_size(size):
+        return size
+    size = resolve(size)
+    node, scope = size.node, size.scope
+    if not isinstance(node, cst.BinaryOperation) or depth == 0:
+        return None
+    left, right = Size(node.left, scope), Size(node.right, scope)
+    pairs = [(left, right)]
+    if isinstance(node.operator, (cst.Multiply, cst.Add)):
+        pairs.append((right, left))
+    elif not isinstance(node.operator, (cst.FloorDivide, cst.Subtract)):
+        return None
+    for part, other in pairs:
+        if (constant(other) or 0) > 0:
+            return data_size_in(part, depth - 1)
+    return None
+
+
 CEILINGS = frozenset({"math.ceil", "np.ceil", "numpy.ceil", "ceil"})
 
 
