@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -16,6 +17,7 @@ from embercoach.analysis.classes import find_method
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import CallFact
 from embercoach.analysis.kernels import kernels_in
+from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.values import (
@@ -26,6 +28,8 @@ from embercoach.analysis.values import (
     Sequence,
     Symbol,
 )
+from embercoach.checks.certain_paths import certain_nodes
+from embercoach.checks.known_conditions import Conditions
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
@@ -34,23 +38,26 @@ if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Fact
     from embercoach.analysis.module import Module
+    from embercoach.checks.known_conditions import Known
 
 CUSTOM = "mlx.core.custom_function"
 MODULE_TRANSFORM = "module_value_and_grad"
 #: What of an array depends on no element of it.
 STATIC = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "itemsize"})
-#: Words in a condition that tells whether gradients are wanted.
-MODES = ("train", "grad", "vjp", "inference", "eval")
 MAX_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A function that a gradient goes through, and the names in it that the gradient is for."""
+    """A function that a gradient goes through, and the names in it that the gradient is for.
+
+    given: what is known of other parameters, such as ``use_kernel=True``.
+    """
 
     function: FunctionInfo
     names: frozenset[str]
     root: str
+    given: Known = frozenset()
 
 
 @file_check("KERNEL-GRAD-001")
@@ -85,22 +92,27 @@ def _reached(
     roots: list[Visit], calls: dict[FunctionInfo, list[CallFact]]
 ) -> Iterator[tuple[CallFact, str]]:
     pending, seen = roots, set(roots)
-    told: set[CallFact] = set()
+    told: set[cst.CSTNode] = set()
     while pending and len(seen) < MAX_STEPS:
         visit = pending.pop()
-        if _is_guarded(visit.function, calls[visit.function]):
+        own = calls[visit.function]
+        if any(fact.symbol == "mlx.core.stop_gradient" for fact in own):
             continue
         names = _dependent(visit)
-        for fact in filter(_is_launch, calls[visit.function]):
+        body, conditions = visit.function.node.body, Conditions(visit.function, names, visit.given)
+        running = dict.fromkeys(certain_nodes(body, conditions.holds))
+        for fact in filter(_is_launch, own):
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)
-            if wanted and fact not in told and not _is_discrete(fact):
-                told.add(fact)
-                yield fact, visit.root
-        for following in _entered(visit, names):
-            if following not in seen:
-                seen.add(following)
-                pending.append(following)
+            if wanted and fact.node in running and not _is_discrete(fact):
+                if fact.node not in told:
+                    yield fact, visit.root
+                told.add(fact.node)
+        for node in running:
+            for following in _entered(node, visit, names, conditions):
+                if following not in seen:
+                    seen.add(following)
+                    pending.append(following)
 
 
 def _roots(facts: list[Fact]) -> Iterator[Visit]:
@@ -135,7 +147,7 @@ def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[Visit]:
 
 
 def _visit(info: FunctionInfo, positions: frozenset[int] | None, bound: bool) -> Iterator[Visit]:
-    if CUSTOM in info.decorators:
+    if _has_gradient(info):
         return
     parameters = info.parameters[1:] if bound else info.parameters
     names = frozenset(
@@ -155,18 +167,6 @@ def _positions(fact: CallFact) -> frozenset[int]:
     return frozenset(n for n in known if isinstance(n, int))
 
 
-def _is_guarded(info: FunctionInfo, calls: list[CallFact]) -> bool:
-    """Whether the function asks whether gradients are wanted, or stops some."""
-    if any(fact.symbol == "mlx.core.stop_gradient" for fact in calls):
-        return True
-    for node in _below(info.node.body):
-        if isinstance(node, (cst.If, cst.IfExp)):
-            code = info.module.tree.code_for_node(node.test).lower()
-            if any(word in code for word in MODES):
-                return True
-    return False
-
-
 def _is_discrete(launch: CallFact) -> bool:
     """Whether all outputs are integers, which have no gradient to begin with."""
     dtypes = launch.keyword("output_dtypes")
@@ -178,18 +178,46 @@ def _is_discrete(launch: CallFact) -> bool:
     )
 
 
-def _entered(visit: Visit, names: frozenset[str]) -> Iterator[Visit]:
-    """The functions of linted files that are called with what depends on the names."""
-    for node in _below(visit.function.node.body):
-        if not isinstance(node, cst.Call):
+def _entered(
+    node: cst.CSTNode, visit: Visit, names: frozenset[str], conditions: Conditions
+) -> Iterator[Visit]:
+    """The functions of linted files that a call enters with what depends on the names."""
+    if not isinstance(node, cst.Call):
+        return
+    for info in _called(node, visit.function):
+        if _has_gradient(info):
             continue
-        for info in _called(node, visit.function):
-            if CUSTOM not in info.decorators:
-                found = _given(node, info, names)
-                if info.outer is visit.function:
-                    found |= names.difference(p.name for p in info.parameters)
-                if found:
-                    yield Visit(info, frozenset(found), visit.root)
+        found = _given(node, info, names)
+        known = conditions.passed(node, info)
+        if info.outer is visit.function:
+            own = {p.name for p in info.parameters}
+            found |= names - own
+            known |= {(name, value) for name, value in visit.given if name not in own}
+        if found:
+            yield Visit(info, frozenset(found), visit.root, known)
+
+
+def _has_gradient(info: FunctionInfo) -> bool:
+    """Whether a function is a custom one that something gives a ``.vjp`` or ``.jvp``.
+
+    Without, MLX differentiates what the function does.
+    """
+    return CUSTOM in info.decorators and info.name in _given_gradients(info.module)
+
+
+@lru_cache(maxsize=4)
+def _given_gradients(module: Module) -> frozenset[str]:
+    """The names of which a file mentions ``name.vjp`` or ``name.jvp``."""
+    found: set[str] = set()
+    pending: list[cst.CSTNode] = [module.tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, cst.Attribute) and node.attr.value in ("vjp", "jvp"):
+            path = dotted(node.value)
+            if path is not None:
+                found.add(path.rpartition(".")[2])
+        pending.extend(node.children)
+    return frozenset(found)
 
 
 def _called(node: cst.Call, function: FunctionInfo) -> list[FunctionInfo]:

@@ -237,6 +237,16 @@ class Square(nn.Module):
 """
 
 
+FLAGGED = """
+class Flagged(nn.Module):
+    def __init__(self, fast=False):
+        super().__init__()
+        self.fast = {}
+    def __call__(self, x):
+        return launch(x) if self.fast else x
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -249,6 +259,33 @@ class Square(nn.Module):
         "def f(w):\n    return mx.compile(launch)(w) + launch(x=w)\nmx.grad(f)",
         LAYER + "model = Square()\ndef loss(model, x):\n    return model(x).sum()\n"
         "g = nn.value_and_grad(model, loss)",
+        # What is known to run.
+        "def f(x, fast=True):\n    return launch(x) if fast else x\nmx.grad(lambda x: f(x))",
+        (
+            "def f(x, how):\n    if how != 'metal':\n        return x\n    return launch(x)\n"
+            "mx.grad(lambda x: f(x, how='metal'))"
+        ),
+        (
+            "FAST = True\ndef f(x):\n"
+            "    return launch(x) if FAST and mx.metal.is_available() else x\n"
+            "mx.grad(f)"
+        ),
+        "def f(x):\n    if x is None:\n        return 1\n    return launch(x)\nmx.grad(f)",
+        "def f(x):\n    if x.ndim > 2:\n        raise ValueError\n    return launch(x)\nmx.grad(f)",
+        (
+            "def f(x):\n    if mx.default_device() != mx.gpu:\n        return x\n"
+            "    return launch(x)\n"
+            "mx.grad(f)"
+        ),
+        "def f(x):\n    for _ in range(3):\n        x = launch(x)\n    return x\nmx.grad(f)",
+        (
+            "def f(x):\n    try:\n        return launch(x)\n    except ValueError:\n        return x\n"
+            "mx.grad(f)"
+        ),
+        FLAGGED.format("True") + "m = Flagged()\nmx.grad(lambda x: m(x))",
+        # A custom function without a gradient of its own is differentiated as it stands.
+        "@mx.custom_function\ndef f(x):\n    return launch(x)\nmx.grad(lambda x: f(x).sum())",
+        "@mx.custom_function\ndef f(x):\n    return launch(x)\nmx.grad(f)",
     ],
 )
 def test_gradients_through_kernels(program: str) -> None:
@@ -279,6 +316,30 @@ def g(x, cotangent, y):
         CUSTOM + "mx.grad(lambda x: f(x).sum())",
         "def f(x, training):\n    return x if training else launch(x)\nmx.grad(f)",
         "mx.grad(unknown)",
+        # What a flag decides.
+        "def f(x, fast=False):\n    return launch(x) if fast else x\nmx.grad(lambda x: f(x))",
+        "def f(x, fast):\n    if not fast:\n        return x\n    return launch(x)\nmx.grad(f)",
+        (
+            "def f(x, how='reference'):\n    return launch(x) if how == 'metal' else x\n"
+            "mx.grad(lambda x: f(x))"
+        ),
+        "def f(x):\n    if x.shape[0] == 1:\n        return launch(x)\n    return x\nmx.grad(f)",
+        "def f(x):\n    return fast() and launch(x)\nmx.grad(f)",
+        (
+            "def f(x, how):\n    match how:\n        case 'metal':\n            return launch(x)\n"
+            "    return x\nmx.grad(f)"
+        ),
+        (
+            "def f(x, fast=True):\n    fast = fast and x.ndim == 1\n"
+            "    return launch(x) if fast else x\nmx.grad(lambda x: f(x))"
+        ),
+        (
+            "FAST = True\ndef off():\n    global FAST\n    FAST = False\n"
+            "def f(x):\n    return launch(x) if FAST else x\nmx.grad(f)"
+        ),
+        FLAGGED.format("fast") + "m = Flagged()\nmx.grad(lambda x: m(x))",
+        FLAGGED.format("True") + "def off(m):\n    m.fast = False\nm = Flagged()\n"
+        "mx.grad(lambda x: m(x))",
         LAYER + "model = Square()\nmodel(mx.ones((4,)))",
     ],
 )
