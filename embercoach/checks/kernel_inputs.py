@@ -1,4 +1,4 @@
-"""KERNEL-SPACE, KERNEL-RANK and KERNEL-STRIDE: what an input is, and what the body takes it for."""
+"""KERNEL-SPACE and KERNEL-RANK: what an input is, and what the body takes it for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import libcst as cst
 
 from embercoach.checks.contracted import contracted
 from embercoach.checks.registry import Report, file_check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_of
-from embercoach.metal.contract import CONSTANT_BELOW, shape_names
+from embercoach.checks.sizes import display
+from embercoach.metal.contract import CONSTANT_BELOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts import CallFact, Fact
+    from embercoach.analysis.facts import Fact
     from embercoach.analysis.module import Module
     from embercoach.checks.contracted import Contracted
     from embercoach.checks.launches import Launch
@@ -26,24 +26,28 @@ FIXED = ("device", "constant")
 FAILS = "the kernel fails to compile"
 
 
-@file_check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001", "KERNEL-STRIDE-001")
+@file_check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001")
 def kernel_inputs(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """The inputs of each kernel whose texts and names are known."""
     for kernel in contracted(module, facts):
-        program = kernel.program if kernel.whole else None
-        if program is None:
-            continue
-        from embercoach.metal.program.parameter_uses import parameter_uses
-
-        uses: dict[str, list[ParameterUse]] = {}
-        for use in parameter_uses(program):
-            if use.variable.kind == "input" and use.spot.text == "body":
-                uses.setdefault(use.variable.name, []).append(use)
-        for name, found in uses.items():
+        for name, found in uses_of_inputs(kernel).items():
             given = kernel.given(name)
             yield from _space(kernel, name, found, given)
             yield from _rank(kernel, name, found, given)
-            yield from _strides(kernel, name, found)
+
+
+def uses_of_inputs(kernel: Contracted) -> dict[str, list[ParameterUse]]:
+    """The uses of each input in the body, none where the texts are not known to the end."""
+    program = kernel.program if kernel.whole else None
+    uses: dict[str, list[ParameterUse]] = {}
+    if program is None:
+        return uses
+    from embercoach.metal.program.parameter_uses import parameter_uses
+
+    for use in parameter_uses(program):
+        if use.variable.kind == "input" and use.spot.text == "body":
+            uses.setdefault(use.variable.name, []).append(use)
+    return uses
 
 
 # Address spaces
@@ -90,7 +94,7 @@ def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
         return False
     if given.ndim is not None:
         return given.ndim == 1
-    return not _counts_rows(use) and _is_shape_generic(given.name, launch)
+    return not _counts_rows(use) and is_shape_generic(given.name, launch)
 
 
 def _counts_rows(use: ParameterUse) -> bool:
@@ -191,107 +195,7 @@ def _rank(
         )
 
 
-# Strides
-
-
-def _strides(kernel: Contracted, name: str, uses: list[ParameterUse]) -> Iterator[Report]:
-    """An input that may be strided, read as if it were contiguous."""
-    launches = kernel.launches
-    if not launches or any(launch.ensure_row_contiguous is not False for launch in launches):
-        return
-    strides = shape_names(name)[1]
-    if strides in kernel.source.text.text or any("stride" in n for n in kernel.inputs or ()):
-        return
-    linear = next((u for u in uses if u.manner in ("element", "address") and u.index), None)
-    if linear is None:
-        return
-    for launch in launches:
-        why = _strided(kernel, name, launch)
-        if why is not None:
-            yield from kernel.at(
-                "KERNEL-STRIDE-001",
-                linear.spot.place,
-                f"`{name}` is read as if its rows lay one behind the other, and with "
-                f"`ensure_row_contiguous=False` they need not: {why}",
-                f"use `{strides}`, as in `{name}[elem_to_loc(i, {name}_shape, {strides}, "
-                f"{name}_ndim)]`, or leave `ensure_row_contiguous` at True",
-            )
-            return
-
-
-#: Methods and functions that give a view of other strides, at least at times.
-_VIEWS = frozenset(
-    ("transpose", "swapaxes", "moveaxis", "broadcast_to", "split", "expand_dims", "as_strided")
-)
-
-
-def _strided(kernel: Contracted, name: str, launch: Launch) -> str | None:
-    """Why a launch may pass a strided array, None if nothing speaks for it."""
-    node = _argument(kernel, name, launch.fact)
-    if node is None:
-        return None
-    size = resolve_name(Size(node, scope_of(kernel.module, launch.fact.place.function)))
-    code = kernel.module.tree.code_for_node(node)
-    if _is_view(size.node):
-        return f"`{code}` is a view"
-    function = launch.fact.place.function
-    if function is None or not isinstance(size.node, cst.Name):
-        return None
-    parameter = next((p for p in function.parameters if p.name == size.node.value), None)
-    if parameter is None or size.scope.bindings.get(parameter.name, node) is not None:
-        return None
-    if _times_bound(function.node, parameter.name) or not _has_rows(name, launch):
-        return None
-    return f"callers of `{function.name}` may pass a transposed or sliced array"
-
-
-def _argument(kernel: Contracted, name: str, fact: CallFact) -> cst.BaseExpression | None:
-    """The expression that a launch passes for an input."""
-    inputs = fact.keyword("inputs")
-    if inputs is None or kernel.inputs is None:
-        return None
-    scope = scope_of(kernel.module, fact.place.function)
-    nodes = display(resolve_name(Size(inputs.node, scope)).node)
-    if nodes is None or len(nodes) != len(kernel.inputs):
-        return None
-    return nodes[kernel.inputs.index(name)]
-
-
-def _is_view(node: cst.CSTNode) -> bool:
-    """Whether an expression gives a transposed, sliced or broadcast array at sight."""
-    if isinstance(node, cst.Attribute):
-        return node.attr.value == "T"
-    if isinstance(node, cst.Subscript):
-        return _is_view(node.value) or any(isinstance(e.slice, cst.Slice) for e in node.slice[1:])
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        return node.func.attr.value in _VIEWS
-    return False
-
-
-def _times_bound(function: cst.CSTNode, name: str) -> bool:
-    """Whether a function binds a parameter anew somewhere."""
-    pending: list[cst.CSTNode] = [function]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr)):
-            target = node.target
-            names = [target] if isinstance(target, cst.Name) else getattr(target, "elements", ())
-            values = [n.value if isinstance(n, cst.Element) else n for n in names]
-            if any(isinstance(v, cst.Name) and v.value == name for v in values):
-                return True
-        pending.extend(node.children)
-    return False
-
-
-def _has_rows(name: str, launch: Launch) -> bool:
-    """Whether the input has more than one dimension, or any shape."""
-    for given in launch.inputs or ():
-        if given.name == name and given.ndim is not None:
-            return given.ndim > 1
-    return _is_shape_generic(name, launch)
-
-
-def _is_shape_generic(name: str, launch: Launch) -> bool:
+def is_shape_generic(name: str, launch: Launch) -> bool:
     """Whether an output takes over the shape of an input, whatever that is."""
     names = [given.name for given in launch.inputs or ()]
     inputs = launch.fact.keyword("inputs")

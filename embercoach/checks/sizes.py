@@ -97,7 +97,7 @@ def _visited(visit: Visit, module: Module) -> Scope:
     caller = _visited(outer, module) if outer else scope_of(module, visit.place.function)
     scope = Scope(around, module)
     _bind_all(scope, info.node.body)
-    passed = _passed(visit)
+    passed = passed_by(visit)
     for parameter in info.parameters:
         name, node = parameter.name, passed.get(parameter.name)
         if name in scope.bindings or parameter.star:
@@ -110,7 +110,7 @@ def _visited(visit: Visit, module: Module) -> Scope:
     return scope
 
 
-def _passed(visit: Visit) -> dict[str, cst.CSTNode]:
+def passed_by(visit: Visit) -> dict[str, cst.CSTNode]:
     """The expressions that a call passes for parameters, by their names."""
     names = [p.name for p in visit.function.parameters if not p.star and not p.keyword_only]
     if visit.bound is not None:

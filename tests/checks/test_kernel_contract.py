@@ -279,8 +279,8 @@ class Flagged(nn.Module):
         ),
         "def f(x):\n    for _ in range(3):\n        x = launch(x)\n    return x\nmx.grad(f)",
         (
-            "def f(x):\n    try:\n        return launch(x)\n    except ValueError:\n        return x\n"
-            "mx.grad(f)"
+            "def f(x):\n    try:\n        return launch(x)\n"
+            "    except ValueError:\n        return x\nmx.grad(f)"
         ),
         FLAGGED.format("True") + "m = Flagged()\nmx.grad(lambda x: m(x))",
         # A custom function without a gradient of its own is differentiated as it stands.

@@ -193,6 +193,45 @@ def test_strides(body: str, passed: str, more: str, flagged: bool) -> None:
     assert found == (["KERNEL-STRIDE-001"] if flagged else [])
 
 
+READER = "template <typename P> float at(P p, uint i) { return p[i]; }\n"
+OUTER = READER + "template <typename P> float twice(P p, uint i) { return 2 * at(p, i); }\n"
+FIRST = "template <typename P> float first(P p) { return 1; }\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "flagged"),
+    [
+        (READER, "y[i] = at(x, i);", True),
+        (OUTER, "y[i] = twice(x, i);", True),
+        (FIRST, "y[i] = first(x);", False),
+        (READER, "y[i] = at(x, i * x_strides[0]);", False),
+    ],
+)
+def test_strides_in_functions(header: str, body: str, flagged: bool) -> None:
+    program = kernel(INDEX + body, header=header, passed="[x.T]", more=STRIDED)
+    assert codes(program, "KERNEL-STRIDE") == (["KERNEL-STRIDE-001"] if flagged else [])
+
+
+@pytest.mark.parametrize(
+    ("callers", "flagged"),
+    [
+        ("def f(x):\n    return _launch(mx.contiguous(x))\n", False),
+        ("def f(x):\n    return _launch(x + 1)\n", False),
+        ("def f(x):\n    return _launch(x=x * 2)\n", False),
+        ("", False),
+        ("def f(x):\n    return _launch(x)\n", True),
+        ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x)\n", True),
+        ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x - 1)\n", False),
+        ("def f(x):\n    return _launch(x.T)\n", True),
+        ("def f(x):\n    x = x.T\n    return _launch(mx.contiguous(x)) + _launch(x=x.T)\n", True),
+    ],
+)
+def test_strides_by_the_callers_of_a_helper(callers: str, flagged: bool) -> None:
+    program = kernel(INDEX + "y[i] = x[i];", more=STRIDED).replace("def launch", "def _launch")
+    found = codes(program + callers, "KERNEL-STRIDE")
+    assert found == (["KERNEL-STRIDE-001"] if flagged else [])
+
+
 # Outputs
 
 ADD = "atomic_fetch_add_explicit(&y[0], x[0], memory_order_relaxed);"

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Manner: TypeAlias = Literal["element", "address", "number", "unclear"]
 #: Operators that no pointer has.
 _OF_NUMBERS = frozenset({"*", "/", "%", "&", "|", "^", "<<", ">>"})
+#: Calls within calls that a pointer is followed through.
+MAX_CALLS = 4
 _PLAIN = INTEGERS.keys() | FLOATS
 
 
@@ -71,6 +73,29 @@ def parameter_uses(program: Program) -> Iterator[ParameterUse]:
     for node, path in with_path(program.body):
         if isinstance(node, Name) and node.variable.kind in ("input", "output"):
             yield _use(node, path)
+
+
+def indices_below(use: ParameterUse) -> Iterator[Expression]:
+    """The indices at which functions of the header take elements of a pointer passed to them."""
+    if isinstance(use.node, Name):
+        yield from _indices_below(use.node, use.path, MAX_CALLS)
+
+
+def _indices_below(name: Name, path: Path, depth: int) -> Iterator[Expression]:
+    call = path[-1] if path else None
+    if not isinstance(call, Call) or len(call.functions) != 1 or name not in call.arguments:
+        return
+    function, place = call.functions[0], call.arguments.index(name)
+    if place >= len(function.parameters) or depth == 0:
+        return
+    parameter = function.parameters[place]
+    for body in function.bodies:
+        for node, around in with_path(body):
+            if isinstance(node, Name) and node.variable is parameter:
+                use = _use(node, around)
+                if use.manner == "element" and use.index is not None:
+                    yield use.index
+                yield from _indices_below(node, around, depth - 1)
 
 
 def _use(name: Name, path: Path) -> ParameterUse:
