@@ -19,6 +19,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_cache,
     kernel_cost,
     kernel_counts,
+    kernel_escapes,
     kernel_fill,
     kernel_flow,
     kernel_gradient,
@@ -63,6 +64,7 @@ __all__ = [
     "check_source",
     "registered_codes",
 ]
+
 
 @dataclass(frozen=True, slots=True)
 class FileReport:

@@ -62,3 +62,15 @@ def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
 def solid(tokens: list[Token]) -> list[Token]:
     """The tokens that are no white space."""
     return [token for token in tokens if token.kind not in ("space", "newline")]
+
+
+def line_comment(token: Token) -> int | None:
+    """Where a ``//`` comment starts in a token of white space, None without one."""
+    if token.kind != "space":
+        return None
+    at = 0
+    while at < len(token.text):
+        if token.text.startswith("//", at):
+            return token.start + at
+        at = token.text.index("*/", at + 2) + 2 if token.text.startswith("/*", at) else at + 1
+    return None

@@ -1,0 +1,155 @@
+r"""Line breaks that Python made of an escape, in the middle of a comment or a string of Metal.
+
+In a literal that is not raw, ``// printf("x\n", x);`` is two lines by the time Metal sees it: a
+comment, and ``", x);``, which is code. A backslash at the end of a line does no such harm: Python
+joins the two lines, as the preprocessor would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.program.tokens import line_comment, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from embercoach.metal.facts import Place
+    from embercoach.metal.program.tokens import Token
+    from embercoach.metal.source import FoldedText
+
+    #: The source of the literal that a text numbers so, None for text that is not known.
+    SourceOf = Callable[[int], "str | None"]
+
+_CONDITIONS = frozenset({"if", "ifdef", "ifndef"})
+
+
+@dataclass(frozen=True, slots=True)
+class EscapedBreak:
+    """A line break that does not compile.
+
+    Attributes:
+        inside: what it ends too early.
+        at: its offset in the text.
+        end: the offset where the line ends that stands behind it in the literal.
+        escape: how it is written.
+    """
+
+    inside: Literal["comment", "string"]
+    at: int
+    end: int
+    escape: str
+
+
+def escaped_breaks(
+    text: FoldedText, source_of: SourceOf, faults: Iterable[Place]
+) -> Iterator[EscapedBreak]:
+    """The escapes that end a comment or a string of Metal, if what follows cannot be meant as code.
+
+    Args:
+        text: a body or a header.
+        source_of: the literals.
+        faults: where the parser of the text had to guess.
+    """
+    yield from _Breaks(text, source_of, [place.start for place in faults]).found()
+
+
+class _Breaks:
+    def __init__(self, text: FoldedText, source_of: SourceOf, faults: list[int]) -> None:
+        self._text = text
+        self._source_of = source_of
+        self._faults = faults
+        self._tokens = list(tokens_of(text.text))
+
+    def found(self) -> Iterator[EscapedBreak]:
+        line: list[Token] = []
+        depth = told = 0
+        for token in self._tokens:
+            if token.kind != "newline":
+                line.append(token)
+                continue
+            depth += _nesting(line)
+            # What stands under a condition may never be compiled.
+            if depth == 0 and token.start >= told:
+                found = self._broken(line, token.start)
+                if found is not None:
+                    told = found.end
+                    yield found
+            line = []
+
+    def _broken(self, line: list[Token], at: int) -> EscapedBreak | None:
+        """What is wrong with the line break behind the tokens of a line."""
+        escape = self._escape(at)
+        if escape is None:
+            return None
+        if line and line_comment(line[-1]) is not None:
+            end = self._end(at + 1)
+            rest = self._text.text[at + 1 : end].strip()
+            plain = rest and not rest.startswith(("//", "/*"))
+            if plain and self._is_known(at, end) and self._is_refused(at + 1, end):
+                return EscapedBreak("comment", at, end, escape)
+            return None
+        quote = next((token.start for token in line if _is_quote(token)), None)
+        if quote is None:
+            return None
+        end = self._next(at + 1)
+        if '"' in self._text.text[at + 1 : end] and self._is_known(quote, end):
+            return EscapedBreak("string", at, end, escape)
+        return None
+
+    def _escape(self, at: int) -> str | None:
+        """How a line break is written, None where it is no escape."""
+        start, end = self._text.position(at), self._text.end_position(at + 1)
+        source = None if start is None else self._source_of(start[0])
+        if start is None or end is None or source is None or source[start[1]] != "\\":
+            return None
+        return source[start[1] : end[1]]
+
+    def _is_known(self, start: int, end: int) -> bool:
+        """Whether a stretch of the text stands in one literal."""
+        first = self._text.position(start)
+        return first is not None and all(
+            (place := self._text.position(i)) is not None and place[0] == first[0]
+            for i in range(start, end)
+        )
+
+    def _next(self, start: int) -> int:
+        """Where a line of the text ends."""
+        end = self._text.text.find("\n", start)
+        return len(self._text.text) if end < 0 else end
+
+    def _end(self, start: int) -> int:
+        """Where a line ends: one of the literal, if that has several, else one of the text."""
+        end = self._next(start)
+        while self._has_lines(start) and end < len(self._text.text) and self._escape(end):
+            end = self._next(end + 1)
+        return end
+
+    def _has_lines(self, at: int) -> bool:
+        """Whether the literal has line breaks that are no escapes."""
+        place = self._text.position(at)
+        source = None if place is None else self._source_of(place[0])
+        return source is not None and ("\n" in source or "\r" in source)
+
+    def _is_refused(self, start: int, end: int) -> bool:
+        """Whether a stretch is no code: it has half a string, or the parser stumbles over it.
+
+        In a literal of one line escapes are how lines are written, so only the string counts there.
+        """
+        if any(_is_quote(t) and start <= t.start < end for t in self._tokens):
+            return True
+        return self._has_lines(start) and any(start <= fault <= end for fault in self._faults)
+
+
+def _is_quote(token: Token) -> bool:
+    """Whether it opens a string that the line does not close."""
+    return token.kind == "mark" and token.text == '"'
+
+
+def _nesting(line: list[Token]) -> int:
+    """How much deeper the lines behind a directive stand under conditions."""
+    words = [token.text for token in line if token.kind != "space"]
+    if len(words) < 2 or words[0] != "#":
+        return 0
+    return 1 if words[1] in _CONDITIONS else -1 if words[1] == "endif" else 0

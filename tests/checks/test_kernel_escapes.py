@@ -1,0 +1,122 @@
+"""KERNEL-SIG-010: line breaks that Python makes of escapes in a kernel's comments and strings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import IMPORTS, findings
+
+CODE = "KERNEL-SIG-010"
+
+
+def pointed(program: str) -> list[str]:
+    """The source text of each finding."""
+    lines = (IMPORTS + program.lstrip("\n")).split("\n")
+    found = []
+    for f in findings(program, CODE):
+        assert f.line == f.end_line, f
+        found.append(lines[f.line - 1][f.column - 1 : f.end_column - 1])
+    return found
+
+
+def kernel(source: str, before: str = "", header: str = '""') -> str:
+    """A kernel of texts that are given as Python expressions."""
+    return (
+        f'{before}\nK = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],\n'
+        f"    header={header}, source={source})\n"
+    )
+
+
+def body(*lines: str, prefix: str = "") -> str:
+    """A literal of several lines."""
+    return "\n".join(
+        (f'{prefix}"""', "uint i = thread_position_in_grid.x;", *lines, 'y[i] = x[i];\n"""')
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'// printf("at %u\n", i);',
+        r'    // printf("at %u\n", i);',
+        r'uint k = 0; // printf("at %u\n", k);',
+        r'// printf("at %u\x0a", i);',
+        r'// printf("at %u\012", i);',
+        r"// prints a \n in the middle",
+        r'#define ONE 1 // "\n" ends it',
+        r'// printf("done\n");',
+        r'/* one */ // printf("done\n");',
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "f"])
+def test_comments(line: str, prefix: str) -> None:
+    escape = next(e for e in (r"\n", r"\x0a", r"\012") if e in line)
+    assert pointed(kernel(body(line, prefix=prefix))) == [escape]
+    assert pointed(kernel("S", f"S = {body(line, prefix=prefix)}")) == [escape]
+
+
+def test_two_breaks_in_a_comment_are_one_finding() -> None:
+    assert pointed(kernel(body(r'// printf("a\n b\n", i);'))) == [r"\n"]
+
+
+def test_strings() -> None:
+    assert pointed(kernel(body(r'constant char* s = "a\n";'))) == [r"\n"]
+
+
+def test_headers() -> None:
+    header = '"""\n' + r'// printf("x\n", x);' + '\ninline float f(float x) { return x; }\n"""'
+    assert pointed(kernel(body("y[i] = f(x[i]);"), header=header)) == [r"\n"]
+
+
+def test_one_line_with_half_a_string() -> None:
+    assert pointed(kernel(r"""'// printf("x\n", x);\ny[0] = x[0];'""")) == [r"\n"]
+
+
+def test_message() -> None:
+    (found,) = findings(kernel(body(r'// printf("at %u\n", i);')), CODE)
+    assert found.message == (
+        r"Python makes a line break of `\n`, which ends the `//` comment: `" + '", i);` is code '
+        "then, so the kernel fails to compile at its first launch"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'// printf("at %u\\n", i);',
+        r"// ends with one\n",
+        r"// ends with one\n   ",
+        r"// one comment\n// and another",
+        r"// one comment\n/* and another */",
+        r"// tabs\tare fine",
+        r'/* printf("at %u\n", i); */',
+        # Meant as two lines: what follows is code.
+        r"// the first\n uint k = 0;",
+        # Python joins the lines as the preprocessor would.
+        "#define TWICE(v) \\\n    ((v) + \\\n     (v))",
+        "// a comment \\\n that goes on",
+        # Not compiled.
+        '#if 0\n// printf("at %u\\n", i);\n#endif',
+    ],
+)
+def test_near_misses(line: str) -> None:
+    assert pointed(kernel(body(line))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        body(r'// printf("at %u\n", i);', prefix="r"),
+        body(r'// printf("at %u\n", i);', prefix="rf"),
+        r'"// copies\nuint i = thread_position_in_grid.x;\ny[i] = x[i];"',
+        r'"\n".join(["// the \"quoted\" one", "y[0] = x[0];"])',
+        r'"// says \"" + "\n" + "y[0] = x[0];"',
+    ],
+)
+def test_silent_texts(source: str) -> None:
+    assert pointed(kernel(source)) == []
+
+
+def test_unknown_text_may_close_the_string() -> None:
+    program = kernel(body(r"// {a}\n {b}", prefix="f"))
+    assert pointed(f"def make(a, b):\n    {program.strip()}") == []
