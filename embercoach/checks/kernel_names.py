@@ -151,19 +151,54 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _formatted(definition: Definition, module: Module) -> str | None:
-    """A parameter of the function around it that is formatted into the source, if one is."""
-    argument, function = definition.argument("source"), definition.fact.place.function
-    if argument is None or function is None:
+    """A parameter of the function around it that is formatted into the source, if one is.
+
+    Only one of unknown value, that the name does not hang on.
+    """
+    name, source = definition.argument("name"), definition.argument("source")
+    function = definition.fact.place.function
+    if name is None or source is None or function is None:
         return None
-    node = resolve_name(Size(argument.node, scope_of(module, function))).node
-    if not isinstance(node, cst.FormattedString):
+    scope = scope_of(module, function)
+    node = resolve_name(Size(source.node, scope)).node
+    if not isinstance(node, cst.FormattedString) or not isinstance(source.value, Str):
         return None
-    for part in node.parts:
-        if isinstance(part, cst.FormattedStringExpression):
-            field = part.expression
-            if isinstance(field, cst.Name) and _is_parameter(field.value, function):
-                return field.value
+    in_name = set(_names_below(resolve_name(Size(name.node, scope)).node))
+    for field in _unknown_fields(node, source.value):
+        varying = field.value if isinstance(field, cst.Name) else None
+        if varying is not None and varying not in in_name and _is_parameter(varying, function):
+            return varying
     return None
+
+
+def _unknown_fields(node: cst.FormattedString, value: Str) -> Iterator[cst.BaseExpression]:
+    """The fields of an f-string whose text is unknown, those next to other fields left out."""
+    unknown: set[cst.CSTNode | None] = set()  # by the text that they stand behind
+    behind: cst.CSTNode | None = None
+    texts = {part for part in node.parts if isinstance(part, cst.FormattedStringText)}
+    for piece in value.pieces or ():
+        if piece.literal is not None and piece.literal.node in texts:
+            behind = piece.literal.node
+        elif piece.hole:
+            unknown.add(behind)
+    behind = None
+    for index, part in enumerate(node.parts):
+        if isinstance(part, cst.FormattedStringText):
+            behind = part
+            continue
+        neighbours = (*node.parts[max(index - 1, 0) : index], *node.parts[index + 1 : index + 2])
+        assert isinstance(part, cst.FormattedStringExpression)
+        if behind in unknown and texts.issuperset(neighbours):
+            yield part.expression
+
+
+def _names_below(node: cst.CSTNode) -> Iterator[str]:
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, cst.Name):
+            yield current.value
+        pending.extend(current.children)
 
 
 def _is_parameter(name: str, function: FunctionInfo | None) -> bool:

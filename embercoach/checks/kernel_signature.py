@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.checks.contracted import contracted
+from embercoach.checks.kernel_inputs import uses_of_inputs
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -88,7 +90,8 @@ def _redeclared(kernel: Contracted) -> Iterator[Report]:
     """Locals with the name of a parameter, and any declaration with that of a template argument."""
     from embercoach.metal.body import redeclared
 
-    signatures = [contract.signature(made) for made in _described(kernel)]
+    indexed = _indexed(kernel)
+    signatures = [contract.signature(_with_ranks(made, indexed)) for made in _described(kernel)]
     certain = frozenset.intersection(*(s.certain_names for s in signatures))
     for declaration in redeclared(kernel.body, certain):
         if declaration.kind in ("macro", "field", "enumerator"):
@@ -109,6 +112,26 @@ def _redeclared(kernel: Contracted) -> Iterator[Report]:
             if parameter is None or parameter.role != "attribute"
             else "drop the declaration if the attribute is meant, or give the local another name",
         )
+
+
+def _indexed(kernel: Contracted) -> frozenset[str]:
+    """The inputs that the body takes elements of, so that they cannot be 0-d.
+
+    Asked for only where the body declares the name of something that 0-d inputs lack.
+    """
+    declared = {d.name for d in kernel.body.declarations if d.depth == 0}
+    names = [n for n in kernel.inputs or () if not declared.isdisjoint(shape_names(n))]
+    uses = uses_of_inputs(kernel) if names else {}
+    return frozenset(
+        name for name in names if any(use.manner == "element" for use in uses.get(name, ()))
+    )
+
+
+def _with_ranks(made: contract.Kernel, names: frozenset[str]) -> contract.Kernel:
+    inputs = tuple(
+        replace(g, ranked=True) if g.name in names and g.ndim is None else g for g in made.inputs
+    )
+    return replace(made, inputs=inputs)
 
 
 def _stage_in(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.lattice import as_array, as_number
 from embercoach.analysis.values import NONE, DType, Number, Sequence, Value
-from embercoach.checks.array_shapes import Shape, shape_of, shape_of_value
+from embercoach.checks.array_shapes import Shape, has_dimensions, shape_of, shape_of_value
 from embercoach.checks.kernels import (
     has_spread,
     header_of,
@@ -183,7 +183,7 @@ def _input(name: str, value: Value, size: Size | None, module: Module) -> Input:
         shape = shape_of(size, module)
     dtype = dtype_of(value)
     if shape is None:
-        return Input(name, dtype)
+        return Input(name, dtype, ranked=size is not None and has_dimensions(size, module))
     return Input(name, dtype, len(shape), elements(shape))
 
 

@@ -95,12 +95,14 @@ class Input:
         dtype: MLX dtype name (``"float16"``), None when unknown.
         ndim: number of dimensions, 0 for Python scalars and 0-d arrays, None when unknown.
         size: number of elements, None when unknown.
+        ranked: it has dimensions, if unknown how many.
     """
 
     name: str
     dtype: str | None = None
     ndim: int | None = None
     size: int | None = None
+    ranked: bool = False
 
     def __post_init__(self) -> None:
         if self.ndim == 0 and self.size not in (None, 1):
@@ -128,7 +130,7 @@ class Input:
         """``&`` for a 0-d input, ``*`` for others, None when the rank is unknown."""
         if self.ndim is None:
             # Any size but one rules out a 0-d array.
-            return None if self.size in (None, 1) else "*"
+            return "*" if self.ranked or self.size not in (None, 1) else None
         return "&" if self.ndim == 0 else "*"
 
 

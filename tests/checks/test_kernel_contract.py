@@ -119,6 +119,10 @@ def built_by_a_function(name: str, source: str, before: str = "") -> str:
         (built_by_a_function('"a"', "source", 'source = f"y[0] = {n};"'), 1),
         (built_by_a_function('f"a_{n}"', 'f"y[0] = {n};"'), 0),
         (built_by_a_function('"a"', 'f"y[0] = {OTHER};"'), 0),
+        # What is known, or told by the name, is not what varies.
+        (built_by_a_function('f"a_{n}"', 'f"y[{n}] = {OTHER};"') + "build(3)\n", 0),
+        (built_by_a_function('"a"', 'f"y[{n}] = {OTHER};"') + "build(3)\n", 1),
+        (built_by_a_function('"a"', 'f"y[{OTHER}] = {n};"'), 1),
     ],
 )
 def test_shared_names(program: str, count: int) -> None:
@@ -185,6 +189,8 @@ def test_collisions_with_parameters(body: str, text: str) -> None:
 def test_a_shapes_name_is_taken_where_the_input_has_dimensions() -> None:
     body = "int x_ndim = 2; y[0] = x_ndim;"
     assert pointed(kernel(body), "KERNEL-SIG-007") == []
+    indexed = kernel(body.replace("y[0] = ", "y[0] = x[0] + "))
+    assert [code for code, _ in pointed(indexed, "KERNEL-SIG-007")] == ["KERNEL-SIG-007"]
     known = kernel(body, passed="[mx.zeros((4, 4))]")
     assert pointed(known, "KERNEL-SIG-007") == [("KERNEL-SIG-007", "x_ndim")]
 
