@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.contracted import contracted
-from embercoach.checks.kernel_flow import traces_of
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.registry import Report, file_check
 
@@ -40,7 +39,7 @@ def _unfilled(kernel: Contracted) -> Iterator[Report]:
     found: dict[str, list[Spot]] = {}
     runs = 0
     for planned in kernels_of(kernel.definition, kernel.module):
-        for trace in traces_of(planned):
+        for trace in planned.traces:
             runs += 1
             for name, spot in _of_trace(trace):
                 found.setdefault(name, []).append(spot)

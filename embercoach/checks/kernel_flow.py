@@ -6,7 +6,6 @@ known, what is found in one run is told. Where it is assumed, it must be found i
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import metal_check
@@ -49,12 +48,9 @@ def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
                 yield report
 
 
-@lru_cache(maxsize=4)
 def traces_of(kernel: MetalKernel) -> tuple[Trace, ...]:
     """What following a kernel gives, for each way of launching it."""
-    from embercoach.metal.execution.follow import follow
-
-    return tuple(follow(kernel.program, c) for c in kernel.configurations)
+    return kernel.traces
 
 
 def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:

@@ -25,7 +25,8 @@ from embercoach.checks.registry import CODES
 
 if TYPE_CHECKING:
     from embercoach.metal.body import MetalText
-    from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.execution.events import Configuration, Trace
+    from embercoach.metal.execution.machine import Allowance
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program, Spot, Text
 
@@ -52,7 +53,7 @@ class MetalReport:
     other: Spot | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MetalKernel:
     """One kernel that can be followed: a body as it is launched, or an entry point of a file.
 
@@ -60,11 +61,26 @@ class MetalKernel:
         name: the entry point's, or the ``name`` that Python gives, empty if that is unknown.
         program: always with a ``body``; of an entry point the parameters are its variables.
         configurations: launches, known or assumed. A finding must hold in all of them.
+        allowance: the steps that following it may take, shared by the kernels of a file.
     """
 
     name: str
     program: Program
     configurations: tuple[Configuration, ...]
+    allowance: Allowance | None = None
+
+    @cached_property
+    def traces(self) -> tuple[Trace, ...]:
+        """What following the kernel gives, for each way of launching it."""
+        from embercoach.metal.execution.follow import follow
+        from embercoach.metal.execution.machine import Allowance
+
+        allowance = self.allowance or Allowance()
+        found = []
+        for configuration in self.configurations:
+            found.append(follow(self.program, configuration, budget=allowance.share))
+            allowance.spend(found[-1].steps)
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,21 +30,56 @@ _OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_t
 
 def kernels_of_unit(text: str) -> tuple[MetalKernel, ...]:
     """The kernels of a file: entry points that were understood whole."""
+    from embercoach.metal.execution.machine import Allowance
     from embercoach.metal.program.lowering import lower_unit
 
-    program = lower_unit(text)
-    return tuple(
-        MetalKernel(entry.name, _launched(program, entry), tuple(_configurations(program, entry)))
+    program, allowance = lower_unit(text), Allowance()
+    entries = [
+        entry
         for overloads in program.functions.values()
         for entry in overloads
         if entry.entry and entry.bodies and not _is_doubtful(program, entry)
+    ]
+    return tuple(
+        MetalKernel(
+            entry.name,
+            _launched(program, entry, alone=number > 0),
+            tuple(_configurations(program, entry)),
+            allowance,
+        )
+        for number, entry in enumerate(entries)
     )
 
 
-def _launched(program: Program, entry: Function) -> Program:
-    """The program of one entry point: its arguments are what the body finds in scope."""
+def _launched(program: Program, entry: Function, *, alone: bool) -> Program:
+    """The program of one entry point: its arguments are what the body finds in scope.
+
+    Alone, it has only the functions that it calls: those that nobody calls are another's.
+    """
     variables = {variable.name: variable for variable in entry.parameters}
-    return replace(program, body=entry.bodies[0], variables=variables)
+    found = replace(program, body=entry.bodies[0], variables=variables)
+    return replace(found, functions=_called(program, entry)) if alone else found
+
+
+def _called(program: Program, entry: Function) -> dict[str, tuple[Function, ...]]:
+    """The functions of a file that an entry point comes to, by name."""
+    from embercoach.metal.program.nodes import Call
+    from embercoach.metal.program.walk import below
+
+    reached = {entry}
+    pending = [entry]
+    while pending:
+        for body in pending.pop().bodies:
+            for node in below(body):
+                if isinstance(node, Call):
+                    new = [one for one in node.functions if one not in reached]
+                    reached.update(new)
+                    pending += new
+    kept = {
+        name: tuple(one for one in overloads if one in reached)
+        for name, overloads in program.functions.items()
+    }
+    return {name: overloads for name, overloads in kept.items() if overloads}
 
 
 def _is_doubtful(program: Program, entry: Function) -> bool:

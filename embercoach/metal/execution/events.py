@@ -128,12 +128,14 @@ class Trace:
     Attributes:
         threads: number of threads in the group.
         lost: where something was met that is not followed; what comes behind is not known.
+        steps: thread operations that following it took.
     """
 
     configuration: Configuration
     threads: int
     events: tuple[Event, ...]
     lost: tuple[Spot, ...]
+    steps: int = 0
 
     @property
     def everyone(self) -> int:

@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.events import Trace
-from embercoach.metal.execution.machine import Frame, LostError, Machine, attributes_of
+from embercoach.metal.execution.machine import BUDGET, Frame, LostError, Machine, attributes_of
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
 from embercoach.metal.execution.state import State
 from embercoach.metal.execution.statements import declare, execute
@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 MAX_THREADS = 1024
 
 
-def follow(program: Program, configuration: Configuration, entry: Function | None = None) -> Trace:
+def follow(
+    program: Program,
+    configuration: Configuration,
+    entry: Function | None = None,
+    budget: int = BUDGET,
+) -> Trace:
     """Follow a kernel through one threadgroup.
 
     Args:
         program: a kernel's body under its header, or a whole file.
         configuration: how it is launched.
         entry: of a whole file, the function that is launched.
+        budget: thread operations after which it ends.
 
     Returns:
         What it did up to the first thing that is not followed.
@@ -38,6 +44,7 @@ def follow(program: Program, configuration: Configuration, entry: Function | Non
     if not bodies or not 0 < threads <= MAX_THREADS:
         return Trace(configuration, max(threads, 0), (), ())
     m = _machine(program, configuration, threads)
+    m.budget = budget
     state = State((1 << threads) - 1)
     lost: tuple[Spot, ...] = tuple(problem.spot for problem in program.problems)
     try:
@@ -52,7 +59,8 @@ def follow(program: Program, configuration: Configuration, entry: Function | Non
         lost += (bodies[0].spot if error.spot is None else error.spot,)
     except RecursionError:
         lost += (bodies[0].spot,)
-    return Trace(configuration, threads, tuple(m.events), (*lost, *m.gaps))
+    gaps = (*lost, *m.gaps)
+    return Trace(configuration, threads, tuple(m.events), gaps, m.pool.steps)
 
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.execution import expressions
 from embercoach.metal.execution.arithmetic import truth
 from embercoach.metal.execution.conditions import narrow
-from embercoach.metal.execution.machine import BUDGET, Turn
+from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.values import ALL_AXES, Origin, Value
@@ -78,7 +78,7 @@ def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
 
 def _allowance(m: Machine, node: Loop) -> int:
     """Steps that the loop may take: more where it may tell something."""
-    left = max(BUDGET - m.pool.steps, 0)
+    left = max(m.budget - m.pool.steps, 0)
     return left // 2 if _synchronizes(m, node) else left // _QUIET
 
 

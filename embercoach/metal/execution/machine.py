@@ -29,10 +29,31 @@ if TYPE_CHECKING:
 
 #: Thread operations after which a run ends; about a second.
 BUDGET = 12_000_000
+#: What a run may take when many others took theirs.
+_LEAST = 100_000
 #: What a node costs whatever the number of threads, in thread operations.
 NODE = 128
 MAX_EVENTS = 20_000
 _AXES = "xyz"
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The steps that following several kernels may take together: those of one file, say.
+
+    A run gets a share of what is left, so that early ones leave enough to the others.
+    """
+
+    left: int = 8 * BUDGET
+
+    @property
+    def share(self) -> int:
+        """The steps of the next run."""
+        return max(_LEAST, min(BUDGET, self.left // 8))
+
+    def spend(self, steps: int) -> None:
+        """Take off what a run took."""
+        self.left = max(self.left - steps, 0)
 
 
 class LostError(Exception):
@@ -76,6 +97,7 @@ class Machine:
         gaps: what was passed over, and changed no shared memory that is told of.
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
+        budget: thread operations after which the run ends.
     """
 
     program: Program
@@ -93,11 +115,12 @@ class Machine:
     gaps: list[Spot] = field(default_factory=list)
     tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
+    budget: int = BUDGET
 
     def tick(self, spot: Spot) -> None:
         """Count a step; stop when there were too many."""
         self.pool.steps += NODE
-        if self.pool.steps > BUDGET or len(self.events) > MAX_EVENTS:
+        if self.pool.steps > self.budget or len(self.events) > MAX_EVENTS:
             raise LostError(spot)
 
     def resolved(self, kind: Type) -> Type:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Names", "lower_body", "lower_unit"]
 
 _Lowered = TypeVar("_Lowered")
-# Characters of one text that may be misread.
-_MAX_MISREAD = 30
+# How often one text is read, and how many characters of it are, all together.
+_MAX_READINGS = 31
+_MAX_READ = 4_000_000
 _RULES = Rules(expressions.expression, statements.statement, functions.named_lambda)
 
 
@@ -77,7 +78,7 @@ def _read(
 ) -> _Lowered | None:
     """Lower a text, again for each stretch that the grammar misread."""
     misread: dict[int, str] = {}
-    while len(misread) <= _MAX_MISREAD:
+    for _ in range(max(1, min(_MAX_READINGS, _MAX_READ // max(len(expanded.text), 1)))):
         found = _attempt(lower, Parsed(text, kind, expanded, dict(misread)))
         if not isinstance(found, MisreadError):
             return found
@@ -107,8 +108,21 @@ def _evaluate(text: str) -> int | None:
 
 
 def _finish(work: Lowering) -> None:
+    """Lower the bodies of functions; of all of them, what was misread."""
+    exchange: dict[int, str] = {}
     while work.later:
-        work.later.pop(0)()
+        exchange |= _misread(work.later.pop(0))
+    if exchange:
+        raise MisreadError(exchange)
+
+
+def _misread(lower: Callable[[], None]) -> dict[int, str]:
+    """What of a function's body has to be read otherwise."""
+    try:
+        lower()
+    except MisreadError as error:
+        return error.exchange
+    return {}
 
 
 def _program(work: Lowering, body: Block | None) -> Program:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.metal.program import nodes
+from embercoach.metal.program import lowering, nodes
 from embercoach.metal.program.lowering import lower_body, lower_unit
 from embercoach.metal.program.tokens import tokens_of
 from tests.metal.program.rendering import NAMES
@@ -91,3 +93,19 @@ def test_mutated_kernels(text: str, edits: list[tuple[int, int, str]]) -> None:
         tokens[at : at + dropped] = [added]
     _lower("".join(tokens), HEADER)
     _lower(BODY, "".join(tokens))
+
+
+def test_misread_functions_are_mended_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[int] = []
+    made = lowering.Parsed
+
+    def parsed(*given: Any) -> Parsed:
+        readings.append(1)
+        return made(*given)
+
+    monkeypatch.setattr(lowering, "Parsed", parsed)
+    function = "bool f{0}(int a, int b, int c) {{ bool r = a<b> (c); return r; }}\n"
+    program = lower_unit("".join(function.format(n) for n in range(9)))
+    assert not program.problems
+    assert len(program.functions) == 9
+    assert len(readings) == 2
