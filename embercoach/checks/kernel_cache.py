@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.facts import Visit
 from embercoach.analysis.paths import dotted
 from embercoach.checks.kernels import definitions
+from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.registry import Report, file_check
+from embercoach.checks.sizes import scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from embercoach.analysis.definitions import FunctionInfo
-    from embercoach.analysis.facts import CallFact, Fact
+    from embercoach.analysis.facts import CallFact, Fact, Place
     from embercoach.analysis.module import Module
     from embercoach.checks.kernels import Definition
 
@@ -23,31 +27,95 @@ if TYPE_CHECKING:
 KEEPERS = ("cache", "memo", "once", "singleton")
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An expression that builds a kernel when it runs; by: a function that it calls for that."""
+
+    node: cst.Call
+    place: Place
+    by: FunctionInfo | None = None
+
+
 @file_check("KERNEL-CACHE-001")
 def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel = mx.fast.metal_kernel(...)`` and ``kernel(...)`` in one function."""
+    told: set[cst.CSTNode] = set()
     for definition in definitions(module, facts):
-        function = definition.fact.place.function
-        if not definition.own or function is None or runs_once(function):
+        if not definition.own:
             continue
-        launches = [f for f in definition.launches if f.place.function is function]
-        if not launches or any(_amortised(definition, launch) for launch in launches):
+        builds = [Build(definition.fact.node, definition.fact.place)]
+        for build in (*builds, *_made_by_a_factory(definition, module, facts)):
+            if build.node not in told and _is_repeated(build, definition.launches):
+                told.add(build.node)
+                yield from _report(build, module)
+
+
+def _report(build: Build, module: Module) -> Iterator[Report]:
+    context = context_of(build.place, module.is_test)
+    function = build.place.function
+    if context == "script" or function is None:
+        return
+    how = "" if build.by is None else f", with `{build.by.name}`, which keeps none"
+    yield Report(
+        "KERNEL-CACHE-001",
+        build.node,
+        build.place,
+        f"`{function.name}` builds its kernel at every call{how}: the work on its source is done "
+        "again each time, and a value that is formatted into the source compiles it again",
+        "build it once, at module level or in a function behind functools.cache; pass what "
+        "varies as inputs or as template arguments",
+        context,
+    )
+
+
+def _is_repeated(build: Build, launches: Sequence[CallFact]) -> bool:
+    """Whether each call of the function around it builds the kernel, launches it and drops it."""
+    function = build.place.function
+    if function is None or runs_once(function):
+        return False
+    own = [f for f in launches if f.place.function is function]
+    amortised = any(launch.place.loops > build.place.loops for launch in own)
+    return bool(own) and not amortised and _built_each_time(build, function, own)
+
+
+def _made_by_a_factory(
+    definition: Definition, module: Module, facts: list[Fact]
+) -> Iterator[Build]:
+    """The calls of a function that returns a new kernel each time."""
+    factory = definition.fact.place.function
+    if factory is None or runs_once(factory) or not _returns_new(definition, factory):
+        return
+    name = factory.name
+    if factory.cls is None:
+        bound = scope_of(module, factory.outer).bindings.get(name)
+        if bound is None or bound.node is not factory.node:
+            return
+    elif name in attributes_set(module):
+        return
+    for fact in facts:
+        if not isinstance(fact, Visit) or fact.function is not factory:
             continue
-        if not _built_each_time(definition, function):
-            continue
-        context = context_of(definition.fact.place, module.is_test)
-        if context == "script":
-            continue
-        yield Report(
-            "KERNEL-CACHE-001",
-            definition.fact.node,
-            definition.fact.place,
-            f"`{function.name}` builds its kernel at every call: the work on its source is done "
-            "again each time, and a value that is formatted into the source compiles it again",
-            "build it once, at module level or in a function behind functools.cache; pass what "
-            "varies as inputs or as template arguments",
-            context,
-        )
+        # Under another name it may be wrapped in something that keeps its results.
+        if (dotted(fact.node.func) or "").rpartition(".")[2] == name:
+            yield Build(fact.node, fact.place, factory)
+
+
+def _returns_new(definition: Definition, factory: FunctionInfo) -> bool:
+    """Whether a function builds a kernel in any case, returns it, and keeps it nowhere."""
+    body, statement = factory.node.body, definition.fact.place.statement
+    if isinstance(body, cst.BaseExpression):
+        return body is definition.fact.node
+    if _tests_around(body, statement):
+        return False
+    if isinstance(statement, cst.Return):
+        return statement.value is definition.fact.node
+    if not isinstance(statement, cst.Assign) or statement.value is not definition.fact.node:
+        return False
+    targets = [t.target for t in statement.targets]
+    name = targets[0].value if len(targets) == 1 and isinstance(targets[0], cst.Name) else None
+    if name is None or name in factory.global_names:
+        return False
+    return not _is_kept(body, name, returned=True)
 
 
 def runs_once(function: FunctionInfo) -> bool:
@@ -63,20 +131,15 @@ def runs_once(function: FunctionInfo) -> bool:
     return False
 
 
-def _amortised(definition: Definition, launch: CallFact) -> bool:
-    """Whether the launch stands in a loop that the definition stands before."""
-    return launch.place.loops > definition.fact.place.loops
-
-
-def _built_each_time(definition: Definition, function: FunctionInfo) -> bool:
+def _built_each_time(build: Build, function: FunctionInfo, launches: Sequence[CallFact]) -> bool:
     """Whether every call builds the kernel, and nothing keeps it for the next one."""
     body = function.node.body
     if isinstance(body, cst.BaseExpression):
         return True
-    statement = definition.fact.place.statement
+    statement = build.place.statement
     if any(_asks_for_kept(test) for test in _tests_around(body, statement)):
         return False
-    if isinstance(statement, (cst.Assign, cst.AnnAssign)):
+    if isinstance(statement, (cst.Assign, cst.AnnAssign)) and statement.value is build.node:
         targets = (
             [t.target for t in statement.targets]
             if isinstance(statement, cst.Assign)
@@ -87,7 +150,7 @@ def _built_each_time(definition: Definition, function: FunctionInfo) -> bool:
             return False
         return not any(_is_kept(body, name) for name in names)
     # The kernel is launched where it is built, or it went elsewhere.
-    return any(launch.node.func is definition.fact.node for launch in definition.launches)
+    return any(launch.node.func is build.node for launch in launches)
 
 
 def _tests_around(body: cst.CSTNode, statement: cst.CSTNode) -> list[cst.BaseExpression]:
@@ -116,14 +179,16 @@ def _asks_for_kept(test: cst.CSTNode) -> bool:
     return isinstance(test, cst.Call) and dotted(test.func) == "hasattr"
 
 
-def _is_kept(body: cst.CSTNode, name: str) -> bool:
-    """Whether a local name is used for anything else than being bound and called."""
+def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
+    """Whether a local name is used for anything else than being bound and called, or returned."""
     pending: list[cst.CSTNode] = [body]
     while pending:
         node = pending.pop()
         if isinstance(node, cst.Name):
             if node.value == name:
                 return True
+            continue
+        if returned and isinstance(node, cst.Return) and isinstance(node.value, cst.Name):
             continue
         if isinstance(node, (cst.FunctionDef, cst.Lambda, cst.Nonlocal)):
             # Functions inside may keep it, or launch it later.

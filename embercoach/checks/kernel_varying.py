@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.statements import target_names
 from embercoach.analysis.values import Str
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernel_cache import runs_once
@@ -147,10 +148,15 @@ class _Varying:
         return None
 
     def _is_long_counter(self, loop: cst.For, name: str, size: Size) -> bool:
-        """``for name in range(x.shape[0])``, ``for name in range(1000)``."""
+        """``for name in range(x.shape[0])``, ``in range(1000)``, ``name, x in enumerate(xs)``."""
+        over = loop.iter
+        counted = _enumerated(loop, name)
+        if counted is not None:
+            return bool(counted & _names_in_inputs(self.place.statement))
         if not isinstance(loop.target, cst.Name) or loop.target.value != name:
             return False
-        over = loop.iter
+        if isinstance(over, cst.Call) and dotted(over.func) in ("itertools.count", "count"):
+            return True
         if not isinstance(over, cst.Call) or dotted(over.func) != "range" or not over.args:
             return False
         end = Size(over.args[0 if len(over.args) == 1 else 1].value, size.scope)
@@ -166,6 +172,37 @@ class _Varying:
         if cls is None or path is None or not path.startswith("self.") or path.count(".") != 1:
             return None
         return f"`{path}` grows with the calls" if _counts(cls, path) else None
+
+
+def _enumerated(loop: cst.For, name: str) -> set[str] | None:
+    """What a loop over ``enumerate(xs)`` binds beside a name that counts, None for other loops."""
+    target, over = loop.target, loop.iter
+    if not isinstance(over, cst.Call) or dotted(over.func) != "enumerate":
+        return None
+    if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
+        return None
+    counter, item = (element.value for element in target.elements)
+    if not isinstance(counter, cst.Name) or counter.value != name:
+        return None
+    return set(target_names(item))
+
+
+def _names_in_inputs(statement: cst.CSTNode) -> set[str]:
+    """The names in the ``inputs`` of a launch: of a loop's items those that are arrays."""
+    found: set[str] = set()
+    pending: list[tuple[cst.CSTNode, bool]] = [(statement, False)]
+    while pending:
+        node, inside = pending.pop()
+        if isinstance(node, cst.Name) and inside:
+            found.add(node.value)
+        if isinstance(node, cst.Arg) and node.keyword is not None:
+            pending.append((node.value, inside or node.keyword.value == "inputs"))
+        elif isinstance(node, cst.Attribute):
+            # A layer's weight makes no array of the layer.
+            continue
+        else:
+            pending.extend((child, inside) for child in node.children)
+    return found
 
 
 def _counts(cls: ClassInfo, path: str) -> bool:

@@ -150,7 +150,7 @@ def _asks_for_device(node: cst.CSTNode) -> bool:
 def _attribute(name: str, function: FunctionInfo) -> Constant | _Unknown:
     """An attribute that ``__init__`` sets to a constant, and nothing else in the file sets."""
     cls = function.cls
-    values = _attributes_set(function.module).get(name, [])
+    values = attributes_set(function.module).get(name, [])
     made = cls.methods.get("__init__") if cls is not None else None
     if made is None or len(values) != 1 or values[0][0] is not made.node:
         return UNKNOWN
@@ -158,7 +158,7 @@ def _attribute(name: str, function: FunctionInfo) -> Constant | _Unknown:
 
 
 @lru_cache(maxsize=4)
-def _attributes_set(
+def attributes_set(
     module: Module,
 ) -> dict[str, list[tuple[cst.CSTNode | None, cst.BaseExpression]]]:
     """What a file assigns to attributes of each name, with the function that does."""

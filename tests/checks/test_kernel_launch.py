@@ -318,6 +318,36 @@ LAUNCH = (
     " output_dtypes=[x.dtype])[0]"
 )
 EVERY_TIME = {
+    "by a factory": """
+        def make(n):
+            return {build}
+        def run(x):
+            k = make(3)
+            return k{launch}
+    """,
+    "by a factory with a name for it": """
+        def make(n):
+            k = {build}
+            return k
+        def run(x):
+            return make(3){launch}
+    """,
+    "by a factory in a loop": """
+        def make(n):
+            return {build}
+        def run(xs):
+            for x in xs:
+                k = make(3)
+                yield k{launch}
+    """,
+    "by a method": """
+        class Layer(nn.Module):
+            def __call__(self, x):
+                k = self.build(x.shape[-1])
+                return k{launch}
+            def build(self, n):
+                return {build}
+    """,
     "a local name": """
         def run(x):
             k = {build}
@@ -419,6 +449,51 @@ ONCE = {
             k = {build}
             KS[key] = k
             return k{launch}
+    """,
+    "by a factory that keeps its kernels": """
+        KS = {{}}
+        def make(key):
+            if key in KS:
+                return KS[key]
+            k = {build}
+            KS[key] = k
+            return k
+        def run(x):
+            k = make(3)
+            return k{launch}
+    """,
+    "by a cached factory": """
+        import functools
+        @functools.cache
+        def make():
+            return {build}
+        def run(x):
+            return make(){launch}
+    """,
+    "by a factory that is cached later": """
+        import functools
+        def make():
+            return {build}
+        make = functools.cache(make)
+        def run(x):
+            return make(){launch}
+    """,
+    "by a factory, kept": """
+        class Layer:
+            def build(self):
+                return {build}
+            def __call__(self, x):
+                if self.k is None:
+                    self.k = self.build()
+                return self.k{launch}
+    """,
+    "by a factory, before the loop": """
+        def make():
+            return {build}
+        def run(xs):
+            k = make()
+            for x in xs:
+                yield k{launch}
     """,
     "by a factory": """
         def make():

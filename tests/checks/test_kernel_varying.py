@@ -51,6 +51,8 @@ LONG = "for i in range(x.shape[0]):"
         (function("at = 0", "while at < n:", f"    x = {launch('at')}", "    at += 32"), "at"),
         (function("at = 0", "for y in x:", f"    x = {launch('at')}", "    at = at + n"), "at"),
         (function(LONG, "    j = i + 1", f"    x = {launch('j')}"), "j"),
+        (function("for i, x in enumerate(step, start=1):", f"    y = {launch('i')}"), "i"),
+        (function("for i in itertools.count():", f"    x = {launch('i')}"), "i"),
         (function(f"return {launch('x.max().item()')}"), "x.max().item()"),
         (function("top = int(mx.sum(x).item())", f"return {launch('top')}"), "top"),
         (function(f"return {launch('max(1, x[0].item())')}"), "max(1, x[0].item())"),
@@ -67,6 +69,9 @@ def test_template_values_that_change(program: str, text: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
+        function("for i, layer in enumerate(step):", f"    x = {launch('i')}"),
+        function("for i, (a, b) in enumerate(step):", f"    x = {launch('i')} * a"),
+        function("for i, x in enumerate(step):", f"    y = {launch('n')}"),
         function(f"return {launch('x.shape[0]')}"),
         function(f"return {launch('step')}"),
         function("for i in range(4):", f"    x = {launch('i')}"),
