@@ -47,9 +47,11 @@ def is_text(value: Value) -> bool:
 def escape(frame: Frame, callee: Value, arguments: tuple[Argument, ...]) -> None:
     """A call may add to lists of strings that it is given, or that its closure or owner holds.
 
-    Likewise to dictionaries; what ``**`` passes is a copy.
+    Likewise to dictionaries; of one that ``**`` passes it gets the entries only.
     """
-    paths = {a.node.value for a in arguments if type(a.node) is cst.Name and not a.star}
+    names = frame.names
+    named = ((a.node.value, a) for a in arguments if type(a.node) is cst.Name and not a.star)
+    paths = {name for name, argument in named if names.get(name) is argument.value}
     for value in (callee, *(a.value for a in arguments)):
         if type(value) is Function and value.info.outer is not None:
             paths |= _grown_beside(value.info)

@@ -51,7 +51,13 @@ def launches_by_call(module: Module, facts: list[Fact]) -> list[CallFact]:
     """The launches in functions of a file, once for each call of the function in the file."""
     visits = [fact for fact in facts if isinstance(fact, Visit)]
     launching = _launching(visits, facts)
-    pending = [(visit, 1) for visit in visits if visit.function in launching]
+    # What a helper calls is seen once it is visited itself, with what that call passes.
+    visited = {v.function for v in visits if v.function is not v.place.function}
+    pending = [
+        (visit, 1)
+        for visit in visits
+        if visit.function in launching and visit.place.function not in visited
+    ]
     found: list[CallFact] = []
     for number, (visit, depth) in enumerate(pending):
         if number == MAX_VISITS:

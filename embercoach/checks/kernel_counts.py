@@ -32,8 +32,9 @@ def _report(found: Mismatch) -> MetalReport:
     launched = found.written if each == "thread" else found.written * 32
     if found.read > found.written:
         what = (
-            f"`{name}` is read at {found.read} elements and written at {found.written}, one by "
-            f"each {each}: the others hold whatever was in the memory"
+            f"`{name}` is read up to `{name}[{found.read - 1}]` and written at the first "
+            f"{found.written} elements, one by each {each}: the others hold whatever was in the "
+            "memory"
         )
     else:
         what = (

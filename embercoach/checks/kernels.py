@@ -19,6 +19,7 @@ from embercoach.checks.registry import Report
 if TYPE_CHECKING:
     import libcst as cst
 
+    from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.module import Module
     from embercoach.analysis.strings import Folded
     from embercoach.metal.body import MetalText
@@ -71,9 +72,24 @@ def definitions(module: Module, facts: list[Fact]) -> list[Definition]:
 
 
 def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
-    """Launches; one in a function that calls of it tell closer is left out itself."""
+    """Launches; one in a function that calls of it tell closer is left out itself.
+
+    So are others of the function, if the kernel is passed to it: its calls tell what they launch.
+    """
     visited = {fact.node for fact in launches if fact.visit is not None}
-    return tuple(f for f in launches if f.visit is not None or f.node not in visited)
+    functions = {fact.visit.function for fact in launches if fact.visit is not None}
+
+    def is_told(fact: CallFact) -> bool:
+        function = fact.place.function
+        return fact.node in visited or (function in functions and _is_passed(fact.node, function))
+
+    return tuple(fact for fact in launches if fact.visit is not None or not is_told(fact))
+
+
+def _is_passed(launch: cst.Call, function: FunctionInfo | None) -> bool:
+    """Whether what is launched is a parameter of the function."""
+    name = getattr(launch.func, "value", None)
+    return function is not None and any(p.name == name for p in function.parameters)
 
 
 def is_definition(fact: CallFact) -> bool:

@@ -316,7 +316,8 @@ def configurations(definition: Definition, module: Module) -> tuple[Configuratio
                 *(configuration.outputs, tuple((configuration.output_sizes or {}).items())),
             )
             found.setdefault(marks, configuration)
-    return tuple(found.values())[:MAX_CONFIGURATIONS]
+    known_first = sorted(found.values(), key=lambda configuration: bool(configuration.assumed))
+    return tuple(known_first[:MAX_CONFIGURATIONS])
 
 
 def configurations_of(definition: Definition, launch: Launch | None) -> Iterator[Configuration]:

@@ -71,6 +71,9 @@ def test_a_test_of_the_error_is_none() -> None:
         ("(x.shape[0] * x.shape[1], 1, 1)", "(16, 1, 1)", 16),
         ("(4096, 1, 1)", "(48, 1, 1)", 16),
         ("(x.shape[0], x.shape[1], 1)", "(10, 10, 1)", 28),
+        ("(x.size // 100 * 100, 1, 1)", "(100, 1, 1)", 28),
+        ("((x.size + 99) // 100 * 100, 1, 1)", "(100, 1, 1)", 28),
+        ("(8 * x.shape[0], 1, 1)", "(8, 1, 1)", 24),
     ],
 )
 def test_idle_lanes(grid: str, threadgroup: str, lanes: int) -> None:
@@ -84,8 +87,9 @@ def test_idle_lanes(grid: str, threadgroup: str, lanes: int) -> None:
 
 @pytest.mark.parametrize(("length", "flagged"), [(4, False), (4096, True)])
 def test_arrays_of_a_known_size(length: int, flagged: bool) -> None:
-    program = launching("(z.size, 1, 1)", "(4, 1, 1)", f"z = mx.zeros({length})")
-    assert codes(program, FAMILY) == ["KERNEL-GRID-006"] * flagged
+    for grid in ("(z.size, 1, 1)", "(z.size // 4 * 4, 1, 1)"):
+        program = launching(grid, "(4, 1, 1)", f"z = mx.zeros({length})")
+        assert codes(program, FAMILY) == ["KERNEL-GRID-006"] * flagged
 
 
 @pytest.mark.parametrize(
@@ -97,6 +101,9 @@ def test_arrays_of_a_known_size(length: int, flagged: bool) -> None:
         ("(1, 1, 1)", "(1, 1, 1)"),
         ("(9, 1, 1)", "(9, 1, 1)"),
         ("(n, 1, 1)", "(1, 1, 1)"),
+        ("(n * 100, 1, 1)", "(100, 1, 1)"),
+        ("(x.size // n * 100, 1, 1)", "(100, 1, 1)"),
+        ("(x.size % 128, 1, 1)", "(100, 1, 1)"),
         ("(x.size, 1, 1)", "(n, 1, 1)"),
         ("(x.size, 1, 1)", "(min(x.size, 100), 1, 1)"),
     ],

@@ -24,7 +24,7 @@ class Mismatch:
             further elements nothing reads.
         unit: what each element is written by.
         written: how many elements are written: the first ones, one by each thread or SIMD group.
-        read: how many elements are read: the first ones.
+        read: how many elements the reads span, from the first one on.
     """
 
     variable: Variable
@@ -61,19 +61,23 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
         return None
     writes = set().union(*(_elements(a) for a in accesses if a.kind == "write"))
     reads = set().union(*(_elements(a) for a in accesses if a.kind == "read"))
-    if not _is_filled(variable, writes, trace) or reads != set(range(len(reads))):
+    if not reads or not _is_filled(variable, writes, trace):
         return None
-    if len(writes) == trace.threads and len(reads) % SIMD_WIDTH:
+    span = max(reads) + 1
+    size = elements_of(variable.type)
+    if min(reads) < 0 or (size is not None and span > size):
+        return None  # what lies outside of the array is told as such
+    if len(writes) == trace.threads and span % SIMD_WIDTH:
         return None  # a tile with a border, which has nothing to do with the number of threads
     # An array of which one element is read may be a broadcast.
-    dropped = len(reads) > 1 and 2 * len(reads) <= len(writes)
+    dropped = 1 < len(reads) == span and 2 * span <= len(writes)
     if not dropped and not reads - writes:
         return None
     last = [a for a in accesses if a.kind == "read" and (dropped or _elements(a) - writes)]
     unit: Literal["thread", "SIMD group"] = (
         "thread" if len(writes) == trace.threads else "SIMD group"
     )
-    return Mismatch(variable, last[0], unit, len(writes), len(reads))
+    return Mismatch(variable, last[0], unit, len(writes), span)
 
 
 def _is_filled(variable: Variable, writes: set[int], trace: Trace) -> bool:

@@ -51,6 +51,9 @@ def found(source: str, threads: int) -> list[tuple[str, int, int, int]]:
         (tree(512, 128), 512, ("thread", 512, 256, 256)),
         (tree(256, 128), 128, ("thread", 128, 256, 256)),
         (tree(1024, 64), 1024, ("thread", 1024, 128, 128)),
+        (FILL.format(size=256) + "y[t] = s[t ^ 128];", 128, ("thread", 128, 256, 256)),
+        (FILL.format(size=256) + "y[t] = s[255 - t];", 64, ("thread", 64, 256, 256)),
+        (SUMS + "y[t] = s[simdgroup_index_in_threadgroup ^ 4];", 128, ("SIMD group", 4, 8, 256)),
         (SUMS + EIGHT, 512, ("SIMD group", 16, 8, 256)),
         (SUMS + EIGHT, 128, ("SIMD group", 4, 8, 256)),
         (SUMS + "if (t < 8) y[t] = s[t];", 1024, ("SIMD group", 32, 8, 256)),
@@ -79,6 +82,10 @@ def test_bodies_for_another_size(
         (SUMS + "for (uint i = 0; i < simdgroups_per_threadgroup; ++i) y[t] += s[i];", 512),
         # An inclusive scan by neighbours leaves the last element out.
         (FILL.format(size=256) + "y[t] = t > 0 ? s[t - 1] : 0;", 256),
+        (FILL.format(size=256) + "y[t] = s[t ^ 128];", 256),
+        (FILL.format(size=512) + "s[t ^ 128] = 1; y[t] = s[t ^ 128];", 128),
+        # Only outside of the array.
+        (FILL.format(size=64) + "y[t] = s[t ^ 64];", 64),
         # A tile with a border.
         (FILL.format(size=80) + "y[t] = s[t + 3];", 64),
         # Every element that is read is written, in two steps.
