@@ -61,8 +61,9 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
             launch.fact,
             module,
             argument.node if nodes is None else nodes[axis],
-            f"the {AXES[axis]} entry of `grid` is rounded up, and the body has no guard: threads "
-            f"past the last element write behind the end of `{name}`, into other memory",
+            f"the {AXES[axis]} entry of `grid` is rounded up, and nothing in the body "
+            f"stops the threads past the last element: they write behind the end of `{name}`, into "
+            "other memory",
             "pass the number of elements, MLX runs no thread beyond it; or let the body check it: "
             "`if (i < n)`",
         )

@@ -10,6 +10,17 @@ FAMILY = "KERNEL-GRID-004"
 X = "thread_position_in_grid.x"
 GROUP = "threadgroup_position_in_grid.x"
 PLAIN = f"uint i = {X}; y[i] = x[i] * 2;"
+#: A body of two axes, of which the launch rounds up the second.
+AT = (
+    "uint2 p = thread_position_in_grid.xy; uint w = x_shape[1];"
+    " uint i = p.y * uint(x_shape[1]) + p.x;"
+)
+PLANE = {
+    "grid": "(m, up(n, 4), 1)",
+    "shape": "(n, m)",
+    "group": "(64, 4, 1)",
+    "before": "n = x.shape[0]",
+}
 FUNCTIONS = (
     "import math\nTG = 256\n"
     "def up(n, to):\n    return (n + to - 1) // to * to\n"
@@ -64,6 +75,10 @@ def launching(
             "shape": "(m, 64)",
             "group": "(64, 4, 1)",
         },
+        {**PLANE, "body": f"{AT} if (p.x >= uint(x_shape[1])) return; y[i] = x[i];"},
+        {**PLANE, "body": f"{AT} if (p.x < uint(x_shape[1])) y[i] = x[i];"},
+        {**PLANE, "body": f"{AT} if (p.x < w && x[p.x] > 0) y[i] = x[i];"},
+        {**PLANE, "body": f"{AT} if (p.x % 2 == 0) y[i] = x[i];"},
     ],
 )
 def test_rounded_up_and_unguarded(given: dict[str, str]) -> None:
@@ -74,6 +89,12 @@ def test_rounded_up_and_unguarded(given: dict[str, str]) -> None:
     "given",
     [
         {"grid": "(n, 1, 1)"},
+        {**PLANE, "body": f"{AT} if (p.x >= w || p.y >= uint(x_shape[0])) return; y[i] = 1;"},
+        {**PLANE, "body": f"{AT} if (p.x >= w) return; if (p.y < uint(x_shape[0])) y[i] = 1;"},
+        {**PLANE, "body": f"{AT} if (i < uint(x_shape[0] * x_shape[1])) y[i] = 1;"},
+        {**PLANE, "body": f"{AT} if (p.x < w && x[i] > 0) y[i] = 1;"},
+        {**PLANE, "body": f"{AT} if (x_shape[0] % 4 == 0 && p.x < w) y[i] = 1;"},
+        {**PLANE, "body": f"{AT} uint e = x_shape[0] - p.y; if (p.x < w) if (e > 0) y[i] = 1;"},
         {"grid": "(n // 256 * 256, 1, 1)"},
         {"body": f"uint i = {X}; if (i < x_shape[0]) y[i] = x[i];"},
         {"body": f"uint i = {X}; if (i >= x_shape[0]) return; y[i] = x[i];"},

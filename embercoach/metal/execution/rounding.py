@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
+from embercoach.metal.execution.values import LANE, SIMD
 
 if TYPE_CHECKING:
+    from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
     from embercoach.metal.execution.values import Symbol, Value
     from embercoach.metal.program.nodes import Variable
@@ -18,7 +22,8 @@ def unguarded(trace: Trace, axis: int) -> frozenset[Variable]:
     """The outputs that all threads of a group write to at an index that grows with an axis.
 
     The index is the thread's position in the grid along that axis, times something, plus something
-    else, and no condition keeps a thread from writing: not even the last of the grid.
+    else, and no condition keeps a thread from writing: not even the last of the grid. One on the
+    position along another axis does not: `if (x < width)` lets any `y` through.
     """
     return frozenset(
         event.variable
@@ -26,16 +31,64 @@ def unguarded(trace: Trace, axis: int) -> frozenset[Variable]:
         if isinstance(event, Access)
         and event.kind != "read"
         and event.variable.kind == "output"
-        and event.mask.lanes == trace.everyone
-        and not event.mask.conditions
         and _grows(event.index, trace, axis)
+        and _is_whole(event.mask.lanes, trace, axis)
+        and all(_is_of_others(condition, trace, axis) for condition in event.mask.conditions)
+    )
+
+
+def _is_whole(lanes: int, trace: Trace, axis: int) -> bool:
+    """Whether of each line of threads along an axis all are there, or none."""
+    step, size = _step(trace, axis), trace.configuration.threadgroup[axis]
+    lines = Counter(thread - thread // step % size * step for thread in threads_of(lanes))
+    return bool(lines) and all(count == size for count in lines.values())
+
+
+def _step(trace: Trace, axis: int) -> int:
+    """What the number of a thread grows by with its position along an axis."""
+    x, y, _ = trace.configuration.threadgroup
+    return (1, x, x * y)[axis]
+
+
+def _is_of_others(condition: Condition, trace: Trace, axis: int) -> bool:
+    """Whether a condition is about positions along other axes, and of no account to this one.
+
+    One that is the same for all threads is none: it may ask whether the size is a multiple.
+    """
+    symbol = condition.symbol
+    positions = condition.varies or symbol.origin.axes
+    return bool(positions) and not _depends(symbol, trace, axis)
+
+
+def _depends(symbol: Symbol, trace: Trace, axis: int) -> bool:
+    """Whether an unknown may differ along an axis."""
+    from embercoach.metal.execution.values import Value
+
+    if symbol.origin.blurred or symbol.origin.axes >> axis & 1:
+        return True
+    operands = [operand for operand in symbol.operands if isinstance(operand, Value)]
+    if not operands:
+        return bool(symbol.bits & (LANE | SIMD))
+    return any(
+        _moves(value, trace, axis) or any(_depends(s, trace, axis) for s, _ in value.terms)
+        for value in operands
+    )
+
+
+def _moves(value: Value, trace: Trace, axis: int) -> bool:
+    """Whether the known part of a value differs along an axis."""
+    step, size = _step(trace, axis), trace.configuration.threadgroup[axis]
+    threads = range(trace.threads)
+    return any(
+        value.offset(thread) != value.offset(thread - thread // step % size * step)
+        for thread in threads
     )
 
 
 def _grows(index: Value, trace: Trace, axis: int) -> bool:
     """Whether an index has the position along an axis as a part."""
     size = trace.configuration.threadgroup
-    step = (1, size[0], size[0] * size[1])[axis]
+    step = _step(trace, axis)
     for symbol, factor in index.terms:
         if symbol.operation == f"group.{_AXES[axis]}" and factor > 0 and factor % size[axis] == 0:
             each = factor // size[axis]

@@ -99,7 +99,7 @@ def test_misread_functions_are_mended_together(monkeypatch: pytest.MonkeyPatch) 
     readings: list[int] = []
     made = lowering.Parsed
 
-    def parsed(*given: Any) -> Parsed:
+    def parsed(*given: Any) -> lowering.Parsed:
         readings.append(1)
         return made(*given)
 
