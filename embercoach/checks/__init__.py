@@ -38,6 +38,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     kernel_signature,
     kernel_sizes,
     kernel_source,
+    kernel_storage,
     kernel_strides,
     kernel_unit,
     kernel_values,

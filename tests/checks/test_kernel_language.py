@@ -104,3 +104,23 @@ def test_a_shared_header_is_told_once() -> None:
         for n in (1, 2)
     )
     assert len(findings(program, CODE)) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "expected"),
+    [
+        ("device float total = 0; y[0] = total;", "", CODE),
+        ("if (x[0] > 0) { device uint n[4] = {0, 0, 0, 0}; y[0] = n[0]; }", "", CODE),
+        ("y[0] = f();", "inline float f() { device float v = 1; return v; }", CODE),
+        ("threadgroup atomic_float t; y[0] = 1;", "", "KERNEL-ATOMIC-001"),
+        ("threadgroup metal::atomic<float> t[4]; y[0] = 1;", "", "KERNEL-ATOMIC-001"),
+        ("device float* p = y; const device float& q = x[0]; p[0] = q;", "", None),
+        ("threadgroup atomic_uint t; threadgroup float s[4]; y[0] = 1;", "", None),
+        ("device atomic_float* t = (device atomic_float*)y; y[0] = 1;", "", None),
+        ("y[0] = f(y);", "inline float f(device float* p) { return p[0]; }", None),
+        ("y[0] = 1; // device float total;", "struct S { device float* p; };", None),
+    ],
+)
+def test_variables_in_the_wrong_memory(body: str, header: str, expected: str | None) -> None:
+    found = findings(kernel(body, header), (CODE, "KERNEL-ATOMIC-001"))
+    assert [finding.code for finding in found] == ([] if expected is None else [expected])
