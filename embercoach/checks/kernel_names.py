@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from embercoach.checks.contracted import Contracted
 
 LISTS = ("input_names", "output_names")
+#: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).
+PREAMBLE_TYPES = frozenset(
+    ("float16_t", "bfloat16_t", "complex64_t", "complex_t", "Limits", "LoopedElemToLoc")
+    + ("ConditionalType", "WorkPerThread")
+)
+PREAMBLE_MACROS = frozenset(("MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"))
 FAILS = "the kernel fails to compile at its first launch"
 
 
@@ -35,6 +41,8 @@ def kernel_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         yield from _own_name(definition, module)
         yield from _parameter_names(definition, module, bodies.get(definition))
+    for kernel in bodies.values():
+        yield from _types_of_the_preamble(kernel)
 
 
 def _own_name(definition: Definition, module: Module) -> Iterator[Report]:
@@ -100,6 +108,8 @@ def _clash(name: str, kernel: Contracted) -> str | None:
                 f"`{name}` is what MLX calls the {name.removeprefix(given)[1:]} of the input "
                 f"`{given}`, which it passes as well if `source` mentions it"
             )
+    if name in PREAMBLE_MACROS:
+        return f"`{name}` is a macro of the preamble that MLX puts before each kernel"
     if any(name in (launch.template or ()) for launch in kernel.launches):
         return f"`{name}` is a template argument of the launch as well"
     for macro in kernel.above.macros.items:
@@ -109,6 +119,27 @@ def _clash(name: str, kernel: Contracted) -> str | None:
     if name in called and not any(d.name == name for d in kernel.body.declarations):
         return f"the parameter `{name}` hides the function `{name}`, which the body calls"
     return None
+
+
+def _types_of_the_preamble(kernel: Contracted) -> Iterator[Report]:
+    """Types of the header with the name of one that MLX defines before it."""
+    declared = kernel.above.declarations
+    if not kernel.whole or any(d.kind == "namespace" for d in declared):
+        return
+    if "#" in kernel.above.text:
+        # What stands under a condition or a macro may be another text to the compiler.
+        return
+    for declaration in declared:
+        name = declaration.name
+        if declaration.kind == "type" and declaration.depth == 0 and name in PREAMBLE_TYPES:
+            yield from kernel.at(
+                "KERNEL-NAME-001",
+                declaration.place,
+                f"`{name}` is a type of the preamble that MLX puts before each kernel, and cannot "
+                f"be defined again: {FAILS}",
+                "use MLX's, or give the type another name",
+                header=True,
+            )
 
 
 def _has_rank(name: str, kernel: Contracted) -> bool:

@@ -52,7 +52,7 @@ def _misplaced(text: MetalText, where: Text | None, fails: str) -> Iterator[Meta
             yield MetalReport(
                 ATOMIC,
                 declaration.place,
-                f"`{name}` is an atomic float in threadgroup memory, and Metal has atomic floats in "
+                f"`{name}` is an atomic float in threadgroup memory, and Metal has them in "
                 f"device memory only: {fails}",
                 "sum with `simd_sum` and a threadgroup array of one value per SIMD group, or use "
                 "an atomic output",

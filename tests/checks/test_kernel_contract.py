@@ -92,6 +92,25 @@ def test_names_that_are_fine(program: str) -> None:
     assert pointed(program, "KERNEL-NAME-001") == []
 
 
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("struct complex64_t { float re; float im; };", "complex64_t"),
+        ("template <typename T> struct Limits { T top; };", "Limits"),
+        ("enum Limits { LOW, HIGH };", "Limits"),
+        ("struct Limits2 { float top; };", None),
+        ("typedef half float16_t;", None),
+        ("namespace mine { struct Limits { float top; }; }", None),
+        ("template <> struct Limits<int2> { int top; };", None),
+        ("#ifdef OWN\\nstruct Limits { float top; };\\n#endif", None),
+        ("inline float f(float Limits) { return Limits; }", None),
+    ],
+)
+def test_types_of_the_preamble(header: str, name: str | None) -> None:
+    found = pointed(kernel("y[0] = x[0];", header=header), "KERNEL-NAME-001")
+    assert found == ([] if name is None else [("KERNEL-NAME-001", name)])
+
+
 def two_kernels(names: tuple[str, str], bodies: tuple[str, str]) -> str:
     return "\n".join(
         f'K{i} = mx.fast.metal_kernel(name={n}, input_names=["x"], output_names=["y"], source={s})'
