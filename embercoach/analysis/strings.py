@@ -122,6 +122,12 @@ class Folded:
         """The kinds of unknown parts."""
         return frozenset(literal for literal in self.literals if isinstance(literal, str))
 
+    @property
+    def numbers(self) -> tuple[tuple[int, int], ...]:
+        """Where the unknown numbers stand in the text."""
+        unknown = {i for i, literal in enumerate(self.literals) if literal == "number"}
+        return tuple((p.start, p.end) for p in self.text.pieces if p.origin in unknown)
+
 
 def fold(value: Str) -> Folded | None:
     """The text of a string with the way back to its literals, None if nothing is known of it."""

@@ -152,6 +152,21 @@ def header_of(definition: CallFact) -> Folded | None:
     return strings.fold(argument.value) if isinstance(argument.value, Str) else None
 
 
+def readable(source: Folded, header: Folded) -> tuple[str, str] | None:
+    """Body and header as they can be followed, None where what is unknown of them is in the way.
+
+    Numbers that are formatted in have names there: see ``metal.unknown_numbers``.
+    """
+    if not source.holes and not header.holes:
+        return source.text.text, header.text.text
+    if not (source.holes | header.holes) <= {"number"}:
+        return None
+    from embercoach.metal.unknown_numbers import with_names
+
+    texts = with_names([(text.text.text, text.numbers) for text in (source, header)])
+    return None if texts is None else (texts[0], texts[1])
+
+
 def body_of(definition: CallFact) -> MetalText | None:
     """The facts of the body, None where some of it or of the header is unknown."""
     source, header = source_of(definition), header_of(definition)

@@ -20,6 +20,7 @@ from embercoach.checks.kernels import (
     header_of,
     items_of,
     names_of,
+    readable,
     source_of,
     template_of,
 )
@@ -292,11 +293,9 @@ def _names(definition: Definition) -> tuple[tuple[str, ...] | None, tuple[str, .
 
 
 def texts_of(definition: Definition) -> tuple[str, str] | None:
-    """Body and header, None unless both are known to the last character."""
+    """Body and header, None unless both are known; unknown numbers may have names there."""
     source, header = source_of(definition.fact), header_of(definition.fact)
-    if source is None or header is None or source.holes or header.holes:
-        return None
-    return source.text.text, header.text.text
+    return None if source is None or header is None else readable(source, header)
 
 
 def configurations(definition: Definition, module: Module) -> tuple[Configuration, ...]:

@@ -13,6 +13,7 @@ from embercoach.checks.kernels import (
     header_of,
     parsed,
     parsed_header,
+    readable,
     source_of,
     target,
 )
@@ -54,11 +55,13 @@ def code_of(
 ) -> MetalCode:
     """The code of a kernel that MLX builds from these texts; ``plan`` makes its programs."""
     above = header.text.text if header else ""
+    followed = header is not None and readable(source, header) is not None
     return MetalCode(
         text=parsed(source.text.text, above),
         header=parsed_header(above),
         whole=False,
-        holes=source.holes | (header.holes if header else frozenset()),
+        # Those that keep a program from being made.
+        holes=frozenset() if followed else source.holes | (header.holes if header else frozenset()),
         header_known=header is not None,
         plan=plan,
     )
@@ -71,6 +74,8 @@ def _placed(
     header: Folded | None,
     module: Module,
 ) -> Iterator[Report]:
+    from embercoach.metal.unknown_numbers import readable_names
+
     text = header if report.text == "header" else source
     if text is None:
         return
@@ -81,8 +86,8 @@ def _placed(
             report.code,
             where.node,
             where.place,
-            _message(report, definition, source, header, module),
-            report.help,
+            readable_names(_message(report, definition, source, header, module)),
+            readable_names(report.help),
             context_of(where.place, module.is_test),
             text_span=where.span,
         )

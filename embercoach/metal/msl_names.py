@@ -10,6 +10,8 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
+from embercoach.metal.unknown_numbers import is_unknown_number
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -241,7 +243,7 @@ def is_known(name: str, kind: UseKind) -> bool:
     A function or a plain word of the library (``bias``, ``step``, ``length``) is known where it is
     called, or used as a type or namespace, and unknown where it stands for a value.
     """
-    if name in VALUES or name.startswith(_PREFIXES):
+    if name in VALUES or name.startswith(_PREFIXES) or is_unknown_number(name):
         return True
     return kind != "value" and name in _APPLIED
 

@@ -27,6 +27,7 @@ from embercoach.metal.program.nodes import (
 )
 from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
 from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
+from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,7 +231,7 @@ class Lowering:
         if found is not None:
             return found
         spot = self.spot(part)
-        given = None if self.names is None else _given(self.names, name)
+        given = _given(self.names, name)
         if given is None:
             found = Variable(name, "unknown", constant_type(name), spot)
             self._unknown[name] = found
@@ -246,7 +247,7 @@ class Lowering:
         """Whether a text or MLX's signature declares a variable of this name."""
         meaning = self.lookup(name)
         if meaning is None:
-            return self.names is not None and _given(self.names, name) is not None
+            return _given(self.names, name) is not None
         return isinstance(meaning, Variable | Field)
 
     def in_parentheses(self, name: str) -> Literal["type", "value", "unknown"]:
@@ -296,8 +297,15 @@ def dtype_type(name: str | None) -> Type:
     return NAMED.get(MSL_TYPES.get(name or "", ""), UNKNOWN)
 
 
-def _given(names: Names, name: str) -> tuple[VariableKind, Type, str, int | float | None] | None:
-    """Kind, type, attribute and value of a name that MLX declares."""
+def _given(
+    names: Names | None, name: str
+) -> tuple[VariableKind, Type, str, int | float | None] | None:
+    """Kind, type, attribute and value of a name that MLX declares, or of a number formatted in."""
+    if is_unknown_number(name):
+        # Python writes a whole number of type float as it writes others, but not always.
+        return "template", INT if is_unknown_integer(name) else UNKNOWN, "", None
+    if names is None:
+        return None
     for argument in names.template or ():
         if argument.name == name:
             number = argument.value if isinstance(argument.value, int) else None
