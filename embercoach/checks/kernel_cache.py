@@ -73,9 +73,18 @@ def _is_repeated(build: Build, launches: Sequence[CallFact]) -> bool:
     function = build.place.function
     if function is None or runs_once(function):
         return False
-    own = [f for f in launches if f.place.function is function]
+    own = [f for f in launches if f.place.function is function and _launches(f.node, build)]
     amortised = any(launch.place.loops > build.place.loops for launch in own)
     return bool(own) and not amortised and _built_each_time(build, function, own)
+
+
+def _launches(call: cst.Call, build: Build) -> bool:
+    """Whether a call may launch what was built: a factory may make several for one function."""
+    statement = build.place.statement
+    if build.by is None or call.func is build.node or not isinstance(statement, cst.Assign):
+        return build.by is None or call.func is build.node
+    names = {t.target.value for t in statement.targets if isinstance(t.target, cst.Name)}
+    return isinstance(call.func, cst.Name) and call.func.value in names
 
 
 def _made_by_a_factory(

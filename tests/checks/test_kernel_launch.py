@@ -487,6 +487,17 @@ ONCE = {
                     self.k = self.build()
                 return self.k{launch}
     """,
+    "by a factory, two of them before loops": """
+        def make(n):
+            return {build}
+        def run(xs):
+            a = make(1)
+            b = make(2)
+            for x in xs:
+                yield a{launch}
+            for x in xs:
+                yield b{launch}
+    """,
     "by a factory, before the loop": """
         def make():
             return {build}
