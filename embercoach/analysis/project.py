@@ -103,6 +103,8 @@ class Project:
         if not dotted:
             return None
         for root in self._import_roots(importer.path.parent):
+            if root.name in INSTALLATIONS and not _is_own(importer.path, root, dotted):
+                continue
             found = self._find(importer, root, dotted)
             if found is not None:
                 return found
@@ -153,8 +155,16 @@ class Project:
         return roots
 
 
+#: Folders of installed packages: neighbours there are libraries, not parts of one project.
+INSTALLATIONS = ("site-packages", "dist-packages")
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", ".git", "PKG-INFO")
 
 
 def _is_project(folder: Path) -> bool:
     return any((folder / name).exists() for name in PROJECT_FILES)
+
+
+def _is_own(path: Path, root: Path, dotted: str) -> bool:
+    """Whether an import below a root stays in the top-level package of the importing file."""
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    return bool(parts) and parts[0] == dotted.partition(".")[0]

@@ -175,8 +175,24 @@ def _lambda(state: ScopeWalk, node: Node) -> None:
 
 
 def _conditional_text(state: ScopeWalk, node: Node) -> None:
-    """Both branches of ``#if`` count; its condition holds macros only."""
+    """Both branches of ``#if`` count for what they declare; its condition holds macros only.
+
+    Which of them the compiler sees is not known here, so no name in them is called undeclared.
+    """
+    unknown = not _is_include_guard(state, node)
+    state.quiet += unknown
     state.visit_children(node, but=frozenset({"name", "condition"}))
+    state.quiet -= unknown
+
+
+def _is_include_guard(state: ScopeWalk, node: Node) -> bool:
+    """Whether a conditional keeps a file from being read twice: it defines what it asks for."""
+    asked = node.child_by_field_name("name")
+    defined = next((child for child in node.named_children if child.type == "preproc_def"), None)
+    name = None if defined is None else defined.child_by_field_name("name")
+    if asked is None or name is None or not node.children[0].type.startswith("#ifndef"):
+        return False
+    return state.syntax.words(asked) == state.syntax.words(name)
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

@@ -192,6 +192,18 @@ def test_libraries_elsewhere_are_never_read() -> None:
     assert revealed("import markdown_it.main\nreveal(markdown_it.main.MarkdownIt())") == "?"
 
 
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+def test_an_installed_package_is_a_project_of_its_own(tmp_path: Path, folder: str) -> None:
+    package = tmp_path / folder / "mine"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    files = {"sizes.py": "WIDTH = 3\n", "../library/__init__.py": "WIDTH = 4\n"}
+    source = "import library\nfrom mine.sizes import WIDTH\nreveal(WIDTH)\nreveal(library.WIDTH)"
+    own, neighbour = all_revealed(source, path=package / "main.py", files=files)
+    assert own == "int 3"
+    assert "4" not in neighbour
+
+
 def dependencies(tmp_path: Path, source: str, files: Mapping[str, str]) -> set[str]:
     module = module_of(source, path=tmp_path / "main.py", files=files)
     return {os.path.relpath(path, tmp_path) for path in module.all_dependencies()}

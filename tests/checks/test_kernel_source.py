@@ -86,6 +86,7 @@ def test_flagged(body: str, code: str, text: str | None) -> None:
         "using number = float; y[0] = number(x[0]);",
         INDEX + " y[i] = x[i + x_shape[0] * x_strides[0]] + x_ndim + metal::exp(M_PI_F);",
         "y[0] = x[0] + bfloat16_t(1) + elem_to_loc(0, x_shape, x_strides, x_ndim);",
+        "#ifdef WITH_BIAS\ny[0] = x[0] + bias[0];\n#else\ny[0] = x[0];\n#endif",
         "",
     ],
 )
