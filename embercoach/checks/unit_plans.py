@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LINES = (64, 256)
 #: Besides, where a position in the threadgroup has two components or more.
 PLANES = (8, 16)
+#: And where it asks for a thread's position along y, with rows of a SIMD group each.
+ROWS = (2, 8)
 #: Sizes that a kernel writes down, as that of a tile, are those that it is launched with, maybe.
 LEAST, LARGEST, MOST = 8, 1024, 4
 _ALL_AXES = frozenset({0, 1, 2})
@@ -107,10 +109,28 @@ def _threadgroups(program: Program, entry: Function) -> list[tuple[int, int, int
     if not several and not any(n > SIMD_WIDTH for n in written):
         lines.add(SIMD_WIDTH)
     tried = [(n, 1, 1) for n in sorted(lines)]
+    if _asks_for_rows(entry):
+        # Launched as a line, each thread would find 0.
+        tried = [(SIMD_WIDTH, rows, 1) for rows in ROWS]
     if any(v.attribute in _WITHIN and v.type.width > 1 for v in entry.parameters):
         planes = {*PLANES, *(n for n in written if n * n <= LARGEST)}
         tried += [(n, n, 1) for n in sorted(planes)]
     return tried
+
+
+def _asks_for_rows(entry: Function) -> bool:
+    """Whether a kernel tells the threads of a group apart along y."""
+    from embercoach.metal.program.nodes import Member, Name
+    from embercoach.metal.program.walk import below
+
+    positions = [v for v in entry.parameters if v.attribute == "thread_position_in_threadgroup"]
+    return any(
+        isinstance(node, Member)
+        and isinstance(node.base, Name)
+        and node.base.variable in positions
+        and node.field.startswith("y")
+        for node in below(entry.bodies[0])
+    )
 
 
 def _asks_for_the_grid_alone(entry: Function) -> bool:

@@ -129,7 +129,8 @@ def _for_people(
     if answer.suppressed is not None:
         yield [(f"Suppressed {text.plural(answer.suppressed, 'finding')}.", "good")]
     if not (result.files_checked or result.files_skipped or result.problems):
-        yield [("There are no Python, Metal or Objective-C files under the given paths.", "warning")]
+        nothing = "There are no Python, Metal or Objective-C files under the given paths."
+        yield [(nothing, "warning")]
         return
     yield from text.summary(result, show_notes=show_notes)
 

@@ -37,6 +37,28 @@ def test_kernels_of_a_file_share_their_steps() -> None:
     assert allowance.left == whole - taken
 
 
+_ROWS = (
+    _HEAD
+    + """\
+kernel void k(device float* x [[buffer(0)]], constant int& n [[buffer(1)]],
+              uint2 lid [[thread_position_in_threadgroup]]) {{
+    threadgroup float s[16];
+    {0}
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    x[lid.x] = s[0];
+}}
+"""
+)
+
+
+def test_who_asks_for_rows_is_launched_with_rows() -> None:
+    (kernel,) = unit_plans.kernels_of_unit(_ROWS.format("if (int(lid.y) >= n) return;"))
+    assert all(configuration.threadgroup[1] > 1 for configuration in kernel.configurations)
+    assert kernel.configurations
+    (kernel,) = unit_plans.kernels_of_unit(_ROWS.format("if (int(lid.x) >= n) return;"))
+    assert any(configuration.threadgroup[1] == 1 for configuration in kernel.configurations)
+
+
 def test_what_is_left_bounds_each_run() -> None:
     kernel = unit_plans.kernels_of_unit(_file(1))[0]
     free = max(trace.steps for trace in kernel.traces)

@@ -146,12 +146,14 @@ class Elsewhere:
         position: the unknown that tells where the threadgroup is.
         by: what the position is more there than here.
         count: of threadgroups, None where unknown.
+        here: the position here, where it is known.
     """
 
     told: tuple[tuple[Condition, int], ...]
     position: Symbol | None
     by: int
     count: int | None
+    here: int | None = None
 
 
 def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
@@ -169,6 +171,8 @@ def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None 
             by, count = elsewhere.by, elsewhere.count
             most = _FAR if count is None else count - 1
             ranges.add(((elsewhere.position, 1),), max(0, -by), most - max(0, by), None)
+            if elsewhere.here is not None:
+                ranges.add(((elsewhere.position, 1),), elsewhere.here, elsewhere.here, None)
     for condition, thread, away in entries:
         apart = away and condition.symbol.origin.axes != 0
         key = (condition.symbol, thread if condition.varies else None, apart)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.conditions import Elsewhere, possible
@@ -22,6 +23,8 @@ _GROUPS = ("group.x", "group.y", "group.z")
 _VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
 _TRIES = 4_096
+#: Threadgroups that are tried where one that is further on meets one that is further back.
+_POSITIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +136,18 @@ def _apart(first: Access, second: Access, axis: int, count: int | None) -> int |
     if _guarded(first, axis) or _guarded(second, axis):
         return None
     writes = first.kind == second.kind == "write"
-    left, right = one[1], other[1]
-    symbol = one[0] or other[0]
-    free = [not _depends(access, axis) for access in (first, second)]
-    most = 2 if count is None else count
-    factor = abs(left or right)
-    for element, against in _candidates(first, second, factor):
-        found = _distance(element, against, left, right, most)
-        if found is None or (found == 0 and not _apart_for(free, left, right)):
-            continue
+    factors = one[1], other[1]
+    symbol = one[0] or other[0] or _position(first, axis) or _position(second, axis)
+    # Where an index does not tell which threadgroup it is, conditions must, or leave it open.
+    settled = (_is_settled(first, axis), _is_settled(second, axis))
+    free = not _depends(first, axis) or not _depends(second, axis)
+    for element, against in _candidates(first, second, gcd(*factors)):
         threads = footprint(first)[element][0], footprint(second)[against][0]
         if writes and _agree(first, second, axis, threads):
             continue
-        if _feasible(first, second, threads, found, symbol, count):
-            return found
+        for here, apart in _positions(against - element, factors, settled, count, free=free):
+            if _feasible(first, second, threads, Elsewhere((), symbol, -apart, count, here)):
+                return 0 if free and 0 in factors else apart
     return None
 
 
@@ -169,24 +170,52 @@ def _depends(access: Access, axis: int) -> bool:
     return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
 
 
-def _apart_for(free: list[bool], left: int, right: int) -> bool:
-    """Whether one of two threadgroups that meet can certainly be another than the other."""
-    if left == right:
-        return any(free)
-    return free[1] if left else free[0]
+def _position(access: Access, axis: int) -> Symbol | None:
+    """The threadgroup's position along an axis, as a condition of an access has it."""
+    for condition in access.mask.conditions:
+        for side in condition.sides or ():
+            for symbol, _ in side.terms:
+                if symbol.operation == _GROUPS[axis]:
+                    return symbol
+    return None
 
 
-def _distance(element: int, against: int, left: int, right: int, most: int) -> int | None:
-    """Solve ``left * g + element == right * h + against`` for two positions g and h."""
-    gap = against - element
-    if left == right == 0:
-        return 0 if gap == 0 else None
+def _is_settled(access: Access, axis: int) -> bool:
+    """Whether conditions on the threadgroup's position say for certain where it is, or nothing."""
+    for condition in access.mask.conditions:
+        if condition.symbol.origin.axes >> axis & 1:
+            sides = condition.sides or ()
+            terms = [symbol for side in sides for symbol, _ in side.terms]
+            if not terms or any(symbol.operation != _GROUPS[axis] for symbol in terms):
+                return False
+    return True
+
+
+def _positions(
+    gap: int, factors: tuple[int, int], settled: tuple[bool, bool], count: int | None, *, free: bool
+) -> Iterator[tuple[int | None, int]]:
+    """Different g and h with ``left * g == right * h + gap``: g, and what it is more than h.
+
+    Where nothing but the distance counts, g is None. A position that the equation leaves open is
+    tried at both ends only, and only where it is known what conditions say of it.
+    """
+    left, right = factors
+    most = 2 if count is None else count
+    if left == right != 0:
+        if gap % left == 0 and 0 < abs(gap // left) < most:
+            yield None, gap // left
+        return
+    ends = sorted({0, 1, most - 1})
     if left == right:
-        return gap // left if gap % left == 0 and 0 < abs(gap // left) < most else None
-    if left and right:
-        return None
-    factor, way = (left, gap) if left else (right, -gap)
-    return 0 if way % factor == 0 and 0 <= way // factor < most else None
+        pairs = [(g, h) for g in ends for h in ends] if gap == 0 and (free or all(settled)) else []
+    elif right == 0:
+        pairs = [(gap // left, h) for h in ends] if gap % left == 0 and settled[1] else []
+    elif left == 0:
+        pairs = [(g, -gap // right) for g in ends] if gap % right == 0 and settled[0] else []
+    else:
+        tried = range(min(most, _POSITIONS))
+        pairs = [(g, (left * g - gap) // right) for g in tried if (left * g - gap) % right == 0]
+    yield from ((g, g - h) for g, h in pairs if g != h and 0 <= g < most and 0 <= h < most)
 
 
 def _guarded(access: Access, axis: int) -> bool:
@@ -213,14 +242,9 @@ def _agree(first: Access, second: Access, axis: int, threads: tuple[int, int]) -
 
 
 def _feasible(
-    first: Access,
-    second: Access,
-    threads: tuple[int, int],
-    apart: int,
-    symbol: Symbol | None,
-    count: int | None,
+    first: Access, second: Access, threads: tuple[int, int], elsewhere: Elsewhere
 ) -> bool:
     """Whether the conditions of both can hold, the threadgroups being so far apart."""
     told = [(condition, threads[0]) for condition in first.mask.conditions]
-    away = [(condition, threads[1]) for condition in second.mask.conditions]
-    return possible(told, Elsewhere(tuple(away), symbol, -apart, count))
+    away = tuple((condition, threads[1]) for condition in second.mask.conditions)
+    return possible(told, replace(elsewhere, told=away))

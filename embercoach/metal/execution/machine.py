@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.events import Access, AccessKind, Event, Mask
 from embercoach.metal.execution.memory import DTYPES, ratio
@@ -14,6 +15,7 @@ from embercoach.metal.execution.values import (
     SIMD_WIDTH,
     Origin,
     Pool,
+    Symbol,
     Value,
     value_of,
 )
@@ -35,6 +37,9 @@ _LEAST = 100_000
 NODE = 128
 MAX_EVENTS = 20_000
 _AXES = "xyz"
+#: Unknowns that are one of their last two operands, and how many of them an index is parted by.
+_CHOOSING = frozenset({"?:", "min", "max"})
+_MAX_CUTS = 3
 
 
 @dataclass(slots=True)
@@ -166,7 +171,12 @@ class Machine:
         """Record an access to memory, by what stands at a spot or by an atomic's call."""
         if place.root is None:
             return
-        for lanes, conditions, offset in self._choices(state, place.offset):
+        choices = (
+            self._cut(state.lanes, state.conditions, place.offset)
+            if kind == "read"
+            else self._choices(state, place.offset)
+        )
+        for lanes, conditions, offset in choices:
             self._event(
                 state, kind, replace(place, offset=offset), value, by, Mask(lanes, conditions)
             )
@@ -178,9 +188,55 @@ class Machine:
         if symbol is None or symbol.operation != "?:":
             return [(*here, offset)]
         condition, *sides = [part for part in symbol.operands if isinstance(part, Value)]
+        return self._parted(here, condition, (sides[0], sides[1]))
+
+    def _cut(
+        self, lanes: int, conditions: Conditions, offset: Value, depth: int = 0
+    ) -> list[tuple[int, Conditions, Value]]:
+        """An index that is chosen by conditions, or cut off at bounds, as one for each outcome.
+
+        For reads alone: what many threads write where they are cut off may well be the same.
+        """
+        for symbol, factor in offset.terms if depth < _MAX_CUTS else ():
+            if symbol.operation in _CHOOSING:
+                rest = value_of(
+                    offset.offsets, tuple(t for t in offset.terms if t[0] is not symbol)
+                )
+                times = Value(factor)
+                return [
+                    outcome
+                    for within, told, side in self._outcomes((lanes, conditions), symbol, depth + 1)
+                    for outcome in self._cut(
+                        within,
+                        told,
+                        add(self.pool, rest, multiply(self.pool, side, times)),
+                        depth + 1,
+                    )
+                ]
+        return [(lanes, conditions, offset)]
+
+    def _outcomes(
+        self, here: tuple[int, Conditions], symbol: Symbol, depth: int
+    ) -> list[tuple[int, Conditions, Value]]:
+        """What a choice gives; of ``min(max(i, 0), n)`` the inner one is made first."""
+        *condition, left, right = [part for part in symbol.operands if isinstance(part, Value)]
+        if condition:
+            return self._parted(here, condition[0], (left, right))
+        found = []
+        for lanes, told, one in self._cut(*here, left, depth):
+            for within, all_told, other in self._cut(lanes, told, right, depth):
+                smaller = compare(self.pool, "<", one, other)
+                sides = (one, other) if symbol.operation == "min" else (other, one)
+                found += self._parted((within, all_told), smaller, sides)
+        return found
+
+    def _parted(
+        self, here: tuple[int, Conditions], chosen: Value, sides: tuple[Value, Value]
+    ) -> list[tuple[int, Conditions, Value]]:
+        """The first value where a condition holds, the second where it does not."""
         found = []
         for holds, side in zip((True, False), sides, strict=True):
-            lanes, conditions = narrow(self.pool, *here, condition, holds=holds)
+            lanes, conditions = narrow(self.pool, *here, chosen, holds=holds)
             if lanes:
                 found.append((lanes, conditions, side))
         return found
@@ -234,10 +290,11 @@ def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value |
         origin = Origin(axes=1 << axis)
         group.append(Value(0) if count == 1 else pool.result(f"group.{letter}", (), GROUP, origin))
         groups.append(Value(count) if count is not None else pool.symbol(f"groups.{letter}"))
-        grid.append(Value(size[axis]) if count == 1 else pool.symbol(f"grid.{letter}"))
+        known = size[axis] if count == 1 else configuration.grid[axis]
+        if known is not None and known % size[axis]:
+            known = None  # the last threadgroup has threads less, and all are followed
+        grid.append(pool.symbol(f"grid.{letter}") if known is None else Value(known))
     whole = tuple(Value(n) for n in size)
-    from embercoach.metal.execution.arithmetic import add, multiply
-
     in_grid = tuple(
         add(pool, multiply(pool, group[axis], whole[axis]), position[axis]) for axis in range(3)
     )

@@ -228,6 +228,48 @@ def test_neighbours_in_the_next_threadgroup() -> None:
     assert crossings(trace_of(guarded, groups=(4, 1, 1))) == ()
 
 
+_GROUP = "uint g = threadgroup_position_in_grid.x;\n"
+_DEVICE = "threadgroup_barrier(mem_flags::mem_device);\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The first group sums what all others stored.
+        "if (lid == 0) y[g] = x[i];" + _DEVICE + "if (g == 0 && lid == 0)"
+        " for (uint k = 0; k < threadgroups_per_grid.x; ++k) z[0] += y[k];",
+        "if (lid == 0) y[g] = x[i];" + _DEVICE + "if (g == 3) z[lid] = y[0];",
+        "if (g == 0) y[lid] = x[i];" + _DEVICE + "if (g == 1) z[lid] = y[lid];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[255 - i];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[max(int(i) - 1, 0)];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[min(i + 1, 255u)];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[clamp(int(i) - 1, 0, 255)];",
+    ],
+)
+def test_a_barrier_that_other_threadgroups_do_not_see(body: str) -> None:
+    trace = trace_of(_LID + _GROUP + body, groups=(4, 1, 1))
+    found = [c for c in crossings(trace) if c.second.kind == "read" and c.variable.name == "y"]
+    assert found
+    assert all(crossing.barriers for crossing in found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (lid == 0) y[g] = x[i];" + _DEVICE + "z[i] = y[g];",
+        "if (g == 0) y[lid] = x[i];" + _DEVICE + "if (g == 0) z[lid] = y[63 - lid];",
+        "if (g == 0 && lid == 0) y[5] = x[i];" + _DEVICE + "if (g < 1) z[lid] = y[5];",
+        "if (g == n) y[lid] = x[i];" + _DEVICE + "if (g == uint(x[0])) z[lid] = y[63 - lid];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[g * 64 + max(int(lid) - 1, 0)];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[g * 64 + 63 - lid];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[1024 + 255 - i];",
+    ],
+)
+def test_scratch_of_one_threadgroup(body: str) -> None:
+    trace = trace_of(_LID + _GROUP + body, groups=(4, 1, 1))
+    assert [c for c in crossings(trace) if c.variable.name == "y"] == []
+
+
 _SUM = _LID + "float s = simd_sum(x[i]);\n"
 
 
