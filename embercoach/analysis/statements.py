@@ -77,8 +77,7 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
     elif kind is cst.Tuple or kind is cst.List:
         _unpack(frame, target.elements, value)  # type: ignore[attr-defined]
     elif kind is cst.Subscript:
-        assert isinstance(target, cst.Subscript)
-        _assign_item(frame, target, value)
+        _assign_item(frame, target, value)  # type: ignore[arg-type]
 
 
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:

@@ -29,8 +29,10 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
     # A macro may stand for the address space.
     if not text.parse_ok or text.macros.blanks:
         return
+    # Of an entry point's arguments KERNEL-UNIT-004 tells.
+    told = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
     for declaration in text.declarations:
-        if _lacks_space(declaration):
+        if _lacks_space(declaration) and declaration.place not in told:
             kind = declaration.type
             yield MetalReport(
                 CODE,

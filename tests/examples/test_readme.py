@@ -133,6 +133,7 @@ def test_the_options_exist() -> None:
 def test_the_usage_lines_run(tmp_path: Path) -> None:
     """Each command line starts, on an empty project; none is a mistake of usage."""
     (tmp_path / "src").mkdir()
+    (tmp_path / "kernels.py").write_text("\n" * 20)
     lines = "".join(one.text for one in of_language("bash") if one.heading not in ELSEWHERE)
     commands = [shlex.split(line, comments=True) for line in lines.splitlines()]
     assert len(commands) > 5
