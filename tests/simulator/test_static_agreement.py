@@ -12,7 +12,7 @@ from tests.simulator.beyond import BEYOND
 from tests.simulator.static_verdict import verdicts
 from tests.simulator.suite import notes
 from tests.simulator.suite.case import Case
-from tests.simulator.test_suite import BUGS, CLEAN
+from tests.simulator.suite_cases import BUGS, CLEAN
 
 #: What a check calls what the simulator finds.
 ANSWERS = {

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
-
 import pytest
 
 from embercoach.simulator import CODE_OF_KIND
-from tests.simulator import suite
 from tests.simulator.suite import notes
 from tests.simulator.suite.case import NOTES, Case
 from tests.simulator.suite.judgement import complaints, is_bug, run
+from tests.simulator.suite_cases import BUGS, CLEAN
 
-MODULES = [
-    import_module(f"{suite.__name__}.{found.name}") for found in iter_modules(suite.__path__)
-]
-BUGS = [case for module in MODULES for case in getattr(module, "BUGS", ())]
-CLEAN = [case for module in MODULES for case in getattr(module, "CLEAN", ())]
 CASES = [*BUGS, *notes.NOTES, *CLEAN]
 
 #: Kinds of what is found before a kernel runs.

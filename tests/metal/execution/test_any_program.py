@@ -13,8 +13,8 @@ from embercoach.metal.execution.follow import follow
 from embercoach.metal.execution.stores import unfilled
 from tests.metal.execution.launching import configuration_of, program_of
 from tests.metal.execution.telling import told
-from tests.metal.execution.test_suite_of_bugs import BUGS, CLEAN
 from tests.simulator.suite.case import Case
+from tests.simulator.suite_cases import BUGS, CLEAN
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _SPLICES = [

@@ -8,7 +8,7 @@ import pytest
 
 from embercoach.metal.execution.coverage import mismatches
 from tests.metal.execution.launching import trace_of, traced
-from tests.metal.execution.test_suite_of_bugs import CLEAN
+from tests.simulator.suite_cases import CLEAN
 
 if TYPE_CHECKING:
     from tests.simulator.suite.case import Case

@@ -13,7 +13,7 @@ from embercoach.metal.program.precision import half_sums, promotions
 from embercoach.metal.program.unsigned import settled_comparisons, wrapped_indices
 from embercoach.metal.program.walk import known_values
 from tests.metal.execution.launching import program_of
-from tests.metal.execution.test_suite_of_bugs import BUGS, CLEAN
+from tests.simulator.suite_cases import BUGS, CLEAN
 
 if TYPE_CHECKING:
     from tests.simulator.suite.case import Case
