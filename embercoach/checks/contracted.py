@@ -7,12 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
-from embercoach.analysis.facts import CallFact
 from embercoach.checks.kernels import (
     Definition,
     definitions,
     header_of,
-    is_definition,
     names_of,
     parsed,
     parsed_header,
@@ -124,16 +122,9 @@ def _contracted(module: Module, built: tuple[Definition, ...]) -> tuple[Contract
 
 
 def contracted(module: Module, facts: list[Fact]) -> tuple[Contracted, ...]:
-    """The kernels of a file whose body is known and is no whole function.
-
-    Left out are calls of what may be ``metal_kernel`` or something else: the texts may belong to
-    the other, as with ``mx.fast.cuda_kernel``.
-    """
+    """The kernels of a file whose body is known and is no whole function."""
     built = definitions(module, facts)
-    if not built:
-        return ()
-    doubtful = {f.node for f in facts if isinstance(f, CallFact) and not is_definition(f)}
-    return _contracted(module, tuple(d for d in built if d.fact.node not in doubtful))
+    return _contracted(module, tuple(built)) if built else ()
 
 
 def report_argument(

@@ -53,22 +53,33 @@ def argument_of(definition: CallFact, parameter: str) -> Argument | None:
 
 
 def definitions(module: Module, facts: list[Fact]) -> list[Definition]:
-    """The kernels that a file builds or launches, each once for each way it is built."""
+    """The kernels that a file builds or launches, each once for each way it is built.
+
+    Left out are calls of what may be ``metal_kernel`` or something else: the texts may belong to
+    the other, as with ``mx.fast.cuda_kernel``.
+    """
     built: dict[CallFact, None] = {}
     launches: dict[CallFact, list[CallFact]] = {}
     own: set[cst.CSTNode] = set()
+    doubtful: set[cst.CSTNode] = set()
     for fact in facts:
         if not isinstance(fact, CallFact):
             continue
         if is_definition(fact):
             own.add(fact.node)
-        elif not isinstance(fact.callee, Function):
+        else:
+            doubtful.add(fact.node)
+        if not is_definition(fact) and not isinstance(fact.callee, Function):
             for kernel in kernels_in(fact.callee):
                 launches.setdefault(kernel.definition, []).append(fact)
             continue
         built.update((kernel.definition, None) for kernel in kernels_held(fact.result))
     built.update((definition, None) for definition in launches)
-    return [Definition(f, f.node in own, _told_closest(launches.get(f, []))) for f in built]
+    return [
+        Definition(fact, fact.node in own, _told_closest(launches.get(fact, [])))
+        for fact in built
+        if fact.node not in doubtful
+    ]
 
 
 def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
