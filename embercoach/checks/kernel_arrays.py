@@ -9,14 +9,14 @@ from embercoach.checks.metal_checks import MetalReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.execution.bounds import Outside
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.reductions import Partial
+    from embercoach.metal.inspections.bounds import Outside
+    from embercoach.metal.inspections.reductions import Partial
 
 
 def past_arrays(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """Accesses outside of threadgroup and private arrays."""
-    from embercoach.metal.execution.bounds import outside
+    from embercoach.metal.inspections.bounds import outside
 
     for found in outside(trace):
         yield _outside(found)
@@ -36,7 +36,7 @@ def _outside(found: Outside) -> MetalReport:
 
 def dropped_results(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """SIMD reductions of which one SIMD group's result is kept."""
-    from embercoach.metal.execution.reductions import partial_reductions
+    from embercoach.metal.inspections.reductions import partial_reductions
 
     for partial in partial_reductions(trace):
         yield _partial(partial)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts import CallFact, Fact
     from embercoach.analysis.module import Module
     from embercoach.checks.contracted import Contracted
-    from embercoach.metal.program.output_uses import OutputUses
+    from embercoach.metal.inspections.output_uses import OutputUses
 
 #: Dtypes that Metal has an atomic type for.
 ATOMIC = frozenset({"int32", "uint32", "float32", "uint64", "bool", "bool_"})
@@ -68,7 +68,7 @@ def output_writes(module: Module, facts: list[Fact]) -> Iterator[Report]:
         program = kernel.program if kernel.whole else None
         if program is None or program.problems:
             continue
-        from embercoach.metal.program.output_uses import output_uses
+        from embercoach.metal.inspections.output_uses import output_uses
 
         uses = output_uses(program)
         if _is_atomic(kernel):

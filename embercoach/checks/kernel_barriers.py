@@ -10,13 +10,13 @@ from embercoach.checks.metal_checks import MetalReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embercoach.metal.execution.barriers import Divergence
     from embercoach.metal.execution.events import Trace
+    from embercoach.metal.inspections.barriers import Divergence
 
 
 def unreached(trace: Trace, whole: bool) -> Iterator[MetalReport]:
     """Barriers that not all threads reach: the first behind each parting of ways."""
-    from embercoach.metal.execution.barriers import divergences
+    from embercoach.metal.inspections.barriers import divergences
 
     causes: set[object] = set()
     for divergence in divergences(trace):

@@ -19,7 +19,7 @@ def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
     """Integer divisions by sizes, in innermost loops."""
     if not {"/", "%"} & set(code.text.text + code.header.text):
         return
-    from embercoach.metal.program.costs import divisions
+    from embercoach.metal.inspections.costs import divisions
 
     told: set[tuple[str, int]] = set()
     for kernel in code.kernels:
@@ -45,7 +45,7 @@ def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
     """Private arrays whose index is known at run time only."""
     if "[" not in code.text.text:
         return
-    from embercoach.metal.program.costs import dynamic_indices
+    from embercoach.metal.inspections.costs import dynamic_indices
 
     told: set[tuple[str, int]] = set()
     for kernel in code.kernels:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.metal_checks import MetalCode
-    from embercoach.metal.execution.coverage import Mismatch
+    from embercoach.metal.inspections.coverage import Mismatch
 
 
 @metal_check("KERNEL-CONST-001")
@@ -19,7 +19,7 @@ def written_for_another_size(code: MetalCode) -> Iterator[MetalReport]:
     """``for (uint s = 128; s > 0; s >>= 1)`` in a threadgroup of 512."""
     if not code.text.threadgroup_arrays:
         return
-    from embercoach.metal.execution.coverage import mismatches
+    from embercoach.metal.inspections.coverage import mismatches
 
     for kernel in code.kernels:
         for trace in traces_of(kernel):

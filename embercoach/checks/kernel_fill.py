@@ -28,7 +28,7 @@ def conditional_stores(module: Module, facts: list[Fact]) -> Iterator[Report]:
         program = kernel.program if kernel.whole else None
         if program is None or program.problems:
             continue
-        from embercoach.metal.program.data_conditions import decides_by_data
+        from embercoach.metal.inspections.data_conditions import decides_by_data
 
         if decides_by_data(program):
             yield from _unfilled(kernel)
@@ -57,7 +57,7 @@ def _unfilled(kernel: Contracted) -> Iterator[Report]:
 
 def _of_trace(trace: Trace) -> Iterator[tuple[str, Spot]]:
     from embercoach.metal.execution.events import Access
-    from embercoach.metal.execution.stores import unfilled
+    from embercoach.metal.inspections.stores import unfilled
 
     stores = [
         event

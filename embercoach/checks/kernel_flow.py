@@ -71,7 +71,7 @@ def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
     Not with many threads to a group if it never asks which of them runs, and not with 64 if it has
     an array for 32 threads.
     """
-    from embercoach.metal.execution.bounds import outside
+    from embercoach.metal.inspections.bounds import outside
 
     if not trace.configuration.assumed:
         return True

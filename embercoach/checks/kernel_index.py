@@ -10,8 +10,8 @@ from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.metal.inspections.unsigned import Settled, Wrapped
     from embercoach.metal.program.nodes import Spot
-    from embercoach.metal.program.unsigned import Settled, Wrapped
 
 CODE = "KERNEL-INDEX-001"
 
@@ -21,7 +21,7 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     """Comparisons that always have the same outcome, and indices that wrap around."""
     if "-" not in code.text.text:
         return
-    from embercoach.metal.program.unsigned import settled_comparisons, wrapped_indices
+    from embercoach.metal.inspections.unsigned import settled_comparisons, wrapped_indices
 
     told: set[tuple[str, int]] = set()
     for kernel in code.kernels:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from embercoach.checks.contracted import Contracted
     from embercoach.checks.launches import Launch
     from embercoach.metal.contract import Input
+    from embercoach.metal.inspections.parameter_uses import ParameterUse
     from embercoach.metal.program.nodes import Spot
-    from embercoach.metal.program.parameter_uses import ParameterUse
 
 FIXED = ("device", "constant")
 FAILS = "the kernel fails to compile"
@@ -42,7 +42,7 @@ def uses_of_inputs(kernel: Contracted) -> dict[str, list[ParameterUse]]:
     uses: dict[str, list[ParameterUse]] = {}
     if program is None:
         return uses
-    from embercoach.metal.program.parameter_uses import parameter_uses
+    from embercoach.metal.inspections.parameter_uses import parameter_uses
 
     for use in parameter_uses(program):
         if use.variable.kind == "input" and use.spot.text == "body":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from embercoach.checks.metal_checks import MetalKernel
     from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration, Function, SizeName
-    from embercoach.metal.program.memory_use import ThreadgroupArray
+    from embercoach.metal.inspections.memory_use import ThreadgroupArray
     from embercoach.metal.program.nodes import Text
 
 TOO_MUCH = "KERNEL-MEMORY-001"
@@ -28,7 +28,7 @@ def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
     """Threadgroup arrays that take more than there is."""
     if not any("threadgroup" in text.text for text in (code.text, code.header)):
         return
-    from embercoach.metal.program.memory_use import threadgroup_arrays, total
+    from embercoach.metal.inspections.memory_use import threadgroup_arrays, total
 
     told = set()
     for kernel in code.kernels:

@@ -10,10 +10,10 @@ from embercoach.checks.metal_checks import ELSEWHERE, MetalReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.execution.crossings import Crossing
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.races import Race
-    from embercoach.metal.execution.stores import Overlap
+    from embercoach.metal.inspections.crossings import Crossing
+    from embercoach.metal.inspections.races import Race
+    from embercoach.metal.inspections.stores import Overlap
     from embercoach.metal.program.nodes import Spot
 
 _AXES = "xyz"
@@ -26,9 +26,9 @@ _ATOMIC = (
 
 def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """What is wrong with the exchange through outputs, each place once."""
-    from embercoach.metal.execution.crossings import crossings
-    from embercoach.metal.execution.races import races
-    from embercoach.metal.execution.stores import overlaps
+    from embercoach.metal.inspections.crossings import crossings
+    from embercoach.metal.inspections.races import races
+    from embercoach.metal.inspections.stores import overlaps
 
     told: set[Spot] = set()
     for overlap in overlaps(trace):

@@ -10,7 +10,7 @@ from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.precision import HalfSum, Promotion
+    from embercoach.metal.inspections.precision import HalfSum, Promotion
 
 SUM = "KERNEL-PRECISION-001"
 LITERAL = "KERNEL-PRECISION-002"
@@ -24,7 +24,7 @@ def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
     """Loops that add to a variable in half precision."""
     if "for" not in code.text.text and "while" not in code.text.text + code.header.text:
         return
-    from embercoach.metal.program.precision import half_sums
+    from embercoach.metal.inspections.precision import half_sums
 
     told: set[tuple[str, int]] = set()
     for kernel in code.kernels:
@@ -54,7 +54,7 @@ def _sum_message(found: HalfSum) -> str:
 @metal_check(LITERAL)
 def promoting_literals(code: MetalCode) -> Iterator[MetalReport]:
     """``float`` literals in arithmetic of half precision."""
-    from embercoach.metal.program.precision import promotions
+    from embercoach.metal.inspections.precision import promotions
 
     told: set[tuple[str, int]] = set()
     for kernel in code.kernels:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.metal.execution.events import Memory, Synchronization, Trace
-    from embercoach.metal.execution.races import Race
+    from embercoach.metal.inspections.races import Race
     from embercoach.metal.program.nodes import Spot, Variable
 
 FLAGS: dict[Memory, str] = {"threadgroup": "mem_threadgroup", "device": "mem_device"}
@@ -19,7 +19,7 @@ DONE = {"read": "read", "write": "written", "atomic": "updated"}
 
 def shared_memory(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """Races in threadgroup memory, one for each barrier that is missing or orders nothing."""
-    from embercoach.metal.execution.races import races
+    from embercoach.metal.inspections.races import races
 
     found = races(trace, "threadgroup")
     yield from wrong_flags(found, "threadgroup")

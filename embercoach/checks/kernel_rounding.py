@@ -120,7 +120,7 @@ def _has(shape: Size, rounded: Ceiling) -> bool:
 def _unguarded(definition: Definition, launch: Launch, axis: int) -> set[str]:
     """The outputs that every thread of a group writes to, at its own position, without a guard."""
     from embercoach.metal.execution.follow import follow
-    from embercoach.metal.execution.rounding import unguarded
+    from embercoach.metal.inspections.rounding import unguarded
 
     program = program_of(definition, launch)
     if program is None or program.problems:

@@ -162,7 +162,7 @@ def _mismatched(kernel: Contracted) -> Iterator[Report]:
     program = kernel.program
     if program is None:
         return
-    from embercoach.metal.program.parameter_uses import attribute_mismatches
+    from embercoach.metal.inspections.parameter_uses import attribute_mismatches
 
     for found in attribute_mismatches(program):
         if found.spot.text != "body":

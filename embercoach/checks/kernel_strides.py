@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.module import Module
     from embercoach.checks.contracted import Contracted
     from embercoach.checks.launches import Launch
-    from embercoach.metal.program.parameter_uses import ParameterUse
+    from embercoach.metal.inspections.parameter_uses import ParameterUse
 
 #: Methods and functions that give a view of other strides, at least at times.
 VIEWS = frozenset(
@@ -65,7 +65,7 @@ def _linear(kernel: Contracted, name: str, uses: list[ParameterUse]) -> Iterator
 
 def _counts_elements(use: ParameterUse) -> bool:
     """Whether elements are read at an index, in the body or by a function that it calls."""
-    from embercoach.metal.program.parameter_uses import indices_below
+    from embercoach.metal.inspections.parameter_uses import indices_below
 
     if use.manner in ("element", "address") and use.index:
         return True

@@ -9,7 +9,7 @@ from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.input_writes import InputWrite
+    from embercoach.metal.inspections.input_writes import InputWrite
 
 CODE = "KERNEL-WRITE-001"
 _REFUSED = "MLX passes inputs as `const`, so the kernel fails to compile at its first launch"
@@ -28,7 +28,7 @@ def writes_to_inputs(code: MetalCode) -> Iterator[MetalReport]:
     """Assignments, atomics and writing pointers to inputs."""
     if code.whole:
         return
-    from embercoach.metal.program.input_writes import input_writes
+    from embercoach.metal.inspections.input_writes import input_writes
 
     found: dict[str, dict[tuple[str, int], InputWrite]] = {}
     for kernel in code.kernels:

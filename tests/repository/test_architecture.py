@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": set(),
 }
+# The floors of ``metal``, from the ground up; each may import those below it.
+FLOORS = ("", "program", "execution", "inspections")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The house stands: with fewer modules these tests would look at nothing.
 FEWEST_MODULES = 20
@@ -82,6 +84,22 @@ def trespasses(path: Path) -> list[str]:
     return found
 
 
+def climbs(path: Path) -> list[str]:
+    """The imports of a module of ``metal`` that run up its floors."""
+    own = floor(dotted(path))
+    return [
+        f"{path.relative_to(ROOT)}:{line}: must not import {name}"
+        for line, name in imported_modules(path)
+        if name.startswith("embercoach.metal.") and floor(name) > own
+    ]
+
+
+def floor(name: str) -> int:
+    """The floor that a module of ``metal``, or a name in one, is on."""
+    part = (*name.split("."), "", "", "")[2]
+    return FLOORS.index(part) if part in FLOORS else 0
+
+
 def room_allows(name: str, allowed: set[str]) -> bool:
     # `from embercoach import __version__` names an attribute of the package, not a room.
     target = room(name)
@@ -108,6 +126,36 @@ def test_the_rules_themselves_run_one_way() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=dotted)
 def test_imports_run_downward(path: Path) -> None:
     assert trespasses(path) == []
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "metal" in p.parts], ids=dotted)
+def test_metal_stands_on_its_floors(path: Path) -> None:
+    assert climbs(path) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "source", "forbidden"),
+    [
+        ("metal/body.py", "from embercoach.metal.program.nodes import Block", True),
+        ("metal/program/nodes.py", "from ..inspections import races", True),
+        ("metal/execution/follow.py", "import embercoach.metal.inspections.races", True),
+        (
+            "metal/inspections/races.py",
+            "from embercoach.metal.execution.events import Trace",
+            False,
+        ),
+        ("metal/program/calls.py", "from embercoach.metal.program import types", False),
+        ("metal/program/calls.py", "from embercoach.metal.facts import Place", False),
+    ],
+)
+def test_a_climb_is_seen(
+    place: str, source: str, forbidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    path = tmp_path / "embercoach" / place
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    assert bool(climbs(path)) == forbidden
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.program.expansion import Expander, ExpansionError, Macro, read_definition
-from embercoach.metal.program.tokens import Token, solid, tokens_of
+from embercoach.metal.tokens import Token, solid, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from embercoach.metal.execution.events import Configuration
 from embercoach.metal.execution.follow import follow
-from embercoach.metal.execution.stores import unfilled
+from embercoach.metal.inspections.stores import unfilled
 from tests.metal.execution.launching import configuration_of, program_of
-from tests.metal.execution.telling import told
+from tests.metal.inspections.telling import told
 from tests.simulator.suite.case import Case
 from tests.simulator.suite_cases import BUGS, CLEAN
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from embercoach.metal.program import lowering, nodes
 from embercoach.metal.program.lowering import lower_body, lower_unit
-from embercoach.metal.program.tokens import tokens_of
+from embercoach.metal.tokens import tokens_of
 from tests.metal.program.rendering import NAMES
 from tests.metal.program.test_lowering import HEADER
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.events import Access, Synchronization
-from embercoach.metal.execution.footprints import (
+from embercoach.metal.inspections.footprints import (
     comparable,
     differ,
     exclusive,

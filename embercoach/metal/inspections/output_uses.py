@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from embercoach.metal.inspections.parameter_uses import OF_VALUES, parameter_uses
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -16,13 +17,12 @@ from embercoach.metal.program.nodes import (
     Name,
     Unary,
 )
-from embercoach.metal.program.parameter_uses import OF_VALUES, parameter_uses
 from embercoach.metal.program.types import is_address
 from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
+    from embercoach.metal.inspections.parameter_uses import ParameterUse
     from embercoach.metal.program.nodes import Expression, Program, Spot
-    from embercoach.metal.program.parameter_uses import ParameterUse
 
 _INITIAL = frozenset({"atomic_store", "atomic_store_explicit", "atomic_init", "atomic_exchange"})
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
-from embercoach.metal.execution.footprints import comparable, exclusive, footprint, same_members
 from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.inspections.footprints import comparable, exclusive, footprint, same_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.metal.execution.launching import traced
-from tests.metal.execution.telling import told
+from tests.metal.inspections.telling import told
 from tests.simulator.suite import notes
 from tests.simulator.suite.case import Case
 from tests.simulator.suite_cases import CLEAN

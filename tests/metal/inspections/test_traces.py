@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from embercoach.metal.execution.barriers import divergences
-from embercoach.metal.execution.bounds import outside
-from embercoach.metal.execution.crossings import crossings
 from embercoach.metal.execution.events import Access
-from embercoach.metal.execution.races import races, weak_simdgroup_barriers
-from embercoach.metal.execution.reductions import partial_reductions
-from embercoach.metal.execution.stores import overlaps, unfilled
+from embercoach.metal.inspections.barriers import divergences
+from embercoach.metal.inspections.bounds import outside
+from embercoach.metal.inspections.crossings import crossings
+from embercoach.metal.inspections.races import races, weak_simdgroup_barriers
+from embercoach.metal.inspections.reductions import partial_reductions
+from embercoach.metal.inspections.stores import overlaps, unfilled
 from tests.metal.execution.launching import trace_of
 
 _LID = "uint lid = thread_position_in_threadgroup.x; uint i = thread_position_in_grid.x;\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution.barriers import divergences
-from embercoach.metal.execution.bounds import outside
-from embercoach.metal.execution.crossings import crossings
-from embercoach.metal.execution.races import races, weak_simdgroup_barriers
-from embercoach.metal.execution.reductions import partial_reductions
-from embercoach.metal.execution.stores import overlaps
+from embercoach.metal.inspections.barriers import divergences
+from embercoach.metal.inspections.bounds import outside
+from embercoach.metal.inspections.crossings import crossings
+from embercoach.metal.inspections.races import races, weak_simdgroup_barriers
+from embercoach.metal.inspections.reductions import partial_reductions
+from embercoach.metal.inspections.stores import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.execution.events import Access
-from embercoach.metal.execution.footprints import comparable, differ, exclusive, meetings
 from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.inspections.footprints import comparable, differ, exclusive, meetings
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Condition

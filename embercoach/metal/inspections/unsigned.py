@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.metal.program.first_thread import FirstThread, Large
+from embercoach.metal.inspections.first_thread import FirstThread, Large
 from embercoach.metal.program.folding import fold
 from embercoach.metal.program.nodes import Assign, Binary, Declare, Index, Loop, Name
 from embercoach.metal.program.types import is_address, is_signed

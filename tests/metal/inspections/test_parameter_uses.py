@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from embercoach.metal.contract import Input, Output
-from embercoach.metal.program.data_conditions import decides_by_data
+from embercoach.metal.inspections.data_conditions import decides_by_data
+from embercoach.metal.inspections.output_uses import output_uses
+from embercoach.metal.inspections.parameter_uses import attribute_mismatches, parameter_uses
 from embercoach.metal.program.lowering import Names, lower_body
-from embercoach.metal.program.output_uses import output_uses
-from embercoach.metal.program.parameter_uses import attribute_mismatches, parameter_uses
 
 NAMES = Names((Input("x"), Input("s")), (Output("y"),))
 HEADER = (
