@@ -133,12 +133,10 @@ def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
 
     if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
         return  # a fragment: what it is joined with may declare anything
-    free = undeclared(code.text)
-    stretches = _conditional(code.text.text) if free else ()
     uses: dict[str, list[Use]] = {}
-    for use in free:
-        # It may be a macro of the command line, or stand where no build comes to.
-        if not use.name.isupper() and not any(use.place.start in s for s in stretches):
+    for use in undeclared(code.text):
+        # It may be a macro of the command line.
+        if not use.name.isupper():
             uses.setdefault(use.name, []).append(use)
     for name, found in uses.items():
         again = f" ({len(found)} times)" if len(found) > 1 else ""
@@ -152,27 +150,6 @@ def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
             f"nothing declares `{name}`{again}: {why}, so the file fails to compile",
             "declare it, or pass it as an argument of the kernel",
         )
-
-
-def _conditional(text: str) -> tuple[range, ...]:
-    """The stretches that stand under a condition of the preprocessor, include guards left out."""
-    from embercoach.metal.syntax import parse_unit
-
-    syntax = parse_unit(text)
-    found = []
-    for node in syntax.nodes:
-        if node.type not in ("preproc_if", "preproc_ifdef"):
-            continue
-        name = node.child_by_field_name("name")
-        guard = (
-            node.children[0].type == "#ifndef"
-            and name is not None
-            and f"#define {syntax.words(name)}" in syntax.words(node)
-        )
-        if not guard:
-            place = syntax.place(node)
-            found.append(range(place.start, place.end))
-    return tuple(found)
 
 
 def _entries(code: MetalCode) -> Iterator[Function]:
