@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
@@ -370,6 +370,7 @@ STATEMENTS = st.sampled_from(
 )
 
 
+@example(["a*a", "(", "threadgroup float a[32];"])
 @given(st.lists(STATEMENTS | st.text("tgroupfla [];{}\n=,*&()#/\"'", max_size=12), max_size=12))
 def test_any_body_keeps_its_lines(pieces: list[str]) -> None:
     body = "".join(pieces)
@@ -387,14 +388,19 @@ def test_any_body_keeps_its_lines(pieces: list[str]) -> None:
     }
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         assert old == new or number in touched
-    # Of the body, only declarations of threadgroup variables were touched; locals are filled.
+    # Of the body, only declarations of threadgroup variables were touched; locals are filled, and
+    # what reads as an array parameter (text behind an open parenthesis) is made the pointer it is.
     start = result.edited.original.index(") {\n") + 4
     for edit in result.edited.edits:
         if start <= edit.start < start + len(body):
             replaced = result.edited.original[edit.start : edit.end]
-            assert edit.new.startswith(" EMBER_FILL(" if not replaced else "EMBER_STORAGE(")
-            assert not replaced or "threadgroup" in replaced
-
+            if not replaced:
+                assert edit.new.startswith(" EMBER_FILL(") or edit.new in {"*", "(*"}
+            elif replaced.startswith("["):
+                assert not edit.new.strip(")\n ")
+            else:
+                assert edit.new.startswith("EMBER_STORAGE(")
+                assert "threadgroup" in replaced
 
 @st.composite
 def edits_of(draw: st.DrawFn) -> tuple[str, list[TextEdit]]:
