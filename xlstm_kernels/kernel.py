@@ -15,7 +15,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class Kernel:
         launch: called with the input arrays, returns the `Launch`: grid, threadgroup, shapes and
             dtypes of the outputs, and the template. It reads shapes and dtypes, never values.
         header: MSL before the function: includes, helper functions, constants.
+        init_value: what every element of every output holds before the body runs, or None for
+            memory as it was found, which the body then has to write whole.
+        contiguous_inputs: True lets MLX copy inputs that are not row-contiguous, so that the body
+            may count elements. False gives every input as it lies, and the body reads all of them
+            through `<input>_strides` (in elements).
 
     Raises:
         ValueError: for a name that is no C identifier, names that collide, or no output at all.
@@ -74,6 +79,8 @@ class Kernel:
     body: str
     launch: Callable[..., Launch]
     header: str = ""
+    init_value: float | None = None
+    contiguous_inputs: bool = True
 
     def __post_init__(self) -> None:
         parameters = (*self.inputs, *self.outputs)
@@ -88,30 +95,54 @@ class Kernel:
         if not self.outputs:
             raise ValueError(f"kernel {self.name!r}: a kernel needs at least one output")
 
-    def __call__(self, *inputs: mx.array, backend: str | None = None) -> tuple[mx.array, ...]:
+    def __call__(
+        self, *inputs: mx.array, backend: str | None = None, verbose: bool = False
+    ) -> tuple[mx.array, ...]:
         """Run the kernel and return its outputs, lazily, in the order of `outputs`.
 
-        A launch without threads runs nothing and gives zeros.
+        A launch without threads runs nothing and gives `init_value`, or zeros.
 
         Args:
             *inputs: one array for each name in `self.inputs`.
             backend: name of the executor, or None for the first one that can run here.
+            verbose: print the source that MLX generates, which `generated_source` returns.
 
         Raises:
             ValueError: for a wrong number of inputs, or an unknown backend.
             RuntimeError: if that executor, or with None every executor, cannot run here. A bare
                 kernel has no pure-MLX path to fall back to; the operators of this package have.
         """
+        executor = executors.choose(backend)
+        launch = self._launch(inputs)
+        if launch.empty:
+            value = 0 if self.init_value is None else self.init_value
+            return tuple(
+                mx.full(shape, value, dtype=dtype)
+                for shape, dtype in zip(launch.output_shapes, launch.output_dtypes, strict=True)
+            )
+        return tuple(executor.run(self, inputs, launch, verbose=verbose))
+
+    def generated_source(self, *inputs: mx.array) -> str:
+        """Return the whole Metal source that MLX writes for a launch on such inputs.
+
+        Needs no Metal and runs nothing: shapes and dtypes of the inputs are all it looks at.
+
+        Args:
+            *inputs: one array for each name in `self.inputs`.
+
+        Raises:
+            ValueError: for a wrong number of inputs, a launch without threads, or one that MLX
+                refuses.
+        """
+        launch = self._launch(inputs)
+        if launch.empty:
+            raise ValueError(f"kernel {self.name!r}: a launch without threads has no source")
+        return executors.generated_source(self, inputs, launch)
+
+    def _launch(self, inputs: Sequence[mx.array]) -> Launch:
         if len(inputs) != len(self.inputs):
             raise ValueError(
                 f"kernel {self.name!r} takes {len(self.inputs)} inputs "
                 f"({', '.join(self.inputs)}), got {len(inputs)}"
             )
-        executor = executors.choose(backend)
-        launch = self.launch(*inputs)
-        if launch.empty:
-            return tuple(
-                mx.zeros(shape, dtype=dtype)
-                for shape, dtype in zip(launch.output_shapes, launch.output_dtypes, strict=True)
-            )
-        return tuple(executor.run(self, inputs, launch))
+        return self.launch(*inputs)

@@ -99,7 +99,9 @@ class Understudy:
     def unavailable(self) -> None:
         return None
 
-    def run(self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> Sequence[mx.array]:
+    def run(
+        self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
+    ) -> Sequence[mx.array]:
         self.launched.append((kernel.name, launch, generate(kernel, inputs, launch)))
         outputs = opaque(TWINS[kernel.name])(*inputs)
         assert tuple(o.shape for o in outputs) == launch.output_shapes

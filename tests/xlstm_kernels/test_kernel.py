@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mlx.core as mx
@@ -13,6 +16,7 @@ import pytest
 
 import xlstm_kernels
 from xlstm_kernels import Kernel, executors, rms_norm, soft_cap
+from xlstm_kernels.executors.metal import metal_kernel
 from xlstm_kernels.kernel import Launch
 
 
@@ -51,7 +55,7 @@ class Doubler:
     def unavailable(self) -> str | None:
         return self.reason
 
-    def run(self, kernel, inputs, launch):
+    def run(self, kernel, inputs, launch, *, verbose=False):
         assert kernel is DOUBLE
         self.launches.append(launch)
         return [array + array for array in inputs]
@@ -94,6 +98,86 @@ def test_an_empty_grid_launches_nothing_and_gives_zeros(doubler):
     assert zeros.tolist() == [[0, 0, 0], [0, 0, 0]]
     assert (zeros.dtype, empty.dtype, empty.shape) == (mx.int32, mx.float16, (0,))
     assert not doubler.launches
+
+
+def test_an_empty_grid_gives_the_initial_value(doubler):
+    filled = dataclasses.replace(
+        DOUBLE,
+        launch=lambda values: Launch((0, 1, 1), (32, 1, 1), ((2,),), (mx.float32,)),
+        init_value=-math.inf,
+    )
+    assert filled(mx.zeros((0,)), backend="doubler")[0].tolist() == [-math.inf, -math.inf]
+
+
+def test_what_the_body_leaves_out_holds_the_initial_value(simulator):
+    """Every other element is written; without `init_value` the simulator would tell."""
+    sparse = dataclasses.replace(
+        DOUBLE,
+        name="sparse",
+        body=DOUBLE.body.replace("if (i <", "if (i % 2 == 1 && i <"),
+        init_value=7.0,
+    )
+    (doubled,) = sparse(mx.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert doubled.tolist() == [7, 4, 7, 8, 7]
+
+
+def test_inputs_as_they_lie(simulator):
+    """A transposed input reaches the body without a copy: it reads through the strides."""
+    transposed = dataclasses.replace(
+        DOUBLE,
+        name="doubling_strided",
+        body="""
+        const uint i = thread_position_in_grid.x;
+        if (i < uint(values_shape[0] * values_shape[1])) {
+            const uint row = i / values_shape[1], column = i % values_shape[1];
+            const auto value = values[row * values_strides[0] + column * values_strides[1]];
+            doubled[i] = value + value;
+        }
+        """,
+        contiguous_inputs=False,
+    )
+    values = mx.arange(12, dtype=mx.float32).reshape(4, 3)
+    (doubled,) = transposed(values.T)
+    assert mx.array_equal(doubled, 2 * values.T).item()
+    (flat,) = dataclasses.replace(DOUBLE, contiguous_inputs=True)(values.reshape(-1)[::2])
+    assert flat.tolist() == (2 * values.reshape(-1)[::2]).tolist()
+
+
+def test_generated_source_needs_no_metal():
+    source = DOUBLE.generated_source(mx.zeros((3,)))
+    assert "[[kernel]] void custom_kernel_doubling_" in source
+    assert "const constant float* values [[buffer(0)]]" in source
+    assert DOUBLE.body in source
+    assert "const device float* values" in DOUBLE.generated_source(mx.zeros((8,)))
+
+
+def test_generated_source_of_no_launch():
+    with pytest.raises(ValueError, match="takes 1 inputs"):
+        DOUBLE.generated_source()
+    with pytest.raises(ValueError, match="without threads has no source"):
+        DOUBLE.generated_source(mx.zeros((0,)))
+
+
+def test_verbose_prints_what_is_compiled(simulator, capfd):
+    mx.eval(DOUBLE(mx.ones((3,))))
+    assert DOUBLE.body not in capfd.readouterr().out
+    mx.eval(DOUBLE(mx.ones((3,)), verbose=True))
+    assert DOUBLE.body in capfd.readouterr().out
+
+
+def test_threads_share_one_kernel_object(built_kernels, monkeypatch):
+    """Sixteen threads ask at once for a kernel that takes its time to build."""
+    build, kernel = mx.fast.metal_kernel, dataclasses.replace(DOUBLE, name="doubling_shared")
+
+    def slow(**arguments):
+        time.sleep(0.02)
+        return build(**arguments)
+
+    monkeypatch.setattr(mx.fast, "metal_kernel", slow)
+    with ThreadPoolExecutor(16) as pool:
+        objects = list(pool.map(lambda _: metal_kernel(kernel), range(16)))
+    assert len(set(map(id, objects))) == 1
+    assert built_kernels == ["doubling_shared"]
 
 
 def test_wrong_number_of_inputs(doubler):

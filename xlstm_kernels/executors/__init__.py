@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlstm_kernels.executors.metal import MetalExecutor
+from xlstm_kernels.executors.metal import MetalExecutor, generated_source
 from xlstm_kernels.executors.registry import (
     NATIVE,
     Executor,
@@ -18,6 +18,7 @@ __all__ = [
     "Executor",
     "MetalExecutor",
     "choose",
+    "generated_source",
     "names",
     "register",
     "resolve",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
@@ -17,8 +18,30 @@ def metal_kernel(kernel: Kernel) -> Callable[..., list[mx.array]]:
     """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew.
 
     A simulator may stand in for MLX for a while. What each of the two has built stays its own.
+    Threads that ask at the same time get the same object.
     """
-    return _built(kernel, mx.fast.metal_kernel)
+    with _building:
+        return _built(kernel, mx.fast.metal_kernel)
+
+
+def generated_source(kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> str:
+    """Let MLX check a launch and write its source, as an export of the graph shows it.
+
+    Raises:
+        ValueError: for a launch that MLX refuses.
+    """
+
+    def call(*arrays: mx.array) -> list[mx.array]:
+        return list(_launched(kernel, arrays, launch))
+
+    records: list[dict[str, Any]] = []
+    examples = [mx.zeros(array.shape, dtype=array.dtype) for array in inputs]
+    mx.export_function(records.append, call, *examples)
+    (arguments,) = (r["arguments"] for r in records if r.get("name") == "CustomKernel")
+    return str(arguments[1])
+
+
+_building = threading.Lock()
 
 
 @functools.cache
@@ -30,6 +53,7 @@ def _built(kernel: Kernel, build: Callable[..., object]) -> Callable[..., list[m
         output_names=kernel.outputs,
         source=kernel.body,
         header=kernel.header,
+        ensure_row_contiguous=kernel.contiguous_inputs,
     )
     return cast("Callable[..., list[mx.array]]", built)
 
@@ -53,13 +77,28 @@ class MetalExecutor:
             )
         return None
 
-    def run(self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> Sequence[mx.array]:
+    def run(
+        self,
+        kernel: Kernel,
+        inputs: Sequence[mx.array],
+        launch: Launch,
+        *,
+        verbose: bool = False,
+    ) -> Sequence[mx.array]:
         """Record the launch in MLX's graph; it runs when its outputs are evaluated."""
-        return metal_kernel(kernel)(
-            inputs=inputs,
-            template=launch.template,
-            grid=launch.grid,
-            threadgroup=launch.threadgroup,
-            output_shapes=launch.output_shapes,
-            output_dtypes=launch.output_dtypes,
-        )
+        return _launched(kernel, inputs, launch, verbose=verbose)
+
+
+def _launched(
+    kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
+) -> list[mx.array]:
+    return metal_kernel(kernel)(
+        inputs=inputs,
+        template=launch.template,
+        grid=launch.grid,
+        threadgroup=launch.threadgroup,
+        output_shapes=launch.output_shapes,
+        output_dtypes=launch.output_dtypes,
+        init_value=kernel.init_value,
+        verbose=verbose,
+    )

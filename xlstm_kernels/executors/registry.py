@@ -28,10 +28,18 @@ class Executor(Protocol):
     def unavailable(self) -> str | None:
         """Say why this executor cannot run here and now, with the remedy; None if it can."""
 
-    def run(self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> Sequence[mx.array]:
+    def run(
+        self,
+        kernel: Kernel,
+        inputs: Sequence[mx.array],
+        launch: Launch,
+        *,
+        verbose: bool = False,
+    ) -> Sequence[mx.array]:
         """Run a launch that has threads; return an array for each of `kernel.outputs`.
 
         The inputs may be tracers of `mx.compile` or `mx.grad`: nothing may look at their values.
+        With `verbose` it prints the source that it compiles.
         """
 
 
