@@ -194,6 +194,14 @@ def backend(request: pytest.FixtureRequest) -> str:
     return "metal" if request.param == "simulator" else request.param
 
 
+@pytest.fixture(params=["native", "simulator", pytest.param("metal", marks=pytest.mark.metal)])
+def device(request: pytest.FixtureRequest) -> str:
+    """The backends whose numbers count: MLX operations, and kernels where they can run."""
+    if request.param != executors.NATIVE:
+        request.getfixturevalue(request.param)
+    return "metal" if request.param == "simulator" else request.param
+
+
 @pytest.fixture
 def built_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The name of each kernel object that MLX is asked for during the test."""

@@ -15,6 +15,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.msl import THREADGROUP_SUM
 
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 16
@@ -118,22 +119,6 @@ def _weighted(array: mx.array, weight: mx.array | None) -> mx.array:
 # stride over the columns. Row, and with it every barrier, is the same for all threads of a group;
 # groups are whole simdgroups and the grid is whole groups, so every simdgroup is full.
 
-_THREADGROUP_SUM = """
-    // The sum of value over the threadgroup, given to each of its threads.
-    // partial: at least one float for each simdgroup, at most one simdgroup for each lane.
-    inline float xlstm_threadgroup_sum(
-        float value, threadgroup float* partial, uint simdgroup, uint lane, uint simdgroups) {
-        value = simd_sum(value);
-        // Whatever an earlier sum left in partial has been read.
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (lane == 0) {
-            partial[simdgroup] = value;
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        return simd_sum(lane < simdgroups ? partial[lane] : 0.0f);
-    }
-"""
-
 
 def _row_launch(
     x: mx.array, output_shapes: tuple[tuple[int, ...], ...], output_dtypes: tuple[mx.Dtype, ...]
@@ -183,7 +168,7 @@ def _forward_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) -> 
         inputs=("values", "epsilon", *weight_input),
         outputs=("normalised",),
         launch=_forward_launch,
-        header=_THREADGROUP_SUM,
+        header=THREADGROUP_SUM,
         body=f"""
     // values, normalised: (rows, columns), contiguous; weight: (columns); epsilon: 0-d.
     threadgroup float partial[MAX_SIMDGROUPS];
@@ -217,7 +202,7 @@ def _gradient_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) ->
         inputs=("values", "cotangent", "epsilon", *weight_input),
         outputs=("values_gradient", "inverse_rms"),
         launch=_gradient_launch,
-        header=_THREADGROUP_SUM,
+        header=THREADGROUP_SUM,
         body=f"""
     // values, cotangent, values_gradient: (rows, columns), contiguous; inverse_rms: (rows);
     // weight: (columns); epsilon: 0-d.
