@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.kernel_plans import values_of
-from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.metal_checks import (
+    MetalCode,
+    MetalReport,
+    metal_check,
+    once_at_each_start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from embercoach.metal.inspections.costs import Division
 
 DIVISION = "KERNEL-PERF-001"
 ARRAY = "KERNEL-PERF-002"
@@ -21,23 +28,24 @@ def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
         return
     from embercoach.metal.inspections.costs import divisions
 
-    told: set[tuple[str, int]] = set()
-    for kernel in code.kernels:
-        for found in divisions(kernel.program, values_of(kernel)):
-            place = found.spot.place
-            if (found.spot.text, place.start) in told:
-                continue
-            told.add((found.spot.text, place.start))
-            yield MetalReport(
-                DIVISION,
-                place,
-                f"each turn of this loop divides by a number that stems from "
-                f"`{found.divisor.name}`: GPUs have no instruction to divide integers, and a "
-                "divisor that the compiler doesn't know takes dozens of others",
-                "count the quotient and the remainder along as the loop goes on, or pass the "
-                "divisor as a template argument",
-                found.spot.text,
-            )
+    yield from once_at_each_start(
+        _of_division(found)
+        for kernel in code.kernels
+        for found in divisions(kernel.program, values_of(kernel))
+    )
+
+
+def _of_division(found: Division) -> MetalReport:
+    return MetalReport(
+        DIVISION,
+        found.spot.place,
+        f"each turn of this loop divides by a number that stems from `{found.divisor.name}`: GPUs "
+        "have no instruction to divide integers, and a divisor that the compiler doesn't know "
+        "takes dozens of others",
+        "count the quotient and the remainder along as the loop goes on, or pass the divisor as a "
+        "template argument",
+        found.spot.text,
+    )
 
 
 @metal_check(ARRAY)
@@ -47,16 +55,11 @@ def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
         return
     from embercoach.metal.inspections.costs import dynamic_indices
 
-    told: set[tuple[str, int]] = set()
     for kernel in code.kernels:
         for found in dynamic_indices(kernel.program, values_of(kernel)):
-            place = found.spot.place
-            if (found.spot.text, place.start) in told:
-                continue
-            told.add((found.spot.text, place.start))
             yield MetalReport(
                 ARRAY,
-                place,
+                found.spot.place,
                 f"the index into `{found.array.name}` depends on `{found.by.name}`, so the array "
                 "can't be kept in registers: every access goes to memory",
                 "index it by constants and counters of loops with constant bounds, or put it into "

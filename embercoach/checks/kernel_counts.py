@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.kernel_flow import traces_of
 from embercoach.checks.metal_checks import MetalReport, metal_check
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def written_for_another_size(code: MetalCode) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.coverage import mismatches
 
     for kernel in code.kernels:
-        for trace in traces_of(kernel):
+        for trace in kernel.traces:
             if not trace.configuration.assumed:
                 yield from map(_report, mismatches(trace))
 

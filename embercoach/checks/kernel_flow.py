@@ -39,18 +39,9 @@ THREADS = frozenset(
     "KERNEL-SIMD-001",
 )
 def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
-    """Each kernel that can be followed; what several launches share is told once."""
-    told: set[Key] = set()
+    """Each kernel that can be followed."""
     for kernel in code.kernels:
-        for report in _of_kernel(kernel, whole=code.whole):
-            if _key(report) not in told:
-                told.add(_key(report))
-                yield report
-
-
-def traces_of(kernel: MetalKernel) -> tuple[Trace, ...]:
-    """What following a kernel gives, for each way of launching it."""
-    return kernel.traces
+        yield from _of_kernel(kernel, whole=code.whole)
 
 
 def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
@@ -60,7 +51,7 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
     from embercoach.checks.kernel_races import shared_memory
 
     finders: tuple[Finder, ...] = (unreached, shared_memory, outputs, dropped_results, past_arrays)
-    traces = [trace for trace in traces_of(kernel) if _is_likely(trace, kernel)]
+    traces = [trace for trace in kernel.traces if _is_likely(trace, kernel)]
     for finder in finders:
         yield from agreed([(trace, tuple(finder(trace, whole))) for trace in traces])
 

@@ -30,16 +30,12 @@ def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
         return
     from embercoach.metal.inspections.memory_use import threadgroup_arrays, total
 
-    told = set()
     for kernel in code.kernels:
         arrays = threadgroup_arrays(kernel.program)
         if total(arrays) <= MAX_THREADGROUP_BYTES:
             continue
         largest = max(arrays, key=lambda array: array.bytes)
         spot = largest.variable.spot
-        if (spot.text, spot.place.start) in told:
-            continue
-        told.add((spot.text, spot.place.start))
         yield MetalReport(
             TOO_MUCH,
             spot.place,

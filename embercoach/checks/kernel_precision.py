@@ -26,20 +26,15 @@ def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
         return
     from embercoach.metal.inspections.precision import half_sums
 
-    told: set[tuple[str, int]] = set()
     for kernel in code.kernels:
         for found in half_sums(kernel.program, values_of(kernel)):
-            key = (found.spot.text, found.spot.place.start)
-            if key not in told:
-                told.add(key)
-                yield MetalReport(
-                    SUM,
-                    found.spot.place,
-                    _sum_message(found),
-                    "sum in `float`, and turn the result into the smaller type once, behind the "
-                    "loop",
-                    found.spot.text,
-                )
+            yield MetalReport(
+                SUM,
+                found.spot.place,
+                _sum_message(found),
+                "sum in `float`, and turn the result into the smaller type once, behind the loop",
+                found.spot.text,
+            )
 
 
 def _sum_message(found: HalfSum) -> str:
@@ -56,19 +51,15 @@ def promoting_literals(code: MetalCode) -> Iterator[MetalReport]:
     """``float`` literals in arithmetic of half precision."""
     from embercoach.metal.inspections.precision import promotions
 
-    told: set[tuple[str, int]] = set()
     for kernel in code.kernels:
         for found in promotions(kernel.program):
-            key = (found.spot.text, found.spot.place.start)
-            if key not in told:
-                told.add(key)
-                yield MetalReport(
-                    LITERAL,
-                    found.spot.place,
-                    _literal_message(found),
-                    f"write `{_plain(found)}{_SUFFIXES[found.scalar]}`",
-                    found.spot.text,
-                )
+            yield MetalReport(
+                LITERAL,
+                found.spot.place,
+                _literal_message(found),
+                f"write `{_plain(found)}{_SUFFIXES[found.scalar]}`",
+                found.spot.text,
+            )
 
 
 def _literal_message(found: Promotion) -> str:

@@ -16,7 +16,7 @@ to look at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -118,6 +118,19 @@ MetalCheck = Callable[[MetalCode], Iterator[MetalReport]]
 #: By file and by body; ``UNIT_ONLY`` are for files alone.
 METAL_CHECKS: list[MetalCheck] = []
 UNIT_ONLY: list[MetalCheck] = []
+
+
+def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
+    """Of reports that begin at the same character only the first.
+
+    What ``metal_bodies`` and ``metal_units`` report twice at one place they drop by themselves.
+    This is for checks that may tell of an expression and of its first operand as well.
+    """
+    found: dict[tuple[Text | None, int], MetalReport] = {}
+    for report in reports:
+        found.setdefault((report.text, report.place.start), report)
+    return iter(found.values())
+
 
 C = TypeVar("C", bound=MetalCheck)
 

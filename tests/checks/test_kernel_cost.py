@@ -30,6 +30,7 @@ def messages(code: str, body: str) -> list[str]:
         ("for (uint k = 0; k < 64; ++k) y[k] = x[k % threads_per_grid.x];", "threads_per_grid"),
         ("for (int j = 0; j < n; ++j) for (int k = 0; k < n; ++k) y[k] = x[(j + k) / n];", "n"),
         ("int w = n * 2; for (int k = 0; k < n; ++k) { y[k / w] = x[k % w]; }", "n"),
+        ("for (int k = 0; k < n; ++k) y[k] = x[k / n / x_shape[1]];", "x_shape"),
     ],
 )
 def test_divisions(body: str, owner: str) -> None:

@@ -84,6 +84,7 @@ def test_guarded_indices(body: str) -> None:
         (I + "if (i - 1 >= 0) y[i] = 1;", "is `uint`, so this is always true: what should have"),
         (I + "uint d = i - n; if (d < 0) d = 0; y[d] = 1;", "always false: what should have"),
         (I + "if (0 > i - 3) return; y[i] = 1;", "always false"),
+        (I + "y[i] = x[i + 3 - 1 >= 0 ? i - 5 : 0];", "always true"),
         ("ulong k = ulong(n) - 1; if (k >= 0) y[k] = 1;", "is `ulong`"),
     ],
 )
