@@ -1,0 +1,132 @@
+"""Checks and defaults of the arguments that all forms of the mLSTM take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels.arguments import host_number, require_floating
+
+
+class States(NamedTuple):
+    """The state of the mLSTM, float32: c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1).
+
+    c and n are scaled by exp(-m). Only together do they mean something.
+    """
+
+    c: mx.array
+    n: mx.array
+    m: mx.array
+
+
+def require_sequence(
+    operator: str, q: mx.array, k: mx.array, v: mx.array, i: mx.array, f: mx.array
+) -> None:
+    """Accept q, k (B, NH, S, DK), v (B, NH, S, DV) and gates (B, NH, S) that fit each other.
+
+    Raises:
+        TypeError: for a dtype other than float32, float16 and bfloat16; if q, k, v differ in it.
+        ValueError: for shapes that do not fit.
+    """
+    for name, array in (("q", q), ("k", k), ("v", v), ("i", i), ("f", f)):
+        require_floating(operator, name, array)
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError(
+            f"{operator}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
+        )
+    if q.ndim != 4:
+        raise ValueError(f"{operator}: q must be (B, NH, S, DK), got {q.shape}")
+    _require_shape(operator, "k", k, q.shape, "that of q")
+    if v.ndim != 4 or v.shape[:3] != q.shape[:3]:
+        raise ValueError(
+            f"{operator}: v must be (B, NH, S, DV) = {(*q.shape[:3], 'DV')}, got {v.shape}"
+        )
+    for name, array in (("i", i), ("f", f)):
+        _require_shape(operator, name, array, q.shape[:3], "(B, NH, S)")
+    if not q.shape[3] or not v.shape[3]:
+        raise ValueError(f"{operator}: q, k and v need a last axis that is not empty")
+
+
+def initial_states(
+    operator: str,
+    q: mx.array,
+    v: mx.array,
+    given: tuple[mx.array | None, mx.array | None, mx.array | None],
+) -> States | None:
+    """The states that a call begins with, float32, None for the zero state.
+
+    Args:
+        operator: names itself in messages.
+        q, v: as in `require_sequence`, or without their axis of time.
+        given: c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1) or (B, NH): all, or none.
+
+    Raises:
+        TypeError: for a dtype other than float32, float16 and bfloat16.
+        ValueError: if one is missing, or does not fit.
+    """
+    missing = [name for name, array in zip("cnm", given, strict=True) if array is None]
+    if len(missing) == len(given):
+        return None
+    c, n, m = given
+    if c is None or n is None or m is None:
+        raise ValueError(
+            f"{operator}: the initial states c, n and m come together, {' and '.join(missing)} "
+            "is missing: c and n are scaled by exp(-m)"
+        )
+    leading = q.shape[:2]
+    for name, array in (("c", c), ("n", n), ("m", m)):
+        require_floating(operator, f"the initial state {name}", array)
+    _require_shape(operator, "c", c, (*leading, q.shape[-1], v.shape[-1]), "(B, NH, DK, DV)")
+    _require_shape(operator, "n", n, (*leading, q.shape[-1]), "(B, NH, DK)")
+    if m.shape == leading:
+        m = mx.expand_dims(m, axis=2)
+    _require_shape(operator, "m", m, (*leading, 1), "(B, NH, 1)")
+    return States(c.astype(mx.float32), n.astype(mx.float32), m.astype(mx.float32))
+
+
+def zero_states(q: mx.array, v: mx.array) -> States:
+    """The state before the first step; q and v as in `initial_states`."""
+    leading = q.shape[:2]
+    return States(
+        mx.zeros((*leading, q.shape[-1], v.shape[-1]), dtype=mx.float32),
+        mx.zeros((*leading, q.shape[-1]), dtype=mx.float32),
+        mx.zeros((*leading, 1), dtype=mx.float32),
+    )
+
+
+def require_mask(operator: str, q: mx.array, mask: mx.array | None) -> None:
+    """Accept no mask, or booleans of shape (B, S) for q (B, NH, S, DK).
+
+    Raises:
+        TypeError: for another dtype.
+        ValueError: for another shape.
+    """
+    if mask is None:
+        return
+    if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
+        kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
+        raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
+    _require_shape(operator, "mask", mask, (q.shape[0], q.shape[2]), "(B, S)")
+
+
+def require_eps(operator: str, eps: float) -> float:
+    """Return eps as a float of the host.
+
+    Raises:
+        TypeError: for anything that is no number.
+        ValueError: for a negative or infinite one.
+    """
+    number = host_number(operator, "eps", eps)
+    if number < 0:
+        raise ValueError(f"{operator}: eps must not be negative, got {number}")
+    return number
+
+
+def _require_shape(
+    operator: str, name: str, array: mx.array, shape: tuple[int, ...], meaning: str
+) -> None:
+    if array.shape != shape:
+        raise ValueError(
+            f"{operator}: {name} must have shape {shape}, {meaning}; got {array.shape}"
+        )
