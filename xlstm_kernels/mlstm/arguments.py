@@ -58,7 +58,8 @@ def initial_states(
 
     Args:
         operator: names itself in messages.
-        q, v: as in `require_sequence`, or without their axis of time.
+        q: as in `require_sequence`, or without its axis of time.
+        v: likewise.
         given: c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1) or (B, NH): all, or none.
 
     Raises:

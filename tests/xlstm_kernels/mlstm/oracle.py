@@ -50,7 +50,7 @@ def mlstm(
     mask: NDArray[np.bool_] | None = None,
     dtype: type[np.floating] = np.float64,
 ) -> Result:
-    """q, k (B, NH, S, DK), v (B, NH, S, DV), i, f (B, NH, S), mask (B, S), m of the states (B, NH)."""
+    """q, k (B, NH, S, DK), v (B, NH, S, DV), i, f (B, NH, S), mask (B, S), states as in Result."""
     q, k, v, i, f = (np.asarray(array, dtype) for array in (q, k, v, i, f))
     batch, heads, steps, key_width = q.shape
     c = np.zeros((batch, heads, key_width, v.shape[-1]), dtype)
