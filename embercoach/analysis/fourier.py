@@ -19,6 +19,7 @@ from embercoach.analysis.lattice import as_array, join_all
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, match
 from embercoach.analysis.spectra import Axes, Extent, Length, Role, Scaling, Signal, Spectrum
+from embercoach.analysis.trees import walk
 from embercoach.analysis.values import (
     NONE,
     Array,
@@ -118,14 +119,11 @@ def _consts(value: Value) -> tuple[int | None, ...]:
 def _paths(node: cst.CSTNode) -> frozenset[str]:
     """All names in an expression, and the dotted paths that start with them."""
     found: set[str] = set()
-    pending = [node]
-    while pending:
-        part = pending.pop()
+    for part in walk(node):
         path = dotted(part)
         while path:
             found.add(path)
             path = path.rpartition(".")[0]
-        pending.extend(part.children)
     return frozenset(found)
 
 

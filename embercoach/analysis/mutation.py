@@ -14,6 +14,7 @@ from embercoach.analysis.lattice import (
     pulls_of,
 )
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.trees import walk
 from embercoach.analysis.values import (
     UNKNOWN,
     Dict,
@@ -84,9 +85,7 @@ def _grown_beside(info: FunctionInfo) -> set[str]:
 
 
 def _grown(tree: cst.CSTNode) -> Iterator[str]:
-    pending = [tree]
-    while pending:
-        node = pending.pop()
+    for node in walk(tree):
         if type(node) is cst.Call and type(node.func) is cst.Attribute:
             owner, name = node.func.value, node.func.attr.value
             if type(owner) is cst.Name and (name == "append" or name in MUTATORS | CHANGERS):
@@ -95,7 +94,6 @@ def _grown(tree: cst.CSTNode) -> Iterator[str]:
             yield node.target.value
         elif type(node) is cst.Subscript and type(node.value) is cst.Name:
             yield node.value.value  # perhaps to put something into a dictionary
-        pending += node.children
 
 
 #: What an indented line adds to.

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import libcst as cst
 
+from embercoach.analysis.trees import SCOPES, statements_below
+
 #: What a condition comes to, None where nobody knows.
 Judge: TypeAlias = Callable[[cst.BaseExpression], "bool | None"]
-_SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
 def certain_nodes(body: cst.CSTNode, judge: Judge) -> tuple[cst.CSTNode, ...]:
@@ -81,7 +82,7 @@ class _Walk:
         """Note an expression and what of it is computed for certain."""
         self.found.append(node)
         for child in self._computed(node):
-            if not isinstance(child, _SCOPES):
+            if not isinstance(child, SCOPES):
                 self.expression(child)
 
     def _computed(self, node: cst.CSTNode) -> Sequence[cst.CSTNode]:
@@ -116,11 +117,4 @@ def _only_raises(body: cst.BaseSuite) -> bool:
 
 def _leaves(root: cst.CSTNode, kinds: tuple[type[cst.CSTNode], ...]) -> bool:
     """Whether a statement of some kinds stands below a node."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, kinds):
-            return True
-        if not isinstance(node, (cst.BaseExpression, *_SCOPES)):
-            pending.extend(node.children)
-    return False
+    return any(isinstance(node, kinds) for node in statements_below(root))

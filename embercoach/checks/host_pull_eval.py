@@ -10,12 +10,12 @@ from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import CallFact
 from embercoach.analysis.lattice import holds_arrays, options
 from embercoach.analysis.module import Module, small_statements
+from embercoach.analysis.trees import walk
 from embercoach.analysis.values import (
     UNKNOWN,
     Tree,
 )
 from embercoach.checks.registry import Report, check
-from embercoach.checks.source import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

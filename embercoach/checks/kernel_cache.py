@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Visit
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.trees import around, names_below
 from embercoach.checks.kernels import definitions
 from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.registry import Report, file_check
@@ -114,7 +115,7 @@ def _returns_new(definition: Definition, factory: FunctionInfo) -> bool:
     body, statement = factory.node.body, definition.fact.place.statement
     if isinstance(body, cst.BaseExpression):
         return body is definition.fact.node
-    if _tests_around(body, statement):
+    if any(isinstance(outer, cst.If) for outer in around(body, statement)):
         return False
     if isinstance(statement, cst.Return):
         return statement.value is definition.fact.node
@@ -146,7 +147,8 @@ def _built_each_time(build: Build, function: FunctionInfo, launches: Sequence[Ca
     if isinstance(body, cst.BaseExpression):
         return True
     statement = build.place.statement
-    if any(_asks_for_kept(test) for test in _tests_around(body, statement)):
+    tests = [outer.test for outer in around(body, statement) if isinstance(outer, cst.If)]
+    if any(map(_asks_for_kept, tests)):
         return False
     if isinstance(statement, (cst.Assign, cst.AnnAssign)) and statement.value is build.node:
         targets = (
@@ -160,20 +162,6 @@ def _built_each_time(build: Build, function: FunctionInfo, launches: Sequence[Ca
         return not any(_is_kept(body, name) for name in names)
     # The kernel is launched where it is built, or it went elsewhere.
     return any(launch.node.func is build.node for launch in launches)
-
-
-def _tests_around(body: cst.CSTNode, statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """The conditions of the ``if`` statements that a statement stands in."""
-    pending: list[tuple[cst.CSTNode, tuple[cst.BaseExpression, ...]]] = [(body, ())]
-    while pending:
-        node, tests = pending.pop()
-        if node is statement:
-            return list(tests)
-        if isinstance(node, cst.If):
-            tests = (*tests, node.test)
-        if not isinstance(node, cst.BaseExpression):
-            pending.extend((child, tests) for child in node.children)
-    return []
 
 
 def _asks_for_kept(test: cst.CSTNode) -> bool:
@@ -201,7 +189,7 @@ def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
             continue
         if isinstance(node, (cst.FunctionDef, cst.Lambda, cst.Nonlocal)):
             # Functions inside may keep it, or launch it later.
-            if any(n == name for n in _names_below(node)):
+            if name in names_below(node):
                 return True
             continue
         children = list(node.children)
@@ -216,12 +204,3 @@ def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
             children = [node.value]
         pending.extend(children)
     return False
-
-
-def _names_below(node: cst.CSTNode) -> Iterator[str]:
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, cst.Name):
-            yield current.value
-        pending.extend(current.children)

@@ -20,6 +20,7 @@ from embercoach.analysis.kernels import kernels_in
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.transforms import IMMEDIATE, ROLES, TRANSFORMS
+from embercoach.analysis.trees import SCOPES, walk
 from embercoach.analysis.values import (
     DType,
     Function,
@@ -141,7 +142,7 @@ def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[Visit]:
     if method is None or not method.parameters or not loss.parameters:
         return
     given = loss.parameters[0].name
-    called = (n.func for n in _below(loss.node.body) if isinstance(n, cst.Call))
+    called = (n.func for n in walk(loss.node.body, SCOPES) if isinstance(n, cst.Call))
     if any(isinstance(func, cst.Name) and func.value == given for func in called):
         yield Visit(method, frozenset((method.parameters[0].name,)), loss.name)
 
@@ -209,14 +210,11 @@ def _has_gradient(info: FunctionInfo) -> bool:
 def _given_gradients(module: Module) -> frozenset[str]:
     """The names of which a file mentions ``name.vjp`` or ``name.jvp``."""
     found: set[str] = set()
-    pending: list[cst.CSTNode] = [module.tree]
-    while pending:
-        node = pending.pop()
+    for node in walk(module.tree):
         if isinstance(node, cst.Attribute) and node.attr.value in ("vjp", "jvp"):
             path = dotted(node.value)
             if path is not None:
                 found.add(path.rpartition(".")[2])
-        pending.extend(node.children)
     return frozenset(found)
 
 
@@ -264,7 +262,7 @@ def _dependent(visit: Visit) -> frozenset[str]:
 
 
 def _bindings(body: cst.CSTNode) -> Iterator[tuple[list[str], cst.CSTNode]]:
-    for node in _below(body):
+    for node in walk(body, SCOPES):
         if isinstance(node, cst.Assign):
             for target in node.targets:
                 yield list(target_names(target.target)), node.value
@@ -273,16 +271,6 @@ def _bindings(body: cst.CSTNode) -> Iterator[tuple[list[str], cst.CSTNode]]:
                 yield list(target_names(node.target)), node.value
         elif isinstance(node, (cst.For, cst.CompFor)):
             yield list(target_names(node.target)), node.iter
-
-
-def _below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The node and what is below it, functions and classes left out."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        yield current
-        if not isinstance(current, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            pending.extend(reversed(current.children))
 
 
 def _mentions(node: cst.CSTNode, names: frozenset[str]) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.trees import names_below
 from embercoach.analysis.values import Str
 from embercoach.checks.contracted import contracted, name_node, report_argument
 from embercoach.checks.kernels import Definition, definitions, names_of, source_of
@@ -202,7 +203,7 @@ def _formatted(definition: Definition, module: Module) -> str | None:
     node = resolve_name(Size(source.node, scope)).node
     if not isinstance(node, cst.FormattedString) or not isinstance(source.value, Str):
         return None
-    in_name = set(_names_below(resolve_name(Size(name.node, scope)).node))
+    in_name = set(names_below(resolve_name(Size(name.node, scope)).node))
     for field in _unknown_fields(node, source.value):
         varying = field.value if isinstance(field, cst.Name) else None
         if varying is not None and varying not in in_name and _is_parameter(varying, function):
@@ -229,15 +230,6 @@ def _unknown_fields(node: cst.FormattedString, value: Str) -> Iterator[cst.BaseE
         assert isinstance(part, cst.FormattedStringExpression)
         if behind in unknown and texts.issuperset(neighbours):
             yield part.expression
-
-
-def _names_below(node: cst.CSTNode) -> Iterator[str]:
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, cst.Name):
-            yield current.value
-        pending.extend(current.children)
 
 
 def _is_parameter(name: str, function: FunctionInfo | None) -> bool:

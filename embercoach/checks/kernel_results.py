@@ -10,6 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact, Place
 from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.results import match
+from embercoach.analysis.trees import SCOPES, statements_below
 from embercoach.analysis.values import Kernel, Value
 from embercoach.checks.kernels import report_at
 from embercoach.checks.registry import file_check
@@ -66,15 +67,11 @@ class _Lists:
         if node.decorators or info.is_async:
             return False
         found: list[cst.Return] = []
-        pending: list[cst.CSTNode] = [node.body]
-        while pending:
-            current = pending.pop()
+        for current in statements_below(node.body):
             if isinstance(current, cst.Expr) and isinstance(current.value, cst.Yield):
                 return False
             if isinstance(current, cst.Return):
                 found.append(current)
-            elif not isinstance(current, (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)):
-                pending.extend(current.children)
         return bool(found) and all(r.value is not None and self.holds(r.value, info) for r in found)
 
     def holds(self, node: cst.CSTNode, function: FunctionInfo | None) -> bool:
@@ -135,7 +132,7 @@ class _Lists:
             what = _use_of_array(node)
             if what is not None and self.holds(what[0], place.function):
                 yield place, node, what[1]
-            if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            if not isinstance(node, SCOPES):
                 pending.extend((child, place) for child in reversed(node.children))
 
 

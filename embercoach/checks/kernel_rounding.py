@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.trees import walk
 from embercoach.checks.kernels import definitions, report_at
 from embercoach.checks.launches import configurations_of, launches_of, program_of
 from embercoach.checks.quotients import whole_multiple
@@ -81,15 +82,12 @@ def _overshoots(rounded: Ceiling, launch: Launch) -> bool:
 
 def _asks_for_rest(root: cst.CSTNode, divisor: Size) -> bool:
     """Whether ``n % divisor`` stands anywhere: the function may see to it that nothing is left."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        pending.extend(node.children)
-        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Modulo):
-            continue
-        if same(Size(node.right, divisor.scope), divisor):
-            return True
-    return False
+    return any(
+        isinstance(node, cst.BinaryOperation)
+        and isinstance(node.operator, cst.Modulo)
+        and same(Size(node.right, divisor.scope), divisor)
+        for node in walk(root)
+    )
 
 
 def _of_count(launch: Launch, rounded: Ceiling) -> set[str]:

@@ -11,6 +11,7 @@ from embercoach.analysis.contexts import context_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
+from embercoach.analysis.trees import around, statements_below
 from embercoach.analysis.values import Str
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernel_cache import runs_once
@@ -140,10 +141,12 @@ class _Varying:
         found = size.scope.find(name)
         if found is None or found[0] is not scope_of(self.module, self.function):
             return None
-        for loop in _loops_around(self.function.node.body, self.place.statement):
+        for loop in around(self.function.node.body, self.place.statement):
+            if not isinstance(loop, (cst.For, cst.While)):
+                continue
             if isinstance(loop, cst.For) and self._is_long_counter(loop, name, size):
                 return f"`{name}` counts a loop"
-            if any(_grows(node, name) for node in _statements_below(loop.body)):
+            if any(_grows(node, name) for node in statements_below(loop.body)):
                 return f"`{name}` grows in the loop"
         return None
 
@@ -210,7 +213,7 @@ def _counts(cls: ClassInfo, path: str) -> bool:
     for method in cls.methods.values():
         if method.name == "__init__" or not isinstance(method.node, cst.FunctionDef):
             continue
-        statements = list(_statements_below(method.node.body))
+        statements = list(statements_below(method.node.body))
         if any(_grows(s, path) for s in statements) and not any(_sets(s, path) for s in statements):
             return True
     return False
@@ -234,27 +237,3 @@ def _grows(node: cst.CSTNode, path: str) -> bool:
     if not isinstance(added.operator, cst.Add) or targets != [path]:
         return False
     return path in (dotted(added.left), dotted(added.right))
-
-
-def _statements_below(root: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements of a body, without those of functions inside."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)):
-            pending.extend(node.children)
-
-
-def _loops_around(body: cst.CSTNode, statement: cst.CSTNode) -> list[cst.For | cst.While]:
-    """The loops that a statement of a function stands in."""
-    pending: list[tuple[cst.CSTNode, tuple[cst.For | cst.While, ...]]] = [(body, ())]
-    while pending:
-        node, loops = pending.pop()
-        if node is statement:
-            return list(loops)
-        if isinstance(node, (cst.For, cst.While)):
-            loops = (*loops, node)
-        if not isinstance(node, cst.BaseExpression):
-            pending.extend((child, loops) for child in node.children)
-    return []

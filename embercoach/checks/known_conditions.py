@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import libcst as cst
 
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.trees import walk
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.sizes import bound_in, scope_of
 
@@ -185,12 +186,9 @@ def attributes_set(
 @lru_cache(maxsize=4)
 def _set_by_functions(module: Module) -> frozenset[str]:
     """The names that functions of a file declare global."""
-    found: set[str] = set()
-    pending: list[cst.CSTNode] = [module.tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, cst.Global):
-            found.update(item.name.value for item in node.names)
-        elif not isinstance(node, cst.BaseExpression):
-            pending.extend(node.children)
-    return frozenset(found)
+    return frozenset(
+        item.name.value
+        for node in walk(module.tree, (cst.BaseExpression,))
+        if isinstance(node, cst.Global)
+        for item in node.names
+    )

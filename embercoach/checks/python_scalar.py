@@ -17,9 +17,10 @@ from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact
 from embercoach.analysis.lattice import as_array, as_number, options
 from embercoach.analysis.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.analysis.results import match
+from embercoach.analysis.trees import walk
 from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Unknown, Value
 from embercoach.checks.registry import Change, Report, check, file_check
-from embercoach.checks.source import code_of, is_shown, mlx_alias, walk
+from embercoach.checks.source import code_of, is_shown, mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from embercoach.analysis.trees import walk
 
+if TYPE_CHECKING:
     from embercoach.analysis.module import Module
 
 #: What pytest and unittest call their tests of errors.
@@ -47,16 +47,8 @@ def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
     named = {node.value for node in found if isinstance(node, cst.Name)}
     for function in local:
         if function.name.value in named:
-            found.update(_below(function))
+            found.update(walk(function))
     return found
-
-
-def _below(root: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(node.children)
 
 
 def _tests_errors(node: cst.CSTNode) -> bool:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.trees import walk
 from embercoach.analysis.values import Symbol
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ _shown: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
 def code_of(module: Module, node: cst.CSTNode) -> str:
     """A node's own source text."""
     return module.tree.code_for_node(node)
-
-
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and all below it. Slow: for the few places that need it."""
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(node.children)
 
 
 def mlx_alias(module: Module) -> str | None:
