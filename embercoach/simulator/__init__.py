@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from embercoach.simulator.activation import activate, is_active
-    from embercoach.simulator.model import CODE_OF_KIND, Finding, Limits, SimulatorError
+    from embercoach.simulator.model import (
+        CODE_OF_KIND,
+        Finding,
+        Limits,
+        SimulatorError,
+        Traffic,
+    )
     from embercoach.simulator.recorder import KernelFault, Launch, Recorder
     from embercoach.simulator.telling import report
 
@@ -28,6 +34,7 @@ _HOMES = {
     "Finding": "model",
     "Limits": "model",
     "SimulatorError": "model",
+    "Traffic": "model",
     "KernelFault": "recorder",
     "Launch": "recorder",
     "Recorder": "recorder",
@@ -42,6 +49,7 @@ __all__ = [
     "Limits",
     "Recorder",
     "SimulatorError",
+    "Traffic",
     "activate",
     "is_active",
     "report",

@@ -184,6 +184,9 @@ class Runtime:
         self.compare = library.ember_compare
         self.compare.restype = None
         self.compare.argtypes = [c_uint32, c_void_p, c_uint32, c_uint32, POINTER(ComparisonRecord)]
+        self.traffic = library.ember_traffic
+        self.traffic.restype = None
+        self.traffic.argtypes = [c_uint32, POINTER(c_uint64), POINTER(c_uint64)]
         self.findings = library.ember_findings
         self.findings.restype = POINTER(FindingRecord)
         self.findings.argtypes = [POINTER(c_uint32)]
@@ -291,10 +294,17 @@ class Launch:
             "accesses": accesses.value,
             "ended": bool(ended.value),
             "cut": cut.value,
+            "traffic": [self._traffic(buffer) for buffer in self._asked["buffers"]],
             "findings": [self._tell(records[i]) for i in range(found.value)],
         }
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
         return run
+
+    def _traffic(self, buffer: Message) -> tuple[int, int]:
+        """Bytes of it that the run read and wrote."""
+        read, written = c_uint64(), c_uint64()
+        self._runtime.traffic(buffer["slot"], byref(read), byref(written))
+        return read.value, written.value
 
     def _keep(self, output: Message) -> None:
         start = self._runtime.start(output["slot"])

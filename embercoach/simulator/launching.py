@@ -11,7 +11,7 @@ import numpy as np
 
 from embercoach.simulator.buffers import buffers, to_array
 from embercoach.simulator.capture import capture
-from embercoach.simulator.model import Access, RawFinding, RunResult, SimulatorError
+from embercoach.simulator.model import Access, RawFinding, RunResult, SimulatorError, Traffic
 from embercoach.simulator.recorder import KernelFault, Launch, calling_place
 from embercoach.simulator.telling import tell
 
@@ -100,7 +100,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
     built = settings.machine.build(captured, checks=settings.checks)
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
-        result = _no_threads(bound, checks=settings.checks)
+        result = _no_threads(built, bound, checks=settings.checks)
     else:
         (gx, gy, gz), (tx, ty, tz) = captured.grid, captured.threadgroup
         group = min(tx, gx), min(ty, gy), min(tz, gz)
@@ -117,6 +117,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
         findings=tuple(finding for finding in told if not finding.is_note),
         notes=tuple(finding for finding in told if finding.is_note),
         launched_at=place,
+        traffic=result.traffic,
     )
     settings.recorder.add(done)
     if settings.raises and done.findings:
@@ -148,7 +149,7 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
         )
 
 
-def _no_threads(bound: Sequence[Buffer], *, checks: bool) -> RunResult:
+def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> RunResult:
     """A grid of zero threads writes nothing."""
     outputs = [buffer for buffer in bound if buffer.role == "output"]
     nobody = Access(None, None, None)
@@ -162,7 +163,13 @@ def _no_threads(bound: Sequence[Buffer], *, checks: bool) -> RunResult:
         findings=tuple(unwritten),
         seconds=0.0,
         accesses=0,
+        traffic=_untouched(built) if checks else {},
     )
+
+
+def _untouched(built: BuiltKernel) -> dict[str, Traffic]:
+    buffers = (parameter for parameter in built.parameters if parameter.index is not None)
+    return {buffer.name: Traffic(buffer.space, 0, 0) for buffer in buffers}
 
 
 def _underivable(outputs: list[mx.array]) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
@@ -199,6 +200,27 @@ class RawFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of one buffer that the threads of a launch accessed, as often as they did.
+
+    Each thread's access counts, also where a GPU's cache would give again what another thread has
+    fetched; so does a second access by the same thread, unless the compiler makes the two one. An
+    atomic operation that reads and writes counts as both, a comparing exchange even where it does
+    not store. Accesses outside of the buffer are not counted.
+
+    Attributes:
+        space: ``device``, or ``constant``: scalars, inputs of fewer than eight elements, shapes and
+            strides, which a GPU fetches once for many threads.
+        read: bytes read.
+        written: bytes written.
+    """
+
+    space: str
+    read: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """What a launch gave.
 
@@ -207,12 +229,14 @@ class RunResult:
         findings: of all runs, merged.
         seconds: wall time of the first run, in the kernel.
         accesses: memory accesses checked in it, 0 if unchecked.
+        traffic: of each buffer in it, by the parameter's name; empty if unchecked.
     """
 
     outputs: tuple[np.ndarray, ...]
     findings: tuple[RawFinding, ...]
     seconds: float
     accesses: int
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,14 @@ from embercoach.simulator import objects
 from embercoach.simulator.connection import Child, ChildLostError
 from embercoach.simulator.evidence import Scene, raw_findings
 from embercoach.simulator.lines import read_image, read_lines
-from embercoach.simulator.model import Access, Limits, RawFinding, RunResult, SimulatorError
+from embercoach.simulator.model import (
+    Access,
+    Limits,
+    RawFinding,
+    RunResult,
+    SimulatorError,
+    Traffic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -138,7 +145,13 @@ class Process:
         )
         request["done"] = all(run["ended"] for run in answer["runs"])
         first = answer["runs"][0]
-        return RunResult(outputs, raw_findings(answer, scene), first["seconds"], first["accesses"])
+        return RunResult(
+            outputs,
+            raw_findings(answer, scene),
+            first["seconds"],
+            first["accesses"],
+            _traffic(scene.kernel, request["buffers"], first["traffic"]),
+        )
 
     def _ready_child(self) -> Child:
         if self._owner != os.getpid():
@@ -269,6 +282,20 @@ def _request(
         "buffers": asked,
     }
     return request, size
+
+
+def _traffic(
+    kernel: BuiltKernel, asked: Sequence[dict[str, Any]], counts: Sequence[tuple[int, int]]
+) -> dict[str, Traffic]:
+    """What a run counted for each buffer; an unchecked one counts nothing."""
+    if not kernel.checked:
+        return {}
+    counted = {one["slot"]: count for one, count in zip(asked, counts, strict=True)}
+    return {
+        parameter.name: Traffic(parameter.space, *counted[parameter.index])
+        for parameter in kernel.parameters
+        if parameter.index is not None
+    }
 
 
 def _result_of_loss(lost: ChildLostError, buffers: Iterable[Buffer], limits: Limits) -> RunResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from embercoach.simulator.telling import report
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import FrameType
+
+    from embercoach.simulator.model import Traffic
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -32,6 +34,9 @@ class Launch:
         findings: what is wrong, told once for each line.
         notes: the findings of the benign classes.
         launched_at: file and line of the Python call.
+        traffic: bytes read and written of each input and output by its name, and of what the body
+            asks to know of an input (`x_shape`, `x_strides`); of the first run. Empty where checks
+            are off, as nothing counts then.
     """
 
     kernel: str
@@ -43,6 +48,17 @@ class Launch:
     findings: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     launched_at: tuple[str, int] | None
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes read and written in device memory, by all threads together; 0 without checks.
+
+        Beside the bytes that a kernel can't do without, this tells what it reads twice. Each access
+        of each thread counts, as `Traffic` says.
+        """
+        counts = self.traffic.values()
+        return sum(count.read + count.written for count in counts if count.space == "device")
 
 
 class KernelFault(SimulatorError):  # noqa: N818  # the name that users are told of

@@ -195,6 +195,8 @@ void check_buffer(Slot& slot, Touch& touch) {
     tell_outside(touch);
     return;
   }
+  if (touch.access & PLAIN_READ) slot.bytes_read += touch.size;
+  if (is_write(touch.access)) slot.bytes_written += touch.size;
   if (slot.readonly) {
     if (is_write(touch.access)) tell(WRITE_TO_INPUT, touch, 0, BECAUSE_NOTHING);
     return;

@@ -155,6 +155,7 @@ extern "C" EMBER_EXPORT const char* ember_place(const ember_buffer* buffers, u32
     slot.itemsize = buffer.itemsize ? buffer.itemsize : 1;
     slot.size = buffer.size;
     slot.offset = buffer.offset;
+    slot.bytes_read = slot.bytes_written = 0;
     slot.start = middle_of(buffer.slot);
     for (u32 k = 0; k < 5; k++)
       slot.last[k] = buffer.size >= (1ull << k) ? buffer.size - (1ull << k) + 1 : 0;
@@ -187,6 +188,12 @@ extern "C" EMBER_EXPORT void ember_release() {
 
 extern "C" EMBER_EXPORT void* ember_buffer_start(u32 index) {
   return (void*)hot.slots[index].start;
+}
+
+// Bytes of it that the threads of the run before read and wrote.
+extern "C" EMBER_EXPORT void ember_traffic(u32 index, u64* read, u64* written) {
+  *read = hot.slots[index].bytes_read;
+  *written = hot.slots[index].bytes_written;
 }
 
 struct ember_comparison {

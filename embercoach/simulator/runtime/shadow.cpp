@@ -1,5 +1,5 @@
 // What instrumented code calls before each access. The common cases are settled here in a few
-// instructions; the rest goes to conflict.cpp.
+// instructions; the rest goes to conflict.cpp. Whoever settles an access of a buffer counts its bytes.
 #include "state.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -75,7 +75,10 @@ __attribute__((noinline)) void visit_granules(u64 address, u64 pc) {
                                                     start, pc, slot.initialized))
           first++;
       }
-      if (first == end) return;
+      if (first == end) {
+        (WRITE ? slot.bytes_written : slot.bytes_read) += BYTES;
+        return;
+      }
     }
   } else if ((distance = address - hot.arrays_base) < hot.arrays_span &&
              hot.array_shift <= LOG) {
@@ -103,14 +106,16 @@ INLINE void read(u64 address, u64 pc) {
   hot.accesses++;
   u64 distance = address - hot.slots_base;
   if (EMBER_LIKELY(distance < hot.slots_span)) {
-    const Slot& slot = hot.slots[distance >> SLOT_SHIFT];
+    Slot& slot = hot.slots[distance >> SLOT_SHIFT];
     u64 offset = address - slot.start;
     if (EMBER_LIKELY(offset < slot.last[LOG])) {
-      if (EMBER_LIKELY(slot.readonly)) return;
       u64 me = hot.me, at = offset >> LOG;
-      if (slot.shift == LOG && slot.was_read && is_mine(slot.writers[at], me) &&
-          is_mine(slot.readers[at], me))
+      if (EMBER_LIKELY(slot.readonly) ||
+          (slot.shift == LOG && slot.was_read && is_mine(slot.writers[at], me) &&
+           is_mine(slot.readers[at], me))) {
+        slot.bytes_read += 1ull << LOG;
         return;
+      }
     }
   } else if (is_local(address)) {
     return;
@@ -131,7 +136,7 @@ INLINE void write(u64 address, u64 pc) {
   hot.accesses++;
   u64 distance = address - hot.slots_base;
   if (EMBER_LIKELY(distance < hot.slots_span)) {
-    const Slot& slot = hot.slots[distance >> SLOT_SHIFT];
+    Slot& slot = hot.slots[distance >> SLOT_SHIFT];
     u64 offset = address - slot.start;
     if (EMBER_LIKELY(offset < slot.last[LOG] && slot.shift == LOG && !slot.readonly)) {
       u64 me = hot.me;
@@ -140,6 +145,7 @@ INLINE void write(u64 address, u64 pc) {
                                             : *at == 0 || is_mine(*at, me);
       if (EMBER_LIKELY(is_mine_or_fresh)) {
         *at = me | pc_bits(pc);
+        slot.bytes_written += 1ull << LOG;
         return;
       }
     }

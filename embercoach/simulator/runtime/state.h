@@ -145,6 +145,7 @@ struct Slot {
   bool readonly, initialized, was_read, used;
   u64 size, offset;
   u32 itemsize, role;
+  u64 bytes_read, bytes_written;  // by all threads of this run
   u64 records_bytes;  // reserved behind each of writers and readers
   u64 recorded;       // bytes of the buffer that they were last for
   u64 mapped;         // bytes mapped at start

@@ -1,0 +1,260 @@
+"""Bytes that launches read and write, counted exactly."""
+
+from __future__ import annotations
+
+import sys
+
+import mlx.core as mx
+import pytest
+
+from embercoach.simulator import Launch, Limits, Traffic, activate
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
+
+I = "uint i = thread_position_in_grid.x;\n"  # noqa: E741  (what every body begins with)
+
+
+def launch(
+    body: str,
+    inputs: list[mx.array],
+    shape: tuple[int, ...],
+    dtype: mx.Dtype = mx.float32,
+    *,
+    threads: int,
+    group: int = 32,
+    checks: bool = True,
+    faults: tuple[str, ...] = (),
+    build: dict | None = None,
+    limits: Limits | None = None,
+    **call: object,
+) -> Launch:
+    """Run a body whose inputs are a, b, ... and whose output is `o`."""
+    with activate(checks=checks, limits=limits or Limits()) as recorder:
+        kernel = mx.fast.metal_kernel(
+            name="counted",
+            input_names=["a", "b"][: len(inputs)],
+            output_names=["o"],
+            source=I + body,
+            **(build or {}),
+        )
+        kernel(
+            inputs=inputs,
+            grid=(threads, 1, 1),
+            threadgroup=(group, 1, 1),
+            output_shapes=[shape],
+            output_dtypes=[dtype],
+            **call,
+        )
+    assert tuple(finding.kind for finding in recorder.findings) == faults
+    (made,) = recorder.launches
+    return made
+
+
+@pytest.mark.parametrize(
+    "dtype", [mx.float32, mx.float16, mx.bfloat16, mx.uint8, mx.complex64, mx.int64], ids=str
+)
+@pytest.mark.parametrize("count", [8, 100])
+def test_a_copy_reads_and_writes_each_element_once(dtype, count):
+    made = launch("o[i] = a[i];", [mx.ones((count,), dtype)], (count,), dtype, threads=count)
+    size = count * dtype.size
+    assert made.traffic == {"a": Traffic("device", size, 0), "o": Traffic("device", 0, size)}
+    assert made.device_bytes == 2 * size
+
+
+@pytest.mark.parametrize(
+    ("vector", "dtype", "width"),
+    [
+        ("float2", mx.float32, 2),
+        ("float4", mx.float32, 4),
+        ("half4", mx.float16, 4),
+        ("bfloat4", mx.bfloat16, 4),
+        ("uint4", mx.uint32, 4),
+        ("packed_float3", mx.float32, 3),
+        ("float2x4", mx.float32, 8),
+    ],
+)
+def test_vectors_count_whole(vector, dtype, width):
+    body = f"((device {vector}*)o)[i] = ((const device {vector}*)a)[i];"
+    made = launch(body, [mx.ones((16 * width,), dtype)], (16 * width,), dtype, threads=16)
+    size = 16 * width * dtype.size
+    assert made.traffic == {"a": Traffic("device", size, 0), "o": Traffic("device", 0, size)}
+
+
+def test_every_threads_read_counts():
+    """Of one element by all threads, as a cache would not show it."""
+    made = launch("o[i] = a[0] + a[i];", [mx.ones((64,))], (64,), threads=64)
+    assert made.traffic["a"] == Traffic("device", 2 * 64 * 4, 0)
+
+
+def test_what_only_some_threads_read_counts_for_them():
+    body = "if (i < 10) { o[i] = a[i]; } else { o[i] = 1.0f; }"
+    made = launch(body, [mx.ones((64,))], (64,), threads=64)
+    assert made.traffic == {"a": Traffic("device", 40, 0), "o": Traffic("device", 0, 256)}
+
+
+def test_outputs_read_again_count_as_reads():
+    body = "o[i] = a[i]; for (int k = 0; k < 3; ++k) { o[i] += a[i]; }"
+    made = launch(body, [mx.ones((64,))], (64,), threads=64)
+    assert made.traffic == {"a": Traffic("device", 1024, 0), "o": Traffic("device", 768, 1024)}
+
+
+def test_outputs_that_several_threads_wrote_count_for_each():
+    """After a barrier, by other threads: not the quickest way through the checks."""
+    body = (
+        "o[i] = a[i]; threadgroup_barrier(mem_flags::mem_device); float other = o[31 - i];"
+        "threadgroup_barrier(mem_flags::mem_device); o[i] = other;"
+    )
+    made = launch(body, [mx.ones((32,))], (32,), threads=32)
+    assert made.traffic["o"] == Traffic("device", 128, 256)
+
+
+def test_scalars_small_inputs_and_shapes_are_constants():
+    body = "o[i] = a[i % 3] + b + a_shape[0];"
+    made = launch(body, [mx.ones((3,)), mx.array(2.0)], (40,), threads=40)
+    assert made.traffic == {
+        "a": Traffic("constant", 160, 0),
+        "a_shape": Traffic("constant", 160, 0),
+        "b": Traffic("constant", 160, 0),
+        "o": Traffic("device", 0, 160),
+    }
+    assert made.device_bytes == 160
+
+
+def test_strides_count_under_their_own_name():
+    body = "o[i] = a[i * a_strides[0]];"
+    view = mx.arange(80, dtype=mx.float32)[::2]
+    made = launch(body, [view], (40,), threads=40, build={"ensure_row_contiguous": False})
+    assert made.traffic["a"] == Traffic("device", 160, 0)
+    assert made.traffic["a_strides"] == Traffic("constant", 320, 0)
+
+
+def test_atomics_that_change_read_and_write():
+    body = "atomic_fetch_add_explicit(&o[0], uint(a[i]), memory_order_relaxed);"
+    made = launch(
+        body,
+        [mx.ones((64,))],
+        (8,),
+        mx.uint32,
+        threads=64,
+        build={"atomic_outputs": True},
+        init_value=0,
+    )
+    assert made.traffic == {"a": Traffic("device", 256, 0), "o": Traffic("device", 256, 256)}
+
+
+@pytest.mark.parametrize(
+    ("operation", "counts"),
+    [
+        ("atomic_store_explicit(&o[i], 1u, memory_order_relaxed);", (0, 256)),
+        ("if (atomic_load_explicit(&o[i], memory_order_relaxed)) return;", (256, 0)),
+        ("atomic_exchange_explicit(&o[i], 1u, memory_order_relaxed);", (256, 256)),
+    ],
+)
+def test_atomics_count_what_they_do(operation, counts):
+    arguments = {"build": {"atomic_outputs": True}, "init_value": 0}
+    made = launch(operation, [mx.ones((8,))], (64,), mx.uint32, threads=64, **arguments)
+    assert made.traffic["o"] == Traffic("device", *counts)
+
+
+def test_unaligned_accesses_count():
+    body = """
+    float value = *(const device float*)((const device uchar*)a + i);
+    *(device float*)((device uchar*)o + 6 * i + 1) = value;
+    """
+    made = launch(body, [mx.ones((40,), mx.uint8)], (64,), mx.uint8, threads=10, init_value=0)
+    assert made.traffic == {"a": Traffic("device", 40, 0), "o": Traffic("device", 0, 40)}
+
+
+def test_structures_count_whole():
+    header = "struct Wide { float v[12]; };\n"
+    body = "((device Wide*)o)[i] = ((const device Wide*)a)[i];"
+    made = launch(body, [mx.ones((96,))], (96,), threads=8, build={"header": header})
+    assert made.traffic == {"a": Traffic("device", 384, 0), "o": Traffic("device", 0, 384)}
+
+
+def test_matrices_of_simdgroups_count_their_elements():
+    body = """
+    simdgroup_float8x8 m;
+    simdgroup_load(m, a, 8);
+    simdgroup_store(m, o, 8);
+    """
+    made = launch(body, [mx.ones((64,))], (64,), threads=32)
+    assert made.traffic == {"a": Traffic("device", 256, 0), "o": Traffic("device", 0, 256)}
+
+
+def test_threadgroup_memory_and_locals_do_not_count():
+    body = """
+    threadgroup float tile[32];
+    float own[4];
+    for (uint k = 0; k < 4; ++k) { own[(k + i) % 4] = k; }
+    tile[i % 32] = a[i] + own[i % 4];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    o[i] = tile[31 - i % 32];
+    """
+    made = launch(body, [mx.ones((64,))], (64,), threads=64)
+    assert made.traffic == {"a": Traffic("device", 256, 0), "o": Traffic("device", 0, 256)}
+    assert made.accesses > 128
+
+
+def test_accesses_outside_do_not_count():
+    body = "o[i] = a[i + 60];"
+    made = launch(body, [mx.ones((64,))], (64,), threads=64, faults=("out-of-bounds",))
+    assert made.traffic == {"a": Traffic("device", 16, 0), "o": Traffic("device", 0, 256)}
+
+
+def test_a_race_counts_as_what_is_accessed():
+    """Its value is awaited, and with that every access takes the long way."""
+    body = "o[i / 2] = a[i];"
+    made = launch(body, [mx.arange(64.0)], (32,), threads=64, faults=("device-race",))
+    assert made.traffic == {"a": Traffic("device", 256, 0), "o": Traffic("device", 0, 256)}
+
+
+def test_lanes_in_step_count_once():
+    """Such a launch is run anew: what is told is of the run that gave the result."""
+    body = """
+    o[i] = a[i];
+    float other = o[i ^ 1];
+    o[i] = other;
+    """
+    made = launch(body, [mx.ones((32,))], (32,), threads=32)
+    assert {note.kind for note in made.notes} == {"lane-synchronous"}
+    assert made.traffic == {"a": Traffic("device", 128, 0), "o": Traffic("device", 128, 256)}
+
+
+def test_each_launch_counts_for_itself():
+    with activate() as recorder:
+        kernel = mx.fast.metal_kernel(
+            name="twice", input_names=["a"], output_names=["o"], source=I + "o[i] = a[i];"
+        )
+        for size in (64, 16):
+            kernel(
+                inputs=[mx.ones((size,))],
+                grid=(size, 1, 1),
+                threadgroup=(16, 1, 1),
+                output_shapes=[(size,)],
+                output_dtypes=[mx.float32],
+            )
+    assert [made.device_bytes for made in recorder.launches] == [512, 128]
+
+
+def test_a_launch_without_threads_moves_nothing():
+    made = launch("o[i] = a[i];", [mx.ones((8,))], (0,), threads=0)
+    assert made.traffic == {"a": Traffic("device", 0, 0), "o": Traffic("device", 0, 0)}
+
+
+@pytest.mark.parametrize("threads", [0, 8])
+def test_without_checks_nothing_counts(threads):
+    made = launch("o[i] = a[i];", [mx.ones((8,))], (threads,), threads=threads, checks=False)
+    assert made.traffic == {}
+    assert made.device_bytes == 0
+
+
+def test_a_run_that_is_stopped_has_counted_until_then():
+    body = "if (i == 0) { o[0] = 0.0f; while (o[0] < 1.0f) { o[0] = 0.5f * a[0]; } }"
+    made = launch(
+        body, [mx.ones((8,))], (1,), threads=8, limits=Limits(seconds=0.2), faults=("timeout",)
+    )
+    # Wherever it was stopped, between two of its accesses.
+    assert 0 <= made.traffic["o"].read - made.traffic["a"].read <= 4
+    assert 0 <= made.traffic["a"].read + 4 - made.traffic["o"].written <= 4
+    assert made.traffic["a"].read > 4000
