@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.declarators import unpack
 from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, Product, StrideLoop
+from embercoach.metal.operators import COMPARISONS
 from embercoach.metal.syntax import walk
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 BARRIERS = frozenset({"threadgroup_barrier", "simdgroup_barrier", "quadgroup_barrier"})
 
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _LOOPS: dict[str, ConditionKind] = {
     "for_statement": "for",
     "while_statement": "while",
@@ -163,7 +163,7 @@ class ThreadFacts:
             kind: Literal["return", "wrap"] = "return"
             if not _only_returns(node.child_by_field_name("consequence")):
                 kind = "wrap"
-                if not any(child.type in _COMPARISONS for child in walk(condition)):
+                if not any(child.type in COMPARISONS for child in walk(condition)):
                     continue
             yield Guard(kind, self._inside(condition), attributes, self._syntax.place(node))
 

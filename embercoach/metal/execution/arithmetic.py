@@ -6,25 +6,12 @@ import operator
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.values import ONE, ZERO, Pool, Value, value_of
+from embercoach.metal.operators import BITWISE, COMPARISONS
+from embercoach.metal.program.types import INTEGERS, SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Bits of the integer types that wrap, and whether they have a sign.
-_WIDTHS = {
-    "bool": (1, False),
-    "char": (8, True),
-    "uchar": (8, False),
-    "short": (16, True),
-    "ushort": (16, False),
-    "int": (32, True),
-    "uint": (32, False),
-    "long": (64, True),
-    "ulong": (64, False),
-}
-FLOATS = frozenset({"half", "bfloat", "float", "double"})
-INTEGERS = frozenset(_WIDTHS)
-COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 #: No shift of a 64-bit number goes further, and larger powers would only eat memory.
 _MAX_SHIFT = 63
 _LARGEST = 1 << 64
@@ -135,8 +122,7 @@ def shift(pool: Pool, left: Value, right: Value, sign: str) -> Value:
 def bitwise(pool: Pool, left: Value, right: Value, sign: str) -> Value:
     """``&``, ``|`` or ``^``."""
     if left.exact and right.exact:
-        function = {"&": operator.and_, "|": operator.or_, "^": operator.xor}[sign]
-        return value_of(each(pool, function, left, right))
+        return value_of(each(pool, BITWISE[sign], left, right))
     if left.exact:
         left, right = right, left
     mask = right.constant
@@ -163,14 +149,7 @@ def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
     Opposite comparisons give a symbol and its ``!``, so that conditions can be told apart.
     """
     if left.terms == right.terms:
-        function = {
-            "<": operator.lt,
-            "<=": operator.le,
-            ">": operator.gt,
-            ">=": operator.ge,
-            "==": operator.eq,
-            "!=": operator.ne,
-        }[sign]
+        function = COMPARISONS[sign]
         if left == right and left.exact:
             return Value(int(function(0, 0)))
         found = each(pool, function, left, right)
@@ -251,12 +230,11 @@ def choose(pool: Pool, condition: Value, then: Value, otherwise: Value) -> Value
 
 def wrap(pool: Pool, value: Value, scalar: str | None) -> Value:
     """The value in a type: integers wrap around where they are known, others stay as they are."""
-    width = _WIDTHS.get(scalar or "")
-    if width is None:
+    if scalar is None or scalar not in INTEGERS:
         return value
-    bits, signed = width
-    if bits == 1:
+    if scalar == "bool":
         return truth(pool, value)
+    bits, (_, signed) = 8 * SIZES[scalar], INTEGERS[scalar]
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     numbers = _numbers(value)
     # An unknown part may bring a negative known one back into the range.
@@ -288,7 +266,7 @@ def binary(pool: Pool, sign: str, left: Value, right: Value, scalar: str | None)
         found = divide(pool, left, right, remainder=sign == "%")
     elif sign in ("<<", ">>"):
         found = shift(pool, left, right, sign)
-    elif sign in ("&", "|", "^"):
+    elif sign in BITWISE:
         found = bitwise(pool, left, right, sign)
     else:
         return pool.symbol(sign, (left, right))

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing
-from embercoach.metal.execution.arithmetic import FLOATS, INTEGERS, wrap
+from embercoach.metal.execution.arithmetic import wrap
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Result
 from embercoach.metal.execution.values import Value
+from embercoach.metal.program.types import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine

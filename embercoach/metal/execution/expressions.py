@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, choices, places
 from embercoach.metal.execution.arithmetic import (
-    FLOATS,
     add,
     binary,
     negate,
@@ -42,6 +41,7 @@ from embercoach.metal.program.nodes import (
     OpaqueExpression,
     Unary,
 )
+from embercoach.metal.program.types import FLOATS
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine

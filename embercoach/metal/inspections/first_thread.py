@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from embercoach.metal.operators import COMPARISONS
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -32,8 +33,6 @@ from embercoach.metal.program.types import INTEGERS, is_address, is_integer, is_
 from embercoach.metal.program.walk import base, below, changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.metal.program.nodes import Expression, Variable
     from embercoach.metal.program.walk import Node, Path, Values
 
@@ -150,7 +149,7 @@ class FirstThread:
         return found if expression.operator == "+" else None
 
     def _binary(self, expression: Binary) -> Quantity | None:
-        if expression.operator in _COMPARED or expression.operator in ("&&", "||"):
+        if expression.operator in COMPARISONS or expression.operator in ("&&", "||"):
             holds = self.holds(expression)
             return None if holds is None else int(holds)
         if is_address(expression.left.type) or is_address(expression.right.type):
@@ -188,7 +187,7 @@ class FirstThread:
                 if decisive in sides:
                     return decisive
                 return None if None in sides else not decisive
-            if operator in _COMPARED:
+            if operator in COMPARISONS:
                 return self._compared(condition)
         if isinstance(condition, Unary) and condition.operator == "!":
             found = self.holds(condition.operand)
@@ -205,7 +204,7 @@ class FirstThread:
         ):
             return None
         order = _order(left, right)
-        return None if order is None else _COMPARED[condition.operator](order)
+        return None if order is None else COMPARISONS[condition.operator](order, 0)
 
     def reaches(self, node: Node, path: Path) -> bool:
         """Whether the thread certainly gets to a node.
@@ -353,13 +352,3 @@ def _order(left: Quantity, right: Quantity) -> int | None:
     if isinstance(right, Large):
         return -right.sign
     return (left > right) - (left < right)
-
-
-_COMPARED: dict[str, Callable[[int], bool]] = {
-    "<": lambda order: order < 0,
-    "<=": lambda order: order <= 0,
-    ">": lambda order: order > 0,
-    ">=": lambda order: order >= 0,
-    "==": lambda order: order == 0,
-    "!=": lambda order: order != 0,
-}

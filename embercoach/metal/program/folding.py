@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
+from embercoach.metal.operators import BITWISE, COMPARISONS
 from embercoach.metal.program.nodes import Binary, Cast, Conditional, Name, Number, Unary
 from embercoach.metal.program.types import (
     FLOATS,
@@ -27,17 +28,7 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_BITWISE: dict[str, Callable[[int, int], int]] = {
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
+    **COMPARISONS,
 }
 _MAX_SHIFT = 63
 
@@ -132,8 +123,8 @@ def _binary(expression: Binary, values: Mapping[Variable, int | float]) -> int |
 
 
 def _integer(symbol: str, left: int, right: int) -> int | None:
-    if symbol in _BITWISE:
-        return _BITWISE[symbol](left, right)
+    if symbol in BITWISE:
+        return BITWISE[symbol](left, right)
     if symbol in ("<<", ">>") and 0 <= right <= _MAX_SHIFT:
         return left << right if symbol == "<<" else left >> right
     if symbol in ("/", "%") and right:

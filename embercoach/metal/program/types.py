@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from embercoach.metal.operators import COMPARISONS
+
 
 @dataclass(frozen=True, slots=True)
 class Type:
@@ -246,14 +248,14 @@ def _integer(left: Type, right: Type) -> Type:
     return Type(right.scalar if left_signed and not right_signed else left.scalar)
 
 
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!=", "&&", "||"})
+_CONDITIONS = frozenset({*COMPARISONS, "&&", "||"})
 
 
 def binary(operator: str, left: Type, right: Type) -> Type:
     """The type of an operation, unknown where an operand's is."""
     if operator == ",":
         return right
-    if operator in _COMPARISONS:
+    if operator in _CONDITIONS:
         return Type("bool", max(left.width, right.width))
     if is_address(left) or is_address(right):
         return _on_addresses(operator, left, right)
