@@ -15,7 +15,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,9 @@ class Kernel:
         inputs: parameter name of each input array.
         outputs: parameter name of each output array.
         body: MSL statements.
-        launch: called with the input arrays, returns the `Launch`: grid, threadgroup, shapes and
-            dtypes of the outputs, and the template. It reads shapes and dtypes, never values.
+        launch: called with the input arrays and the settings of the call, returns the `Launch`:
+            grid, threadgroup, shapes and dtypes of the outputs, and the template. It reads shapes
+            and dtypes, never values.
         header: MSL before the function: includes, helper functions, constants.
         init_value: what every element of every output holds before the body runs, or None for
             memory as it was found, which the body then has to write whole.
@@ -96,7 +97,11 @@ class Kernel:
             raise ValueError(f"kernel {self.name!r}: a kernel needs at least one output")
 
     def __call__(
-        self, *inputs: mx.array, backend: str | None = None, verbose: bool = False
+        self,
+        *inputs: mx.array,
+        backend: str | None = None,
+        verbose: bool = False,
+        **settings: int | bool,
     ) -> tuple[mx.array, ...]:
         """Run the kernel and return its outputs, lazily, in the order of `outputs`.
 
@@ -106,6 +111,7 @@ class Kernel:
             *inputs: one array for each name in `self.inputs`.
             backend: name of the executor, or None for the first one that can run here.
             verbose: print the source that MLX generates, which `generated_source` returns.
+            **settings: numbers of the host that the launch rule asks for, such as a size of blocks.
 
         Raises:
             ValueError: for a wrong number of inputs, or an unknown backend.
@@ -113,7 +119,7 @@ class Kernel:
                 kernel has no pure-MLX path to fall back to; the operators of this package have.
         """
         executor = executors.choose(backend)
-        launch = self._launch(inputs)
+        launch = self._launch(inputs, settings)
         if launch.empty:
             value = 0 if self.init_value is None else self.init_value
             return tuple(
@@ -122,27 +128,28 @@ class Kernel:
             )
         return tuple(executor.run(self, inputs, launch, verbose=verbose))
 
-    def generated_source(self, *inputs: mx.array) -> str:
+    def generated_source(self, *inputs: mx.array, **settings: int | bool) -> str:
         """Return the whole Metal source that MLX writes for a launch on such inputs.
 
         Needs no Metal and runs nothing: shapes and dtypes of the inputs are all it looks at.
 
         Args:
             *inputs: one array for each name in `self.inputs`.
+            **settings: as for a call.
 
         Raises:
             ValueError: for a wrong number of inputs, a launch without threads, or one that MLX
                 refuses.
         """
-        launch = self._launch(inputs)
+        launch = self._launch(inputs, settings)
         if launch.empty:
             raise ValueError(f"kernel {self.name!r}: a launch without threads has no source")
         return executors.generated_source(self, inputs, launch)
 
-    def _launch(self, inputs: Sequence[mx.array]) -> Launch:
+    def _launch(self, inputs: Sequence[mx.array], settings: Mapping[str, int | bool]) -> Launch:
         if len(inputs) != len(self.inputs):
             raise ValueError(
                 f"kernel {self.name!r} takes {len(self.inputs)} inputs "
                 f"({', '.join(self.inputs)}), got {len(inputs)}"
             )
-        return self.launch(*inputs)
+        return self.launch(*inputs, **settings)

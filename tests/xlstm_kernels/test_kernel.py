@@ -180,6 +180,26 @@ def test_threads_share_one_kernel_object(built_kernels, monkeypatch):
     assert built_kernels == ["doubling_shared"]
 
 
+def test_settings_reach_the_launch_rule(simulator):
+    blocks = Kernel(
+        name="one_a_block",
+        inputs=("values",),
+        outputs=("firsts",),
+        launch=lambda values, block: Launch(
+            grid=(values.size // block, 1, 1),
+            threadgroup=(32, 1, 1),
+            output_shapes=((values.size // block,),),
+            output_dtypes=(values.dtype,),
+            template=(("BLOCK", block),),
+        ),
+        body="firsts[thread_position_in_grid.x] = values[thread_position_in_grid.x * BLOCK];",
+    )
+    values = mx.arange(12, dtype=mx.float32)
+    assert blocks(values, block=4)[0].tolist() == [0, 4, 8]
+    assert blocks(values, block=3)[0].tolist() == [0, 3, 6, 9]
+    assert "<3>" in blocks.generated_source(values, block=3)
+
+
 def test_wrong_number_of_inputs(doubler):
     with pytest.raises(ValueError, match=r"'doubling' takes 1 inputs \(values\), got 2"):
         DOUBLE(mx.zeros((2,)), mx.zeros((2,)), backend="doubler")
