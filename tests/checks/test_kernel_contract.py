@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-from tests.checks.findings import IMPORTS
-from tests.checks.findings import findings as kernel_findings
+from tests.checks.findings import findings, pointed
 
 INDEX = "uint i = thread_position_in_grid.x; "
-
-
-def pointed(program: str, family: str) -> list[tuple[str, str]]:
-    """Code and the source text of each finding."""
-    lines = (IMPORTS + dedent(program).lstrip("\n")).split("\n")
-    found = []
-    for f in kernel_findings(program, family):
-        assert f.line == f.end_line, f
-        found.append((f.code, lines[f.line - 1][f.column - 1 : f.end_column - 1]))
-    return found
 
 
 def kernel(
@@ -378,4 +365,4 @@ def test_indices_have_no_gradient() -> None:
 
 
 def pointed_anywhere(program: str, family: str) -> list[tuple[str, int]]:
-    return [(f.code, f.line) for f in kernel_findings(program, family)]
+    return [(f.code, f.line) for f in findings(program, family)]

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import findings
+from tests.checks.findings import launched, messages
 
 DIVISION = "KERNEL-PERF-001"
 ARRAY = "KERNEL-PERF-002"
-
-
-def messages(code: str, body: str) -> list[str]:
-    program = (
-        f'K = mx.fast.metal_kernel(name="k", input_names=["x", "n"], output_names=["y"],\n'
-        f'    source="""{body}""")\n'
-        "def launch(x):\n"
-        "    return K(inputs=[x, 4], grid=(32, 1, 1), threadgroup=(32, 1, 1),\n"
-        "             template=[('W', 16)], output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
-    )
-    return [finding.message for finding in findings(program, code)]
+W = "('W', 16)"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +24,7 @@ def messages(code: str, body: str) -> list[str]:
     ],
 )
 def test_divisions(body: str, owner: str) -> None:
-    (message,) = messages(DIVISION, body)
+    (message,) = messages(launched(body, template=W), DIVISION)
     assert f"stems from `{owner}`" in message
 
 
@@ -54,7 +44,7 @@ def test_divisions(body: str, owner: str) -> None:
     ],
 )
 def test_other_divisions(body: str) -> None:
-    assert messages(DIVISION, body) == []
+    assert messages(launched(body, template=W), DIVISION) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +60,7 @@ def test_other_divisions(body: str) -> None:
     ],
 )  # fmt: skip
 def test_arrays(body: str, owner: str) -> None:
-    (message,) = messages(ARRAY, body)
+    (message,) = messages(launched(body, template=W), ARRAY)
     assert f"`a` depends on `{owner}`" in message
 
 
@@ -90,4 +80,4 @@ def test_arrays(body: str, owner: str) -> None:
     ],
 )
 def test_other_arrays(body: str) -> None:
-    assert messages(ARRAY, body) == []
+    assert messages(launched(body, template=W), ARRAY) == []

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import IMPORTS, findings
+from tests.checks.findings import findings, pointed
 
 CODE = "KERNEL-SIG-010"
 
 
-def pointed(program: str) -> list[str]:
+def escapes(program: str) -> list[str]:
     """The source text of each finding."""
-    lines = (IMPORTS + program.lstrip("\n")).split("\n")
-    found = []
-    for f in findings(program, CODE):
-        assert f.line == f.end_line, f
-        found.append(lines[f.line - 1][f.column - 1 : f.end_column - 1])
-    return found
+    return [text for _, text in pointed(program, CODE)]
 
 
 def kernel(source: str, before: str = "", header: str = '""') -> str:
@@ -51,25 +46,25 @@ def body(*lines: str, prefix: str = "") -> str:
 @pytest.mark.parametrize("prefix", ["", "f"])
 def test_comments(line: str, prefix: str) -> None:
     escape = next(e for e in (r"\n", r"\x0a", r"\012") if e in line)
-    assert pointed(kernel(body(line, prefix=prefix))) == [escape]
-    assert pointed(kernel("S", f"S = {body(line, prefix=prefix)}")) == [escape]
+    assert escapes(kernel(body(line, prefix=prefix))) == [escape]
+    assert escapes(kernel("S", f"S = {body(line, prefix=prefix)}")) == [escape]
 
 
 def test_two_breaks_in_a_comment_are_one_finding() -> None:
-    assert pointed(kernel(body(r'// printf("a\n b\n", i);'))) == [r"\n"]
+    assert escapes(kernel(body(r'// printf("a\n b\n", i);'))) == [r"\n"]
 
 
 def test_strings() -> None:
-    assert pointed(kernel(body(r'constant char* s = "a\n";'))) == [r"\n"]
+    assert escapes(kernel(body(r'constant char* s = "a\n";'))) == [r"\n"]
 
 
 def test_headers() -> None:
     header = '"""\n' + r'// printf("x\n", x);' + '\ninline float f(float x) { return x; }\n"""'
-    assert pointed(kernel(body("y[i] = f(x[i]);"), header=header)) == [r"\n"]
+    assert escapes(kernel(body("y[i] = f(x[i]);"), header=header)) == [r"\n"]
 
 
 def test_one_line_with_half_a_string() -> None:
-    assert pointed(kernel(r"""'// printf("x\n", x);\ny[0] = x[0];'""")) == [r"\n"]
+    assert escapes(kernel(r"""'// printf("x\n", x);\ny[0] = x[0];'""")) == [r"\n"]
 
 
 def test_message() -> None:
@@ -100,7 +95,7 @@ def test_message() -> None:
     ],
 )
 def test_near_misses(line: str) -> None:
-    assert pointed(kernel(body(line))) == []
+    assert escapes(kernel(body(line))) == []
 
 
 @pytest.mark.parametrize(
@@ -114,9 +109,9 @@ def test_near_misses(line: str) -> None:
     ],
 )
 def test_silent_texts(source: str) -> None:
-    assert pointed(kernel(source)) == []
+    assert escapes(kernel(source)) == []
 
 
 def test_unknown_text_may_close_the_string() -> None:
     program = kernel(body(r"// {a}\n {b}", prefix="f"))
-    assert pointed(f"def make(a, b):\n    {program.strip()}") == []
+    assert escapes(f"def make(a, b):\n    {program.strip()}") == []

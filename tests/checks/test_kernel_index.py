@@ -5,21 +5,10 @@ from __future__ import annotations
 import pytest
 
 from embercoach.checks import check_metal
-from tests.checks.findings import findings
+from tests.checks.findings import findings, launched, messages
 
 CODE = "KERNEL-INDEX-001"
 I = "uint i = thread_position_in_grid.x; "  # noqa: E741
-
-
-def messages(body: str) -> list[str]:
-    program = (
-        f'K = mx.fast.metal_kernel(name="k", input_names=["x", "n"], output_names=["y"],\n'
-        f'    source="""{body}""")\n'
-        "def launch(x):\n"
-        "    return K(inputs=[x, 4], grid=(32, 1, 1), threadgroup=(32, 1, 1),\n"
-        "             template=[('W', 16)], output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
-    )
-    return [finding.message for finding in findings(program, CODE)]
 
 
 WRAPS = {
@@ -39,7 +28,7 @@ WRAPS = {
 
 @pytest.mark.parametrize("body", WRAPS)
 def test_the_first_thread_reads_in_front(body: str) -> None:
-    (message,) = messages(body)
+    (message,) = messages(launched(body, template="('W', 16)"), CODE)
     assert WRAPS[body] in message
 
 
@@ -73,7 +62,7 @@ def test_the_first_thread_reads_in_front(body: str) -> None:
     ],
 )
 def test_guarded_indices(body: str) -> None:
-    assert messages(body) == []
+    assert messages(launched(body, template="('W', 16)"), CODE) == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +78,7 @@ def test_guarded_indices(body: str) -> None:
     ],
 )
 def test_comparisons_without_a_choice(body: str, told: str) -> None:
-    (message,) = messages(body)
+    (message,) = messages(launched(body, template="('W', 16)"), CODE)
     assert told in message
 
 
@@ -107,7 +96,7 @@ def test_comparisons_without_a_choice(body: str, told: str) -> None:
     ],
 )
 def test_comparisons_with_a_choice(body: str) -> None:
-    assert messages(body) == []
+    assert messages(launched(body, template="('W', 16)"), CODE) == []
 
 
 def test_the_place_is_the_index() -> None:

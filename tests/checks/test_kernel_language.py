@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import findings
+from tests.checks.findings import findings, messages
 
 CODE = "KERNEL-MSL-001"
 INDEX = "uint i = thread_position_in_grid.x;"
@@ -17,8 +17,8 @@ def kernel(body: str, header: str = "") -> str:
     )
 
 
-def messages(body: str, header: str = "") -> list[str]:
-    return [finding.message for finding in findings(kernel(body, header), CODE)]
+def complaints(body: str, header: str = "") -> list[str]:
+    return messages(kernel(body, header), CODE)
 
 
 FOREIGN = {
@@ -47,7 +47,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("body", FOREIGN)
 def test_flagged(body: str) -> None:
-    (message,) = messages(body)
+    (message,) = complaints(body)
     assert FOREIGN[body] in message
 
 
@@ -67,7 +67,7 @@ def test_flagged(body: str) -> None:
     ],
 )
 def test_silent(body: str) -> None:
-    assert messages(body) == []
+    assert complaints(body) == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_silent(body: str) -> None:
     ],
 )
 def test_headers(header: str, told: list[str]) -> None:
-    found = messages(INDEX + " y[i] = x[i];", header)
+    found = complaints(INDEX + " y[i] = x[i];", header)
     assert len(found) == len(told)
     assert all(text in message for text, message in zip(told, found, strict=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import findings
+from tests.checks.findings import findings, messages
 
 TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"
@@ -17,8 +17,8 @@ def kernel(body: str, header: str = "", launch: str = "") -> str:
     )
 
 
-def messages(body: str, header: str = "") -> list[str]:
-    return [finding.message for finding in findings(kernel(body, header), ARRAY)]
+def refused(body: str, header: str = "") -> list[str]:
+    return messages(kernel(body, header), ARRAY)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def messages(body: str, header: str = "") -> list[str]:
     ],
 )
 def test_variable_sizes(body: str, name: str) -> None:
-    (message,) = messages(body)
+    (message,) = refused(body)
     assert f"depends on `{name}`" in message
 
 
@@ -55,14 +55,14 @@ def test_variable_sizes(body: str, name: str) -> None:
     ],
 )
 def test_constant_sizes(body: str) -> None:
-    assert messages(body) == []
+    assert refused(body) == []
 
 
 @pytest.mark.parametrize(
     "body", ["threadgroup float s = 0;", "threadgroup int a[2] = {1, 2};", "threadgroup float s{};"]
 )
 def test_initializers(body: str) -> None:
-    (message,) = messages(body + " y[0] = 0;")
+    (message,) = refused(body + " y[0] = 0;")
     assert "no variable can have an initializer" in message
 
 
@@ -75,7 +75,7 @@ def test_initializers(body: str) -> None:
     ],
 )
 def test_pointers_and_locals_may_have_initializers(body: str) -> None:
-    assert messages(body) == []
+    assert refused(body) == []
 
 
 def test_a_helper_has_no_threadgroup_memory() -> None:
@@ -95,7 +95,7 @@ def test_a_helper_has_no_threadgroup_memory() -> None:
     ],
 )
 def test_headers_without_it(header: str) -> None:
-    assert messages("y[0] = 0;", header) == []
+    assert refused("y[0] = 0;", header) == []
 
 
 LAUNCH = """
@@ -106,8 +106,7 @@ def launch(x):
 
 
 def too_much(body: str, template: str = "", header: str = "") -> list[str]:
-    program = kernel(body, header, LAUNCH.format(template))
-    return [finding.message for finding in findings(program, TOO_MUCH)]
+    return messages(kernel(body, header, LAUNCH.format(template)), TOO_MUCH)
 
 
 @pytest.mark.parametrize(

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import findings
+from tests.checks.findings import launched, messages
 
 SUM = "KERNEL-PRECISION-001"
 LITERAL = "KERNEL-PRECISION-002"
 
 
-def messages(
+def complaints(
     code: str, body: str, kind: str = "mx.float16", dtype: str = "mx.float16"
 ) -> list[str]:
-    program = (
-        f'K = mx.fast.metal_kernel(name="k", input_names=["x", "n"], output_names=["y"],\n'
-        f'    source="""{body}""")\n'
-        f"def launch(x):\n"
-        f"    return K(inputs=[x, 4], grid=(32, 1, 1), threadgroup=(32, 1, 1),\n"
-        f"             template=[('T', {kind}), ('N', 16), ('M', 64)],\n"
-        f"             output_shapes=[x.shape], output_dtypes=[{dtype}])[0]\n"
-    )
-    return [finding.message for finding in findings(program, code)]
+    template = f"('T', {kind}), ('N', 16), ('M', 64)"
+    return messages(launched(body, template=template, dtype=dtype), code)
 
 
 SUMS = {
@@ -43,7 +36,7 @@ SUMS = {
 
 @pytest.mark.parametrize("body", SUMS)
 def test_sums_in_half(body: str) -> None:
-    (message,) = messages(SUM, body)
+    (message,) = complaints(SUM, body)
     assert SUMS[body] in message
 
 
@@ -64,17 +57,17 @@ def test_sums_in_half(body: str) -> None:
     ],
 )
 def test_other_loops(body: str) -> None:
-    assert messages(SUM, body) == []
+    assert complaints(SUM, body) == []
 
 
 @pytest.mark.parametrize("kind", ["mx.float32", "x.dtype"])
 def test_the_type_of_the_launch_decides(kind: str) -> None:
     body = "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;"
-    assert messages(SUM, body, kind) == []
+    assert complaints(SUM, body, kind) == []
 
 
 def test_the_output_of_the_launch_decides() -> None:
-    assert messages(SUM, "for (int k = 0; k < n; ++k) y[0] += x[k];", dtype="mx.float32") == []
+    assert complaints(SUM, "for (int k = 0; k < n; ++k) y[0] += x[k];", dtype="mx.float32") == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +82,7 @@ def test_the_output_of_the_launch_decides() -> None:
     ],
 )
 def test_literals_that_promote(body: str, told: str) -> None:
-    (message,) = messages(LITERAL, body)
+    (message,) = complaints(LITERAL, body)
     assert told in message
 
 
@@ -108,4 +101,4 @@ def test_literals_that_promote(body: str, told: str) -> None:
     ],
 )
 def test_literals_that_do_not(body: str) -> None:
-    assert messages(LITERAL, body) == []
+    assert complaints(LITERAL, body) == []

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.checks import Project, check_source
-from tests.checks.findings import IMPORTS
 from tests.checks.findings import findings as kernel_findings
+from tests.checks.findings import pointed as kernel_pointed
 
 if TYPE_CHECKING:
     from embercoach.finding import RawFinding
@@ -25,21 +25,15 @@ def source_of(program: str) -> str:
 
 
 #: What ``kernel_source`` tells; other checks have other things to say about the same programs.
-CODES = {*(f"KERNEL-SIG-00{number}" for number in range(1, 6)), "KERNEL-BUFFER-001"}
+CODES = (*(f"KERNEL-SIG-00{number}" for number in range(1, 6)), "KERNEL-BUFFER-001")
 
 
 def findings(program: str) -> list[RawFinding]:
-    return [f for f in kernel_findings(source_of(program), "KERNEL-") if f.code in CODES]
+    return kernel_findings(source_of(program), CODES)
 
 
 def pointed(program: str) -> list[tuple[str, str]]:
-    """Code and the source text of each finding."""
-    lines = (IMPORTS + source_of(program)).split("\n")
-    found = []
-    for f in findings(program):
-        assert f.line == f.end_line, f
-        found.append((f.code, lines[f.line - 1][f.column - 1 : f.end_column - 1]))
-    return found
+    return kernel_pointed(source_of(program), CODES)
 
 
 def kernel(body: str, names: str = 'input_names=["x"], output_names=["y"]', more: str = "") -> str:

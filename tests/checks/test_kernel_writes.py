@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import findings
+from tests.checks.findings import findings, launched, messages
 
 CODE = "KERNEL-WRITE-001"
 HEADER = """
@@ -15,15 +15,9 @@ template <typename T> void put(device T* p) { *p = 1; }
 """
 
 
-def messages(body: str) -> list[str]:
-    program = f'''
-K = mx.fast.metal_kernel(name="k", input_names=["x", "eps"], output_names=["y"],
-    header="""{HEADER}""", source="""{body}""")
-def launch(x):
-    return K(inputs=[x, 0.5], grid=(32, 1, 1), threadgroup=(32, 1, 1),
-             output_shapes=[x.shape], output_dtypes=[x.dtype])[0]
-'''
-    return [finding.message for finding in findings(program, CODE)]
+def complaints(body: str) -> list[str]:
+    program = launched(body, inputs='"x", "eps"', passed="x, 0.5", header=HEADER)
+    return messages(program, CODE)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +45,7 @@ def launch(x):
     ],
 )
 def test_flagged(body: str, told: str) -> None:
-    (message,) = messages(body)
+    (message,) = complaints(body)
     assert told in message
 
 
@@ -73,7 +67,7 @@ def test_flagged(body: str, told: str) -> None:
     ],
 )
 def test_silent(body: str) -> None:
-    assert messages(body) == []
+    assert complaints(body) == []
 
 
 def test_a_scalar_of_unknown_rank_may_be_a_pointer_that_is_moved() -> None:
