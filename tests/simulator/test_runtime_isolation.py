@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -334,42 +335,44 @@ def _is_gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("rest", ["", "raise SystemExit(0)", "import os; os._exit(0)"])
-def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> None:
-    assert _works(bench)  # compiles the unit
+@contextmanager
+def _running(rest: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program whose child works, which must be gone when the program is."""
     with _program(rest, folder) as program:
         assert program.stdout is not None
         pid = int(program.stdout.readline())
-        assert program.wait(20) == 0
+        yield program
     assert _is_gone(pid)
+
+
+def _endless(seconds: float) -> str:
+    header, body = repr(BACKGROUND), repr("while (go) ;")
+    return f"bench.run({body}, begun('y', x), header={header}, limits=Limits(seconds={seconds}))"
+
+
+@pytest.mark.parametrize("rest", ["", "raise SystemExit(0)", "import os; os._exit(0)"])
+def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> None:
+    assert _works(bench)  # compiles the unit
+    with _running(rest, folder) as program:
+        assert program.wait(20) == 0
 
 
 def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
     assert _works(bench)
-    header, body = repr(BACKGROUND), repr("while (go) ;")
-    rest = f"bench.run({body}, begun('y', x), header={header}, limits=Limits(seconds=1.5))"
-    with _program(rest, folder) as program:
-        assert program.stdout is not None
-        pid = int(program.stdout.readline())
+    with _running(_endless(1.5), folder) as program:
         time.sleep(0.7)
         program.kill()
         program.wait(20)
-    assert _is_gone(pid)
 
 
 def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> None:
     assert _works(bench)
-    header, body = repr(BACKGROUND), repr("while (go) ;")
-    rest = f"bench.run({body}, begun('y', x), header={header}, limits=Limits(seconds=30))"
-    with _program(rest, folder) as program:
-        assert program.stdout is not None
-        pid = int(program.stdout.readline())
+    with _running(_endless(30), folder) as program:
         time.sleep(0.7)
         start = time.monotonic()
         program.send_signal(signal.SIGINT)
         program.wait(20)
-    assert time.monotonic() - start < 5
-    assert _is_gone(pid)
+        assert time.monotonic() - start < 5
 
 
 def test_process_can_be_closed_twice_and_used_again(toolchain: Toolchain, folder: Path) -> None:
