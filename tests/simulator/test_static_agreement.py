@@ -70,4 +70,5 @@ def test_each_exception_is_of_a_bug() -> None:
 def test_most_races_and_barriers_are_found_without_a_run() -> None:
     for kind, least in (("threadgroup-race", 0.85), ("divergent-barrier", 0.85)):
         bugs = [c.name for c in BUGS if any(kind in mark.kinds for mark in c.marks)]
+        assert bugs, kind
         assert sum(name not in BEYOND for name in bugs) >= least * len(bugs), kind
