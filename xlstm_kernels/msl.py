@@ -57,3 +57,44 @@ PAIRS = """
         return a.x < b.x || (a.x == b.x && a.y < b.y);
     }
 """
+
+STAGING = """
+    // Bring a tile of ROWS x COLUMNS into threadgroup memory as floats, `stride` floats a row, zero
+    // where it reaches beyond `rows` and `columns`. All threads of the group call it; they read
+    // neighbouring columns. A row whose scale is zero stays zero, even if it holds NaN.
+    template <uint ROWS, uint COLUMNS, uint STRIDE, typename Source>
+    inline void xlstm_stage(
+        threadgroup float* tile, Source source, long row_stride, long column_stride,
+        uint rows, uint columns, threadgroup const float* scale, uint member, uint members) {
+        for (uint element = member; element < ROWS * COLUMNS; element += members) {
+            const uint row = element / COLUMNS;
+            const uint column = element % COLUMNS;
+            float value = 0.0f;
+            if (row < rows && column < columns && scale[row] != 0.0f) {
+                const auto stored = source[row * row_stride + column * column_stride];
+                value = scale[row] * static_cast<float>(stored);
+            }
+            tile[row * STRIDE + column] = value;
+        }
+    }
+"""
+
+MLSTM_GATES = """
+    // Of the exponential gates of the mLSTM, with LOG_SIGMOID and PAIRS. In a step, m becomes the
+    // greater one of two exponents: of the forget gate (log sigmoid(f) + m) and of the input gate.
+    inline float2 xlstm_log_sigmoid_pair(float x) {
+        return xlstm_pair(metal::min(x, 0.0f), -xlstm_log1p(metal::precise::exp(-metal::abs(x))));
+    }
+    inline float2 xlstm_pair_max(float2 a, float2 b) {
+        return xlstm_pair_less(a, b) ? b : a;
+    }
+    // The factor exp(exponent - m). If m is minus infinity, nothing is kept and nothing admitted.
+    inline float xlstm_gate(float2 exponent, float2 m) {
+        return m.x == -INFINITY ? 0.0f : metal::precise::exp(xlstm_pair_difference(exponent, m));
+    }
+    // exp(-m), below which the normaliser does not get. Of the numbers that a GPU takes for zero it
+    // gives the next one that is not, as zero divided by zero is not zero.
+    inline float xlstm_floor(float2 m) {
+        return metal::max(metal::precise::exp(-m.x) * (1.0f - m.y), 1.17549435e-38f);
+    }
+"""

@@ -1,0 +1,312 @@
+"""One step of the mLSTM, as in generating a token.
+
+Beck et al., "xLSTM: Extended Long Short-Term Memory" (2024), section 2.3, with the stabiliser m of
+its appendix. From the state C (DK, DV), n (DK), m of a head, q and k (DK), v (DV), and the gates:
+
+    m' = max(log sigmoid(f) + m, i)
+    forget = exp(log sigmoid(f) + m - m'),  admit = exp(i - m')
+    C' = forget C + admit k v^T,  n' = forget n + admit k
+    h = s C'^T q / (max(|s q^T n'|, exp(-m')) + eps),  s = 1 / sqrt(DK)
+
+Where i and log sigmoid(f) + m are both minus infinity, so is m', and C', n' and h are zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.arguments import FLOATING, require_floating
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.mlstm import pairs, recurrence
+from xlstm_kernels.mlstm.arguments import States, initial_states, require_eps
+from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS
+
+_OPERATOR = "mlstm_step"
+_SIMD_WIDTH = 32
+_MAX_SIMDGROUPS = 16
+
+
+def mlstm_step(  # noqa: PLR0913, PLR0917  (the signature of NX-AI's step kernels)
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    c: mx.array,
+    n: mx.array,
+    m: mx.array,
+    eps: float = 1e-6,
+    dtype_state: mx.Dtype = mx.float32,
+    *,
+    backend: str | None = None,
+) -> tuple[mx.array, States]:
+    """Take the mLSTM one step further.
+
+    Computed in float32; each result is rounded once. The gradient takes m for a constant, which is
+    exact but for eps: without eps, h does not depend on m.
+
+    Args:
+        q: (B, NH, DK), the query; float32, float16 or bfloat16, as all that follow.
+        k: (B, NH, DK), the key, not scaled; the dtype of q.
+        v: (B, NH, DV), the value; the dtype of q.
+        i: (B, NH) or (B, NH, 1), the input gate before its exp. It may be minus infinity.
+        f: (B, NH) or (B, NH, 1), the forget gate before its sigmoid. It may be infinite.
+        c: (B, NH, DK, DV), the state C, scaled by exp(-m).
+        n: (B, NH, DK), the normaliser's state, scaled by exp(-m).
+        m: (B, NH, 1) or (B, NH), the logarithm of their scale.
+        eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
+        dtype_state: the dtype of the c and n returned. h is made of c and n before that rounding.
+        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
+            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+            since MLX refuses kernels there.
+
+    Returns:
+        h (B, NH, DV) in the dtype of v, and the states c, n in `dtype_state`, m (B, NH, 1) float32.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        ValueError: for shapes that do not fit, a negative or infinite `eps`, an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    _require_step(q, k, v, i, f)
+    if initial_states(_OPERATOR, q, v, (c, n, m)) is None:
+        raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
+    if dtype_state not in FLOATING:
+        raise TypeError(
+            f"{_OPERATOR}: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
+        )
+    operation = _step(executors.resolve(backend), require_eps(_OPERATOR, eps), dtype_state)
+    i, f, m = (mx.squeeze(array, axis=2) if array.ndim == 3 else array for array in (i, f, m))
+    h, *states = operation(q, k, v, i, f, c, n, m)
+    return h, States(*states)
+
+
+def _require_step(q: mx.array, k: mx.array, v: mx.array, i: mx.array, f: mx.array) -> None:
+    for name, array in (("q", q), ("k", k), ("v", v), ("i", i), ("f", f)):
+        require_floating(_OPERATOR, name, array)
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError(
+            f"{_OPERATOR}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
+        )
+    if q.ndim != 3:
+        raise ValueError(f"{_OPERATOR}: q must be (B, NH, DK), got {q.shape}")
+    if k.shape != q.shape:
+        raise ValueError(f"{_OPERATOR}: k must have the shape of q, {q.shape}, got {k.shape}")
+    leading = q.shape[:2]
+    if v.ndim != 3 or v.shape[:2] != leading:
+        raise ValueError(f"{_OPERATOR}: v must be (B, NH, DV) = {(*leading, 'DV')}, got {v.shape}")
+    for name, gate in (("i", i), ("f", f)):
+        if gate.shape not in (leading, (*leading, 1)):
+            raise ValueError(
+                f"{_OPERATOR}: {name} must be (B, NH) = {leading} or (B, NH, 1), got {gate.shape}"
+            )
+    if not q.shape[2] or not v.shape[2]:
+        raise ValueError(f"{_OPERATOR}: q, k and v need a last axis that is not empty")
+
+
+def mlstm_step_reference(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    *states: mx.array,
+    eps: float = 1e-6,
+    dtype_state: mx.Dtype = mx.float32,
+) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+    """The h, c, n and m of `mlstm_step`, in MLX operations; i, f and the m given are (B, NH)."""
+    c, n, m = states
+    exponents = recurrence.exponents(i, f, pairs.pair(m.astype(mx.float32)))
+    # m is returned as one number, and it is that by which C and n are scaled.
+    exponents = exponents._replace(m=pairs.pair(exponents.m.high))
+    c, n = recurrence.updated(c, n, k, v, exponents)
+    h = recurrence.read_out(q, c, n, exponents.m, eps).astype(v.dtype)
+    m = mx.expand_dims(exponents.m.high, axis=2)
+    return h, c.astype(dtype_state), n.astype(dtype_state), m
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+# A threadgroup takes 32 columns of C, a lane a column, so that its simdgroups read and write whole
+# lines of memory. They share the rows, 32 at a time: each lane has the query, the key and the
+# normaliser's state of one row, and tells them to the others when their turn comes. The grid is
+# whole threadgroups, and every bound in the loops is one of the simdgroup, so all lanes take part.
+
+
+def _launch(
+    dtype_state: mx.Dtype, query: mx.array, _key: mx.array, value: mx.array, *_others: mx.array
+) -> Launch:
+    batch, heads, keys = query.shape
+    values = value.shape[2]
+    tiles = math.ceil(values / _SIMD_WIDTH)
+    simdgroups = min(math.ceil(keys / _SIMD_WIDTH), _MAX_SIMDGROUPS)
+    leading = (batch, heads)
+    return Launch(
+        grid=(tiles * _SIMD_WIDTH, heads * simdgroups, batch),
+        threadgroup=(_SIMD_WIDTH, simdgroups, 1),
+        output_shapes=(value.shape, (*leading, keys, values), query.shape, (*leading, 1)),
+        output_dtypes=(value.dtype, dtype_state, dtype_state, mx.float32),
+        template=(
+            ("T", value.dtype),
+            ("State", dtype_state),
+            ("MAX_SIMDGROUPS", _MAX_SIMDGROUPS),
+        ),
+    )
+
+
+_BODY = """
+    // query, key: (B, NH, DK); value: (B, NH, DV); input_gate, forget_gate, m_before: (B, NH);
+    // c_before: (B, NH, DK, DV); n_before: (B, NH, DK): all as they lie; epsilon: 0-d.
+    // h, c_after, n_after, m_after: contiguous.
+    threadgroup float read_sums[MAX_SIMDGROUPS * 32];
+    threadgroup float inner_sums[MAX_SIMDGROUPS];
+    const uint lane = thread_index_in_simdgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
+    const uint simdgroups = simdgroups_per_threadgroup;
+    const uint heads = query_shape[1];
+    const uint keys = query_shape[2];
+    const uint values = value_shape[2];
+    const uint head = threadgroup_position_in_grid.y;
+    const uint batch = threadgroup_position_in_grid.z;
+    const uint column = threadgroup_position_in_grid.x * 32 + lane;
+    const bool first_tile = threadgroup_position_in_grid.x == 0;
+    const bool present = column < values;
+    const size_t sequence = static_cast<size_t>(batch) * heads + head;
+    auto queries = query + batch * query_strides[0] + head * query_strides[1];
+    auto keys_of_head = key + batch * key_strides[0] + head * key_strides[1];
+    auto n_old = n_before + batch * n_before_strides[0] + head * n_before_strides[1];
+    auto c_old = c_before + batch * c_before_strides[0] + head * c_before_strides[1];
+
+    // Three lanes read what belongs to the head, and tell it to all.
+    float gate = 0.0f;
+    if (lane == 0) {
+        gate = static_cast<float>(
+            input_gate[batch * input_gate_strides[0] + head * input_gate_strides[1]]);
+    } else if (lane == 1) {
+        gate = static_cast<float>(
+            forget_gate[batch * forget_gate_strides[0] + head * forget_gate_strides[1]]);
+    } else if (lane == 2) {
+        gate = static_cast<float>(
+            m_before[batch * m_before_strides[0] + head * m_before_strides[1]]);
+    }
+    const float2 admitted = float2(simd_broadcast(gate, 0), 0.0f);
+    const float2 kept =
+        xlstm_pair_add(xlstm_log_sigmoid_pair(simd_broadcast(gate, 1)), simd_broadcast(gate, 2));
+    // m is stored as one float, and it is that by which C and n are scaled.
+    const float2 m = float2(xlstm_pair_max(kept, admitted).x, 0.0f);
+    const float forget = xlstm_gate(kept, m);
+    const float admit = xlstm_gate(admitted, m);
+
+    const float value_own = present
+        ? static_cast<float>(value[
+            batch * value_strides[0] + head * value_strides[1] + column * value_strides[2]])
+        : 0.0f;
+    float read = 0.0f;
+    float inner = 0.0f;
+    for (uint first = simdgroup * 32; first < keys; first += simdgroups * 32) {
+        const uint row_own = first + lane;
+        float query_own = 0.0f;
+        float key_own = 0.0f;
+        if (row_own < keys) {
+            query_own = static_cast<float>(queries[row_own * query_strides[2]]);
+            key_own = admit * static_cast<float>(keys_of_head[row_own * key_strides[2]]);
+            const float n_new =
+                forget * static_cast<float>(n_old[row_own * n_before_strides[2]]) + key_own;
+            inner += query_own * n_new;
+            if (first_tile) {
+                n_after[sequence * keys + row_own] = static_cast<State>(n_new);
+            }
+        }
+        const uint rows = metal::min(32u, keys - first);
+        for (uint start = 0; start < rows; start += 8) {
+            // Read ahead, as the compiler cannot know that what is written is not read again.
+            float block[8];
+            _Pragma("clang loop unroll(full)")
+            for (uint j = 0; j < 8; ++j) {
+                block[j] = present && start + j < rows
+                    ? static_cast<float>(c_old[
+                        (first + start + j) * c_before_strides[2] + column * c_before_strides[3]])
+                    : 0.0f;
+            }
+            _Pragma("clang loop unroll(full)")
+            for (uint j = 0; j < 8; ++j) {
+                const float key_row = simd_broadcast(key_own, start + j);
+                const float query_row = simd_broadcast(query_own, start + j);
+                const float c_new = forget * block[j] + key_row * value_own;
+                read += query_row * c_new;
+                if (present && start + j < rows) {
+                    c_after[(sequence * keys + first + start + j) * values + column] =
+                        static_cast<State>(c_new);
+                }
+            }
+        }
+    }
+
+    inner = simd_sum(inner);
+    read_sums[simdgroup * 32 + lane] = read;
+    if (lane == 0) {
+        inner_sums[simdgroup] = inner;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (simdgroup == 0) {
+        float read_sum = 0.0f;
+        float inner_sum = 0.0f;
+        for (uint other = 0; other < simdgroups; ++other) {
+            read_sum += read_sums[other * 32 + lane];
+            inner_sum += inner_sums[other];
+        }
+        const float scale = metal::precise::rsqrt(static_cast<float>(keys));
+        const float normaliser = metal::max(metal::abs(scale * inner_sum), xlstm_floor(m));
+        if (present) {
+            h[sequence * values + column] =
+                static_cast<T>(scale * read_sum / (normaliser + epsilon));
+        }
+        if (first_tile && lane == 0) {
+            m_after[sequence] = m.x;
+        }
+    }
+"""
+
+
+def _kernel(dtype_state: mx.Dtype) -> Kernel:
+    return Kernel(
+        name="xlstm_mlstm_step",
+        inputs=(
+            "query",
+            "key",
+            "value",
+            "input_gate",
+            "forget_gate",
+            "c_before",
+            "n_before",
+            "m_before",
+            "epsilon",
+        ),
+        outputs=("h", "c_after", "n_after", "m_after"),
+        launch=functools.partial(_launch, dtype_state),
+        contiguous_inputs=False,
+        header=LOG_SIGMOID + PAIRS + MLSTM_GATES,
+        body=_BODY,
+    )
+
+
+_KERNELS = {dtype: _kernel(dtype) for dtype in FLOATING}
+
+
+@functools.cache
+def _step(backend: str, eps: float, dtype_state: mx.Dtype) -> Operation:
+    """The differentiable operation (q, k, v, i, f, c, n, m) -> (h, c, n, m) on one backend."""
+    reference = functools.partial(mlstm_step_reference, eps=eps, dtype_state=dtype_state)
+    if backend == executors.NATIVE:
+        return reference
+
+    def launch(*arrays: mx.array) -> Arrays:
+        epsilon = mx.array(eps, dtype=mx.float32)
+        return _KERNELS[dtype_state](*arrays, epsilon, backend=backend)
+
+    return differentiable(launch, gradient_of(reference))
