@@ -225,7 +225,14 @@ def _function(
 ) -> Value:
     if frame.module.mentions_kernels and (frame.record or frame.visit is not None):
         visits.note(frame, node, callee, arguments)
-    return functions.call_function(frame, callee.info, callee.bound, arguments)
+    result = functions.call_function(frame, callee.info, callee.bound, arguments)
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    if path is not None and type(callee.bound) is Instance:
+        # What the method sets is what its class knows of it, not what was assigned here before.
+        for name in classes.assigned_by(callee.bound.info, callee.info):
+            frame.forget(f"{path}.{name}")
+            frame.names.pop(f"{path}.{name}", None)
+    return result
 
 
 def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argument, ...]) -> Value:

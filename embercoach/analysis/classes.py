@@ -115,6 +115,20 @@ def _assigned(cls: ClassInfo, name: str) -> Value | None:
     return cls.attributes.get(name, UNKNOWN)
 
 
+def assigned_by(info: ClassInfo, method: FunctionInfo) -> set[str]:
+    """The attributes that a call of a method may set, by itself or by what it is known to call."""
+    found: set[str] = set()
+    pending, seen = [method], {method}
+    while pending:
+        current = pending.pop()
+        for cls in lineage(info):
+            found.update(name for name, setters in cls.setters.items() if current in setters)
+        callees = {callee for callee in current.calls if callee.cls is not None} - seen
+        seen |= callees
+        pending.extend(callees)
+    return found
+
+
 def class_member(frame: Frame, owner: Class, name: str) -> Value:
     """``Class.name``."""
     info = owner.info
