@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 THREADGROUP_SUM = """
-    // The sum of value over the threadgroup, given to each of its threads.
-    // partial: at least one float for each simdgroup, at most one simdgroup for each lane.
-    inline float xlstm_threadgroup_sum(
-        float value, threadgroup float* partial, uint simdgroup, uint lane, uint simdgroups) {
+    // The sum of value, a float or a vector, over the threadgroup, given to each of its threads.
+    // partial: at least one of them for each simdgroup, at most one simdgroup for each lane.
+    template <typename Value>
+    inline Value xlstm_threadgroup_sum(
+        Value value, threadgroup Value* partial, uint simdgroup, uint lane, uint simdgroups) {
         value = simd_sum(value);
         // Whatever an earlier sum left in partial has been read.
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -14,7 +15,7 @@ THREADGROUP_SUM = """
             partial[simdgroup] = value;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        return simd_sum(lane < simdgroups ? partial[lane] : 0.0f);
+        return simd_sum(lane < simdgroups ? partial[lane] : Value(0.0f));
     }
 """
 

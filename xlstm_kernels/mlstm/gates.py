@@ -1,0 +1,294 @@
+"""Log-gate prefix sums: what the gates alone say of every step, before any key meets a query.
+
+The recurrence m_t = max(log sigmoid(f_t) + m_{t-1}, i_t) (Beck et al., "xLSTM", 2024, equation 15)
+does not need the keys. With m known for every step, the factors of a step are at most one,
+
+    log f'_t = log sigmoid(f_t) + m_{t-1} - m_t,    log i'_t = i_t - m_t,
+
+and the weight of step s in the state after step t is exp(log i'_s + sum_{s < r <= t} log f'_r). In
+a form that goes in chunks, those sums are differences of a prefix sum G within the chunk. All sums
+are kept as pairs of floats (see `pairs`), as G may be in the thousands where a difference of it
+near zero matters. A factor below exp(-200) is zero in float32 whatever it meets; cut off there, a
+hard reset (f = -inf) stays a finite number, and the prefix sums differ by it without a NaN.
+
+A step that is masked has log f' = 0 and log i' = -inf. The variant with a sigmoid input gate
+(mLSTMsig; Beck et al., "Tiled Flash Linear Attention", 2025) has log f' = log sigmoid(f), log i' =
+log sigmoid(i), needs no m, and its floor is 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.mlstm import pairs
+from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
+
+if TYPE_CHECKING:
+    from xlstm_kernels.mlstm.pairs import Pair
+
+_SIMD_WIDTH = 32
+_CUT = -200.0
+
+
+class LogGates(NamedTuple):
+    """What the gates say of each step; (B, NH, S) float32, but for m.
+
+    Attributes:
+        prefix: G, the sum of log f' from the chunk's first step to this one.
+        prefix_rest: what is missing of it, a fraction of its last bit.
+        admitted: log i', -inf for a masked step.
+        floor: exp(-m), which bounds the normaliser from below; inf for a masked step, so that its
+            h is zero.
+        m: (B, NH, 1), m after the last step.
+    """
+
+    prefix: mx.array
+    prefix_rest: mx.array
+    admitted: mx.array
+    floor: mx.array
+    m: mx.array
+
+
+def log_gates(
+    i: mx.array,
+    f: mx.array,
+    m_initial: mx.array,
+    mask: mx.array | None,
+    *,
+    chunk_size: int,
+    sigmoid_input: bool,
+    backend: str,
+) -> LogGates:
+    """Prefix sums of the log-gates, in chunks.
+
+    Args:
+        i: (B, NH, S), input gates before their activation.
+        f: (B, NH, S), forget gates before their sigmoid.
+        m_initial: (B, NH, 1) float32.
+        mask: (B, S) booleans, or None for all True.
+        chunk_size: steps of a chunk.
+        sigmoid_input: the input gate's activation is the sigmoid, else the exponential function.
+        backend: as `executors.resolve` returned it.
+    """
+    if backend == executors.NATIVE:
+        return log_gates_reference(
+            i, f, m_initial, mask, chunk_size=chunk_size, sigmoid_input=sigmoid_input
+        )
+    kernel = _KERNELS[mask is not None, sigmoid_input]
+    size = mx.array(chunk_size, dtype=mx.uint32)
+    masks = () if mask is None else (mask,)
+    return LogGates(*kernel(i, f, mx.contiguous(m_initial), size, *masks, backend=backend))
+
+
+def log_gates_reference(
+    i: mx.array,
+    f: mx.array,
+    m_initial: mx.array,
+    mask: mx.array | None,
+    *,
+    chunk_size: int,
+    sigmoid_input: bool,
+) -> LogGates:
+    """`log_gates` in MLX operations: scans that double their reach at every step."""
+    forget = pairs.log_sigmoid(f.astype(mx.float32))
+    admit = i.astype(mx.float32)
+    if sigmoid_input:
+        admit = pairs.log_sigmoid(admit).high
+    live = None
+    if mask is not None:
+        live = mx.broadcast_to(mx.expand_dims(mask, axis=1), i.shape)
+        forget = pairs.where(live, forget, pairs.pair(mx.zeros_like(admit)))
+        admit = mx.where(live, admit, mx.full(admit.shape, -mx.inf, dtype=mx.float32))
+    if sigmoid_input:
+        decay, floor, m_last = forget.high, mx.ones_like(admit), m_initial
+    else:
+        decay, admit, floor, m_last = _stabilised(forget, admit, m_initial)
+    if live is not None:
+        floor = mx.where(live, floor, mx.full(floor.shape, mx.inf, dtype=mx.float32))
+    cut = mx.array(_CUT, dtype=decay.dtype)
+    prefix = _sums_in_chunks(mx.where(decay < cut, cut, decay), chunk_size)
+    return LogGates(prefix.high, prefix.low, admit, floor, m_last)
+
+
+def _stabilised(
+    forget: Pair, admit: mx.array, m_initial: mx.array
+) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+    """Decay log f' (before it is cut off), log i', the floor, and the last m."""
+    steps = admit.shape[-1]
+    sums, after = forget, pairs.pair(admit)
+    reach = 1
+    while reach < steps:
+        earlier = pairs.Pair(*(_later(part, reach, -mx.inf) for part in after))
+        after = pairs.maximum(after, pairs.add(earlier, sums))
+        sums = pairs.add(pairs.Pair(*(_later(part, reach, 0.0) for part in sums)), sums)
+        reach += reach
+    after = pairs.maximum(after, pairs.add(pairs.pair(m_initial), sums))
+    # The caller gets m as one float: from the last step on everything is scaled by just that.
+    m_last = after.high[..., -1:]
+    rounded = mx.concatenate([after.low[..., :-1], mx.zeros_like(m_last)], axis=-1)
+    after = pairs.Pair(after.high, rounded)
+    before = pairs.Pair(
+        mx.concatenate([m_initial, after.high[..., :-1]], axis=-1),
+        mx.concatenate([mx.zeros_like(m_initial), after.low[..., :-1]], axis=-1),
+    )
+    off = mx.isneginf(after.high)
+    # Where nothing is left, the differences would be of infinities.
+    scale = pairs.where(off, pairs.pair(mx.zeros_like(after.high)), after)
+    nothing = pairs.minus_infinity(admit)
+    decay = pairs.difference(pairs.where(off, nothing, pairs.add(before, forget)), scale)
+    admitted = pairs.difference(pairs.where(off, nothing, pairs.pair(admit)), scale)
+    return decay, admitted, pairs.exp(pairs.negative(after)), m_last
+
+
+def _sums_in_chunks(decay: mx.array, chunk_size: int) -> Pair:
+    """For each step the sum of `decay` since its chunk began."""
+    steps = decay.shape[-1]
+    place = mx.remainder(mx.arange(steps), mx.array(chunk_size))
+    sums, reach = pairs.pair(decay), 1
+    while reach < min(steps, chunk_size):
+        earlier = pairs.Pair(*(_later(part, reach, 0.0) for part in sums))
+        sums = pairs.where(place >= mx.array(reach), pairs.add(earlier, sums), sums)
+        reach += reach
+    return sums
+
+
+def _later(array: mx.array, steps: int, before: float) -> mx.array:
+    """`array` as many steps later, and `before` in front."""
+    front = mx.full((*array.shape[:-1], steps), before, dtype=array.dtype)
+    return mx.concatenate([front, array[..., :-steps]], axis=-1)
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+# A simdgroup takes a sequence of one head, 32 steps at a time, a lane a step. Composing two spans
+# of steps, (A, M) then (A', M'), gives (A + A', max(M + A', M')): A is the sum of the log forget
+# gates, M what m becomes of -inf. Scans over it double their reach five times a block.
+
+_SCANS = """
+    constant float xlstm_cut = -200.0f;
+
+    inline float2 xlstm_up(float2 pair, uint distance) {
+        return float2(simd_shuffle_up(pair.x, distance), simd_shuffle_up(pair.y, distance));
+    }
+    inline float2 xlstm_of_last_lane(float2 pair) {
+        return float2(simd_broadcast(pair.x, 31), simd_broadcast(pair.y, 31));
+    }
+"""
+
+_GATES = """
+        // log f' and log i' of this step, and the floor, of the scan over m.
+        float2 sum = float2(forget, 0.0f);
+        float2 after = float2(admit, 0.0f);
+        for (uint distance = 1; distance < 32; distance *= 2) {
+            const float2 earlier_sum = xlstm_up(sum, distance);
+            const float2 earlier = xlstm_up(after, distance);
+            if (lane >= distance) {
+                const float2 decayed = xlstm_pair_sum(earlier, sum);
+                after = xlstm_pair_less(after, decayed) ? decayed : after;
+                sum = xlstm_pair_sum(earlier_sum, sum);
+            }
+        }
+        const float2 kept = xlstm_pair_sum(m, sum);
+        after = xlstm_pair_less(after, kept) ? kept : after;
+        if (step + 1 == steps) {
+            // The caller gets m as one float: from here on everything is scaled by just that.
+            after.y = 0.0f;
+            m_last[batch * heads + head] = after.x;
+        }
+        float2 before = xlstm_up(after, 1);
+        before = lane == 0 ? m : before;
+        m = xlstm_of_last_lane(after);
+        const bool off = after.x == -INFINITY;
+        forget = off ? xlstm_cut : xlstm_pair_difference(xlstm_pair_add(before, forget), after);
+        admit = off ? -INFINITY : xlstm_pair_difference(float2(admit, 0.0f), after);
+        const float least = metal::precise::exp(-after.x) * (1.0f - after.y);
+"""
+
+_SIGMOID_GATES = """
+        const float least = 1.0f;
+        if (step + 1 == steps) {
+            m_last[batch * heads + head] = m.x;
+        }
+"""
+
+
+def _launch(input_gate: mx.array, *_others: mx.array) -> Launch:
+    batch, heads, steps = input_gate.shape
+    whole = (batch, heads, steps)
+    return Launch(
+        grid=(_SIMD_WIDTH, heads, batch),
+        threadgroup=(_SIMD_WIDTH, 1, 1),
+        output_shapes=(whole, whole, whole, whole, (batch, heads, 1)),
+        output_dtypes=(mx.float32,) * 5,
+    )
+
+
+def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
+    live = "mask[batch * mask_strides[0] + step * mask_strides[1]]" if masked else "true"
+    admit = "static_cast<float>(input_gate[at])"
+    return Kernel(
+        name="xlstm_mlstm_gates" + "_sigmoid" * sigmoid_input + "_masked" * masked,
+        inputs=("input_gate", "forget_gate", "m_initial", "chunk_size") + ("mask",) * masked,
+        outputs=("prefix", "prefix_rest", "admitted", "least_normaliser", "m_last"),
+        launch=_launch,
+        contiguous_inputs=False,
+        header=LOG_SIGMOID + PAIRS + _SCANS,
+        body=f"""
+    // input_gate, forget_gate: (B, NH, S); m_initial: (B, NH, 1); mask: (B, S); all strided.
+    const uint lane = thread_index_in_simdgroup;
+    const uint head = threadgroup_position_in_grid.y;
+    const uint batch = threadgroup_position_in_grid.z;
+    const uint heads = input_gate_shape[1];
+    const uint steps = input_gate_shape[2];
+    const size_t row = (static_cast<size_t>(batch) * heads + head) * steps;
+    float2 m = float2(m_initial[batch * m_initial_strides[0] + head * m_initial_strides[1]], 0.0f);
+    float2 carried = float2(0.0f, 0.0f);
+    for (uint first = 0; first < steps; first += 32) {{
+        const uint step = first + lane;
+        float forget = 0.0f;
+        float admit = -INFINITY;
+        const bool live = step < steps && {live};
+        if (live) {{
+            const auto at = batch * forget_gate_strides[0] + head * forget_gate_strides[1]
+                + step * forget_gate_strides[2];
+            forget = xlstm_log_sigmoid(static_cast<float>(forget_gate[at]));
+        }}
+        if (live) {{
+            const auto at = batch * input_gate_strides[0] + head * input_gate_strides[1]
+                + step * input_gate_strides[2];
+            admit = {f"xlstm_log_sigmoid({admit})" if sigmoid_input else admit};
+        }}
+{_SIGMOID_GATES if sigmoid_input else _GATES}
+        forget = forget < xlstm_cut ? xlstm_cut : forget;  // A NaN stays one.
+
+        // The sum of log f' since the chunk began: lanes beyond its first step do not count.
+        const uint place = step % chunk_size;
+        float2 sum_in_chunk = float2(forget, 0.0f);
+        for (uint distance = 1; distance < 32; distance *= 2) {{
+            const float2 earlier = xlstm_up(sum_in_chunk, distance);
+            if (lane >= distance && place >= distance) {{
+                sum_in_chunk = xlstm_pair_sum(earlier, sum_in_chunk);
+            }}
+        }}
+        sum_in_chunk = place > lane ? xlstm_pair_sum(carried, sum_in_chunk) : sum_in_chunk;
+        carried = xlstm_of_last_lane(sum_in_chunk);
+        if (step < steps) {{
+            prefix[row + step] = sum_in_chunk.x;
+            prefix_rest[row + step] = sum_in_chunk.y;
+            admitted[row + step] = admit;
+            least_normaliser[row + step] = live ? least : INFINITY;
+        }}
+    }}
+    """,
+    )
+
+
+_KERNELS = {
+    (masked, sigmoid_input): _kernel(masked, sigmoid_input)
+    for masked in (False, True)
+    for sigmoid_input in (False, True)
+}

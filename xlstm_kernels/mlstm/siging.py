@@ -1,0 +1,67 @@
+"""mLSTMsig: the mLSTM with a sigmoid for its input gate, which needs no stabiliser.
+
+C_t = sigmoid(f_t) C_{t-1} + sigmoid(i_t) k_t v_t^T, n_t likewise with 1 for v, and with
+q_t / sqrt(DK) for q_t: h_t = q_t C_t / (max(|q_t n_t|, 1) + eps), or h_t = q_t C_t alone (Beck et
+al., "Tiled Flash Linear Attention", 2025, section 4).
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from xlstm_kernels.mlstm.arguments import require_eps
+from xlstm_kernels.mlstm.chunkwise import Form, require_chunk_size, run
+
+
+def mlstm_siging_chunkwise(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    c_initial: mx.array | None = None,
+    n_initial: mx.array | None = None,
+    return_last_states: bool = False,
+    eps: float = 1e-6,
+    chunk_size: int = 64,
+    normalize: bool = True,
+    *,
+    mask: mx.array | None = None,
+    backend: str | None = None,
+) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
+    """The mLSTMsig over a sequence, in chunks.
+
+    Arguments and errors are those of `mlstm_chunkwise`, but for:
+
+    Args:
+        q: see `mlstm_chunkwise`, as for k, v, i and f; the gates are before their sigmoids.
+        k: see there.
+        v: see there.
+        i: see there.
+        f: see there.
+        c_initial: (B, NH, DK, DV). The two come together, or not at all.
+        n_initial: (B, NH, DK).
+        return_last_states: whether to return the last states as well.
+        eps: added to the normaliser.
+        chunk_size: steps of a chunk.
+        normalize: whether to divide by the normaliser.
+        mask: see there.
+        backend: see there.
+
+    Returns:
+        h (B, NH, S, DV) in the dtype of v; or (h, (c, n)) with float32 states: there is no m.
+    """
+    operator = "mlstm_siging_chunkwise"
+    form = Form(
+        require_chunk_size(operator, chunk_size),
+        require_eps(operator, eps),
+        sigmoid_input=True,
+        normalize=bool(normalize),
+    )
+    m_initial = None
+    if c_initial is not None and n_initial is not None:
+        m_initial = mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
+    given = (c_initial, n_initial, m_initial)
+    result = run(operator, form, (q, k, v, i, f), given, True, mask, backend)
+    h, (c, n, _) = result
+    return (h, (c, n)) if return_last_states else h
