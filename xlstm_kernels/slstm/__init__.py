@@ -1,0 +1,1 @@
+"""The scalar LSTM with exponential gates and a recurrence within each head."""

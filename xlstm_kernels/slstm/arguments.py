@@ -1,0 +1,78 @@
+"""Checks and defaults of the arguments of the sLSTM."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from xlstm_kernels.arguments import require_floating
+
+STATES = 4
+_GATES = 4
+
+
+def require_inputs(operator: str, Wx: mx.array, R: mx.array, b: mx.array) -> None:  # noqa: N803
+    """Accept Wx (B, T, 4, N, D), R (4, N, D, D) and b (4, N, D) that fit each other.
+
+    Raises:
+        TypeError: for a dtype other than float32, float16 and bfloat16.
+        ValueError: for shapes that do not fit.
+    """
+    for name, array in (("Wx", Wx), ("R", R), ("b", b)):
+        require_floating(operator, name, array)
+    if Wx.ndim != 5 or Wx.shape[2] != _GATES:
+        raise ValueError(
+            f"{operator}: Wx must be (B, T, 4, N, D), the 4 for the gates i, f, z and o, "
+            f"got {Wx.shape}"
+        )
+    heads, units = Wx.shape[3:]
+    _require_shape(operator, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
+    _require_shape(operator, "b", b, (_GATES, heads, units), "(4, N, D)")
+
+
+def initial_states(operator: str, states: mx.array | None, shape: tuple[int, int, int]) -> mx.array:
+    """The states that a call begins with, (4, B, N, D) float32.
+
+    Args:
+        operator: names itself in messages.
+        states: (4, B, 1, N, D) or (4, B, N, D), None for zeros.
+        shape: (B, N, D).
+
+    Raises:
+        TypeError: for a dtype other than float32, float16 and bfloat16.
+        ValueError: for another shape.
+    """
+    batch, heads, units = shape
+    plain, of_one_step = (STATES, batch, heads, units), (STATES, batch, 1, heads, units)
+    if states is None:
+        return mx.zeros(plain, dtype=mx.float32)
+    require_floating(operator, "states", states)
+    if states.shape not in (plain, of_one_step):
+        raise ValueError(
+            f"{operator}: states must be (4, B, 1, N, D) = {of_one_step} or (4, B, N, D) = "
+            f"{plain}, got {states.shape}"
+        )
+    return states.reshape(plain).astype(mx.float32)
+
+
+def require_mask(operator: str, mask: mx.array | None, shape: tuple[int, ...]) -> None:
+    """Accept None, or booleans of the shape (B, T).
+
+    Raises:
+        TypeError: for another dtype.
+        ValueError: for another shape.
+    """
+    if mask is None:
+        return
+    if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
+        kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
+        raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
+    _require_shape(operator, "mask", mask, shape, "(B, T)")
+
+
+def _require_shape(
+    operator: str, name: str, array: mx.array, shape: tuple[int, ...], meaning: str
+) -> None:
+    if array.shape != shape:
+        raise ValueError(
+            f"{operator}: {name} must have shape {shape}, {meaning}; got {array.shape}"
+        )

@@ -1,0 +1,96 @@
+"""The sLSTM in MLX operations, a step at a time; the equations are in `sequence`.
+
+Exponents are carried as pairs of float32, as in the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels.mlstm import pairs
+
+
+class _Unit(NamedTuple):
+    """The state, (B, N, D) each. c and n belong to m.high, which is what m is told as."""
+
+    y: mx.array
+    c: mx.array
+    n: mx.array
+    m: pairs.Pair
+
+
+def slstm_reference(
+    gate_input: mx.array,
+    recurrent: mx.array,
+    bias: mx.array,
+    initial: mx.array,
+    mask: mx.array | None = None,
+) -> tuple[mx.array, mx.array]:
+    """Run the sLSTM over at least one step.
+
+    Args:
+        gate_input: (B, T, 4, N, D).
+        recurrent: (4, N, D, D), indexed [gate, head, out, in].
+        bias: (4, N, D).
+        initial: (4, B, N, D): y, c, n and m, float32.
+        mask: (B, T) booleans, or None for all True.
+
+    Returns:
+        The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
+        after the last; float32.
+    """
+    batch, steps, gates, heads, units = gate_input.shape
+    # One product a step: (N, B, in) @ (N, in, gates * out).
+    weights = recurrent.astype(mx.float32).transpose(1, 3, 0, 2)
+    weights = weights.reshape((heads, units, gates * units))
+    offset = bias.astype(mx.float32)
+    unit = _Unit(initial[0], initial[1], initial[2], pairs.pair(initial[3]))
+    trace = []
+    for step in range(steps):
+        fed_back = (unit.y.transpose(1, 0, 2) @ weights).reshape((heads, batch, gates, units))
+        arriving = gate_input[:, step].astype(mx.float32)
+        after = _step(unit, arriving, offset, fed_back.transpose(1, 2, 0, 3))
+        told = after.y
+        if mask is not None:
+            live = mask[:, step].reshape((batch, 1, 1))
+            after = _chosen(live, after, unit)
+            told = mx.where(live, after.y, mx.zeros_like(after.y))
+        unit = after
+        trace.append(mx.stack((told, unit.c, unit.n, unit.m.high)))
+    return mx.stack(trace, axis=2), mx.stack((unit.y, unit.c, unit.n, unit.m.high))
+
+
+def _step(before: _Unit, arriving: mx.array, offset: mx.array, fed_back: mx.array) -> _Unit:
+    """One step; arriving and fed_back are (B, 4, N, D), offset (4, N, D)."""
+    gates = pairs.add(pairs.two_sum(arriving, offset), pairs.pair(fed_back))
+    admit, forget = (pairs.Pair(gates.high[:, gate], gates.low[:, gate]) for gate in (0, 1))
+    candidate, output = gates.high[:, 2], gates.high[:, 3]
+
+    decayed = pairs.add(before.m, _log_sigmoid(forget))
+    zero = mx.zeros_like(before.n)
+    fresh = before.n == zero
+    m = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
+    # c and n decay from the m that was told, before.m.high, to the one that will be.
+    decay = pairs.difference(decayed, pairs.Pair(m.high, before.m.low))
+    # Only a fresh start can make more of a past that is nothing.
+    kept = mx.exp(mx.where(fresh, mx.minimum(decay, zero), decay))
+    admitted = mx.exp(pairs.difference(admit, pairs.pair(m.high)))
+
+    c = kept * before.c + admitted * mx.tanh(candidate)
+    n = kept * before.n + admitted
+    empty = n == zero
+    ratio = c / mx.where(empty, mx.ones_like(n), n)
+    return _Unit(mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, m)
+
+
+def _log_sigmoid(x: pairs.Pair) -> pairs.Pair:
+    """The logarithm of the sigmoid of a pair: low moves it along its slope, sigmoid(-x)."""
+    log = pairs.log_sigmoid(x.high)
+    return pairs.Pair(log.high, log.low + x.low * mx.sigmoid(mx.negative(x.high)))
+
+
+def _chosen(live: mx.array, after: _Unit, before: _Unit) -> _Unit:
+    y, c, n = (mx.where(live, a, b) for a, b in zip(after[:3], before[:3], strict=True))
+    return _Unit(y, c, n, pairs.where(live, after.m, before.m))
