@@ -244,7 +244,7 @@ def _needs_evidence(info: FunctionInfo) -> bool:
 
 
 def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
-    """The attributes that a method assigns on its first parameter."""
+    """The attributes that a method assigns on its first parameter, or appends to."""
     found: set[str] = set()
     for statement in small_statements(node.body):
         targets: list[cst.CSTNode]
@@ -253,6 +253,11 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
             targets = [t.target for t in statement.targets]
         elif type(statement) is cst.AnnAssign or type(statement) is cst.AugAssign:
             targets = [statement.target]
+        elif type(statement) is cst.Expr and type(statement.value) is cst.Call:
+            called = statement.value.func
+            if type(called) is not cst.Attribute or called.attr.value != "append":
+                continue
+            targets = [called.value]
         else:
             continue
         while targets:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.fourier import detached
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import (
     join_all,
@@ -17,8 +18,10 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.trees import walk
 from embercoach.analysis.values import (
     UNKNOWN,
+    Class,
     Dict,
     Function,
+    Instance,
     Sequence,
     Str,
     Unknown,
@@ -118,6 +121,15 @@ def forget_lists(module: Module) -> None:
             names[name] = open_ended(value)
 
 
+def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
+    """Note what is assigned to an attribute, or put into it, with the class that has it."""
+    if isinstance(owner, (Instance, Class)) and (
+        owner.info.module is frame.module or not owner.info.module.is_shared
+    ):
+        kept = open_ended(value) if frame.module.mentions_kernels else value
+        owner.info.record(name, detached(kept))
+
+
 def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:
     """``xs.append(x)``: the list named so holds one more kind of item."""
     func = node.func
@@ -134,6 +146,8 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
     item = value if owner.items == () else join_all((owner.item, value))
     grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
     frame.assign_path(path, grown)
+    if isinstance(func.value, cst.Attribute) and isinstance(func.value.value, cst.Name):
+        record(frame, frame.lookup(func.value.value.value), func.value.attr.value, grown)
 
 
 def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument, ...]) -> None:

@@ -83,11 +83,7 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
     path = dotted(target)
     owner = evaluate(frame, target.value)
-    if isinstance(owner, (Instance, Class)) and (
-        owner.info.module is frame.module or not owner.info.module.is_shared
-    ):
-        kept = mutation.open_ended(value) if frame.module.mentions_kernels else value
-        owner.info.record(target.attr.value, fourier.detached(kept))
+    mutation.record(frame, owner, target.attr.value, value)
     if path is not None:
         frame.assign_path(path, value)
 

@@ -318,7 +318,6 @@ def test_a_class_variable_and_what_methods_assign_are_both_possible() -> None:
     assert revealed(source) == "array[float32] | int 0"
 
 
-@pytest.mark.xfail(strict=True, reason="appending is not seen as setting the attribute")
 def test_what_a_method_appends_is_in_the_list() -> None:
     source = """
         class A:
