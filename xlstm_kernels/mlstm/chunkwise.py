@@ -6,7 +6,8 @@
     h_t = q_t C_t / (max(|q_t n_t|, exp(-m_t)) + eps), with q_t / sqrt(DK) for q_t
 
 (Beck et al., "xLSTM", 2024, section 2.3). What is computed from the gates alone is in `gates`, the
-states between chunks in `chunk_states`, what the steps read in `chunk_outputs`.
+states between chunks in `chunk_states`, what the steps read in `chunk_outputs`; `fused` has both in
+one kernel.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from xlstm_kernels.mlstm.arguments import (
 )
 from xlstm_kernels.mlstm.chunk_outputs import chunk_outputs
 from xlstm_kernels.mlstm.chunk_states import chunk_states
+from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT, TIME, fused_outputs
 from xlstm_kernels.mlstm.gates import log_gates
 
 Result = mx.array | tuple[mx.array, States]
@@ -42,12 +44,14 @@ class Form:
         eps: added to the normaliser.
         sigmoid_input: the input gate is a sigmoid, and nothing is stabilised.
         normalize: whether h is divided by the normaliser.
+        fused: one kernel from the first step to the last.
     """
 
     chunk_size: int | None
     eps: float
     sigmoid_input: bool = False
     normalize: bool = True
+    fused: bool = False
 
 
 def mlstm_chunkwise(
@@ -63,6 +67,7 @@ def mlstm_chunkwise(
     eps: float = 1e-6,
     chunk_size: int = 64,
     *,
+    fused: bool = False,
     mask: mx.array | None = None,
     backend: str | None = None,
 ) -> Result:
@@ -86,6 +91,9 @@ def mlstm_chunkwise(
         eps: added to the normaliser. It counts in units of exp(-m): it weighs more where input
             gates were large.
         chunk_size: steps of a chunk, at least 1; 64 to 256 is fast.
+        fused: run one kernel, which keeps the state in registers and writes none between chunks:
+            for inference with many heads or long prompts. The chunk size is its own then, and DK
+            must be at most 512. The same numbers but for rounding.
         mask: (B, S) booleans. Where False the step is skipped: the state stays, h is zero,
             whatever stands in q, k, v and the gates.
         backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
@@ -98,28 +106,19 @@ def mlstm_chunkwise(
     Raises:
         TypeError: for a dtype that is not listed, an eps or chunk size that is no number.
         ValueError: for shapes that do not fit, states that are incomplete, a chunk size below 1,
-            an eps that is negative or not finite, an unknown backend.
+            an eps that is negative or not finite, a DK too wide for `fused`, an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
     operator = "mlstm_chunkwise"
-    form = Form(require_chunk_size(operator, chunk_size), require_eps(operator, eps))
+    form = Form(
+        require_chunk_size(operator, chunk_size), require_eps(operator, eps), fused=bool(fused)
+    )
+    if fused and isinstance(q, mx.array) and q.ndim and q.shape[-1] > KEY_WIDTH_LIMIT:
+        raise ValueError(
+            f"{operator}: fused=True takes a DK of at most {KEY_WIDTH_LIMIT}, got {q.shape[-1]}"
+        )
     given = (c_initial, n_initial, m_initial)
     return run(operator, form, (q, k, v, i, f), given, return_last_states, mask, backend)
-
-
-def mlstm_chunkwise_reference(
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
-    states: States,
-    mask: mx.array | None = None,
-    *,
-    form: Form,
-) -> tuple[mx.array, mx.array, mx.array, mx.array]:
-    """h, c, n and m in MLX operations."""
-    return _compute(q, k, v, i, f, states, mask, form=form, backend=executors.NATIVE)
 
 
 def run(
@@ -210,7 +209,11 @@ def _compute(
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
     """h, c, n and m; what nobody looks at of them is never evaluated."""
     steps = q.shape[2]
+    eps = mx.array(form.eps, dtype=mx.float32)
+    is_fused = form.fused and backend != executors.NATIVE
     chunk_size = steps if form.chunk_size is None else min(form.chunk_size, steps)
+    if is_fused:
+        chunk_size = TIME
     before = zero_states(q, v) if states is None else states
     gates = log_gates(
         i,
@@ -221,6 +224,11 @@ def _compute(
         sigmoid_input=form.sigmoid_input,
         backend=backend,
     )
+    if is_fused:
+        h, c, n = fused_outputs(
+            q, k, v, gates, before, eps, normalize=form.normalize, backend=backend
+        )
+        return h, c, n, gates.m
     c, n = chunk_states(k, v, gates, before.c, before.n, chunk_size=chunk_size, backend=backend)
     # A single chunk that begins with nothing reads no state: its kernel need not wait for one.
     read = None if states is None and chunk_size == steps else (c, n)
@@ -230,7 +238,7 @@ def _compute(
         v,
         gates,
         read,
-        mx.array(form.eps, dtype=mx.float32),
+        eps,
         chunk_size=chunk_size,
         normalize=form.normalize,
         backend=backend,
