@@ -132,8 +132,11 @@ def soft_cap_gradient_twin(values, cotangent, cap, element_count):
 
 
 def rms_norm_twin(values, epsilon, *weight):
-    rows = values.astype(mx.float32)
-    rows = rows / mx.sqrt((rows * rows).mean(axis=1, keepdims=True) + epsilon)
+    """With one head, which is how `rms_norm` calls it."""
+    batch, length, heads, columns = values.shape
+    assert heads == 1
+    rows = values.astype(mx.float32).reshape(batch, length, columns)
+    rows = rows / mx.sqrt((rows * rows).mean(axis=2, keepdims=True) + epsilon)
     for factor in weight:
         rows = rows * factor.astype(mx.float32)
     return (rows.astype(values.dtype),)

@@ -89,9 +89,17 @@ def test_rms_norm(shape, weighted, dtype, understudy):
     type_, where = MSL_TYPES[dtype], space(x.size)
     values = (f"const {where} {type_}* values", "const constant int* values_shape")
     weight = [f"const {space(columns)} float* weight"] * weighted
+    weight_strides = ["const constant int64_t* weight_strides"] * weighted
     forward, gradient = (launched[name] for name in names)
     assert forward.signature == [
-        *numbered(*values, "const constant float& epsilon", *weight, f"device {type_}* normalised"),
+        *numbered(
+            *values,
+            "const constant int64_t* values_strides",
+            "const constant float& epsilon",
+            *weight,
+            *weight_strides,
+            f"device {type_}* normalised",
+        ),
         *ROW_ATTRIBUTES,
     ]
     assert gradient.signature == [
@@ -111,7 +119,7 @@ def test_rms_norm(shape, weighted, dtype, understudy):
         assert 4 * threads >= min(columns, 2048) > 4 * (threads - 32)
         assert generated.grid == (rows * threads, 1, 1)
         assert generated.threadgroup[1:] == (1, 1)
-        assert generated.template_values == f"{type_}, 16"
+        assert generated.template_values == f"{type_}, 16, 4"
     if weighted:
         in_weight = launched["xlstm_rms_norm_weight_gradient"]
         assert in_weight.signature == [
@@ -121,10 +129,13 @@ def test_rms_norm(shape, weighted, dtype, understudy):
                 f"const {space(rows)} float* inverse_rms",
                 "device float* block_sums",
             ),
+            "uint thread_index_in_simdgroup [[thread_index_in_simdgroup]]",
             "uint3 thread_position_in_grid [[thread_position_in_grid]]",
             "uint3 threads_per_grid [[threads_per_grid]]",
+            "uint threads_per_simdgroup [[threads_per_simdgroup]]",
         ]
-        assert in_weight.grid == (columns, 1, 1)
+        # A row of whole simdgroups, as their lanes hand each other numbers.
+        assert in_weight.grid == (-(-columns // 32) * 32, 1, 1)
 
 
 def big(*shape: int) -> mx.array:
@@ -148,7 +159,7 @@ def test_soft_cap_counts_beyond_32_bits(generate):
 def test_rms_norm_grids_stay_launchable_for_any_number_of_rows():
     for rows, columns in ((2**24, 64), (2**20, 2**14), (1, 2**30)):
         x = big(rows, columns)
-        row_launch = rms_norm_module._forward_launch(x)
+        row_launch = rms_norm_module._gradient_launch(x)
         weight_launch = rms_norm_module._weight_gradient_launch(x)
         for launch in (row_launch, weight_launch):
             groups = [-(-g // t) for g, t in zip(launch.grid, launch.threadgroup, strict=True)]

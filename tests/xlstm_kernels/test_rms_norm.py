@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xlstm_kernels import rms_norm
-from xlstm_kernels.norm import rms_norm as module
+from xlstm_kernels.norm import rows
 
 SHAPES = [
     (1,),
@@ -28,6 +28,7 @@ SHAPES = [
     (2, 129),
     (5, 1025),
     (3, 2500),
+    (2, 9001),
     (200, 3),
 ]
 EPS = 1e-5
@@ -121,7 +122,7 @@ def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide,
 
 def test_many_rows(monkeypatch, backend, draw, wide, relative_error):
     """More rows than threadgroups and blocks, as a big batch has them."""
-    monkeypatch.setattr(module, "_MAX_ROW_GROUPS", 7)
+    monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 7)
     x, cotangent, weight = draw((700, 40), mx.float32), draw((700, 40), mx.float32), mx.ones((40,))
     (normalised,), gradients = mx.vjp(
         lambda x, weight: rms_norm(x, weight, EPS, backend=backend), [x, weight], [cotangent]

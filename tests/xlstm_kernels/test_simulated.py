@@ -33,7 +33,7 @@ def test_every_kernel_of_the_pack_runs_and_is_checked(simulator, draw):
         "xlstm_rms_norm_weight_gradient",
     }
     assert all(launch.accesses > 0 for launch in launched.values())
-    assert launched["xlstm_rms_norm"].shapes["values"] == (3, 40)
+    assert launched["xlstm_rms_norm"].shapes["values"] == (1, 3, 1, 40)
 
 
 def test_findings_in_a_kernel_of_the_pack_would_be_seen(monkeypatch, draw):

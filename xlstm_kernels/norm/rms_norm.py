@@ -16,11 +16,16 @@ from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import THREADGROUP_SUM
+from xlstm_kernels.norm.rows import (
+    COLUMNS,
+    each_element,
+    held_elements,
+    norm_kernel,
+    row_launch,
+    threadgroup_sum,
+)
 
 _SIMD_WIDTH = 32
-_MAX_SIMDGROUPS = 16
-_COLUMNS_PER_THREAD = 4
-_MAX_ROW_GROUPS = 65535
 _ROWS_PER_BLOCK = 64
 _MAX_BLOCKS = 1024
 _BLOCK_THREADS = 256
@@ -58,14 +63,20 @@ def rms_norm(
     require_floating("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
-    epsilon = host_number("rms_norm", "eps", eps)
-    if epsilon < 0:
-        raise ValueError(f"rms_norm: eps must not be negative, got {epsilon}")
+    epsilon = checked_epsilon("rms_norm", eps)
     if weight is not None:
         _require_fit(x, weight)
     operation = _rms_norm(executors.resolve(backend), epsilon)
     normalised: mx.array = operation(x) if weight is None else operation(x, weight)
     return normalised
+
+
+def checked_epsilon(operator: str, eps: float) -> float:
+    """Accept what a norm may add below its root: a number that is not negative."""
+    epsilon = host_number(operator, "eps", eps)
+    if epsilon < 0:
+        raise ValueError(f"{operator}: eps must not be negative, got {epsilon}")
+    return epsilon
 
 
 def _require_fit(x: mx.array, weight: mx.array) -> None:
@@ -82,7 +93,7 @@ def rms_norm_reference(
 ) -> mx.array:
     """`rms_norm` in MLX operations."""
     wide = x.astype(mx.float32)
-    return _weighted(wide * _inverse_rms(wide, eps), weight).astype(x.dtype)
+    return _weighted(wide * inverse_root(wide, eps), weight).astype(x.dtype)
 
 
 def rms_norm_gradient_reference(
@@ -90,7 +101,7 @@ def rms_norm_gradient_reference(
 ) -> tuple[mx.array, mx.array]:
     """The gradient in `x`, in its shape and dtype, and 1 / rms as (..., 1) float32."""
     wide = x.astype(mx.float32)
-    inverse_rms = _inverse_rms(wide, eps)
+    inverse_rms = inverse_root(wide, eps)
     normalised = wide * inverse_rms
     pulled = _weighted(cotangent.astype(mx.float32), weight)
     along = mx.mean(pulled * normalised, axis=-1, keepdims=True)
@@ -103,7 +114,8 @@ def weight_gradient_reference(x: mx.array, cotangent: mx.array, inverse_rms: mx.
     return mx.sum(products, axis=tuple(range(x.ndim - 1)))
 
 
-def _inverse_rms(wide: mx.array, eps: float) -> mx.array:
+def inverse_root(wide: mx.array, eps: float) -> mx.array:
+    """1 / sqrt(mean of squares + eps) of each row of a float32 array, (..., 1)."""
     mean_square = mx.mean(mx.square(wide), axis=-1, keepdims=True)
     return mx.rsqrt(mean_square + mx.array(eps, dtype=mean_square.dtype))
 
@@ -114,127 +126,66 @@ def _weighted(array: mx.array, weight: mx.array | None) -> mx.array:
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# The row kernels see x as (rows, columns). A threadgroup takes a row, then the row that lies
-# threadgroups_per_grid further on, so any number of rows fits the limits of any grid. Its threads
-# stride over the columns. Row, and with it every barrier, is the same for all threads of a group;
-# groups are whole simdgroups and the grid is whole groups, so every simdgroup is full.
-
-
-def _row_launch(
-    x: mx.array, output_shapes: tuple[tuple[int, ...], ...], output_dtypes: tuple[mx.Dtype, ...]
-) -> Launch:
-    rows, columns = x.shape
-    simdgroups = min(math.ceil(columns / (_SIMD_WIDTH * _COLUMNS_PER_THREAD)), _MAX_SIMDGROUPS)
-    threads = simdgroups * _SIMD_WIDTH
-    return Launch(
-        grid=(min(rows, _MAX_ROW_GROUPS) * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=output_shapes,
-        output_dtypes=output_dtypes,
-        template=(("T", x.dtype), ("MAX_SIMDGROUPS", _MAX_SIMDGROUPS)),
-    )
-
-
-def _forward_launch(x: mx.array, *_others: mx.array) -> Launch:
-    return _row_launch(x, (x.shape,), (x.dtype,))
-
 
 def _gradient_launch(x: mx.array, *_others: mx.array) -> Launch:
-    return _row_launch(x, (x.shape, x.shape[:1]), (x.dtype, mx.float32))
+    rows, columns = x.shape
+    return row_launch(rows, columns, x.dtype, (x.shape, (rows,)), (x.dtype, mx.float32))
 
 
 def _weight_gradient_launch(x: mx.array, *_others: mx.array) -> Launch:
-    """A thread for each column and block of rows, in threadgroups one thread high."""
+    """A thread for each column and block of rows, in whole simdgroups one thread high."""
     rows, columns = x.shape
     blocks = min(math.ceil(rows / _ROWS_PER_BLOCK), _MAX_BLOCKS)
     return Launch(
-        grid=(columns, blocks, 1),
+        grid=(math.ceil(columns / _SIMD_WIDTH) * _SIMD_WIDTH, blocks, 1),
         threadgroup=(_BLOCK_THREADS, 1, 1),
         output_shapes=((blocks, columns),),
         output_dtypes=(mx.float32,),
     )
 
 
-# Without and with a weight: suffix of the kernel's name, the input it adds, the factor in MSL.
-_WEIGHTINGS = (
-    ("", (), "1.0f"),
-    ("_weighted", ("weight",), "static_cast<float>(weight[column])"),
-)
-
-
-def _forward_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) -> Kernel:
-    return Kernel(
-        name=f"xlstm_rms_norm{suffix}",
-        inputs=("values", "epsilon", *weight_input),
-        outputs=("normalised",),
-        launch=_forward_launch,
-        header=THREADGROUP_SUM,
-        body=f"""
-    // values, normalised: (rows, columns), contiguous; weight: (columns); epsilon: 0-d.
-    threadgroup float partial[MAX_SIMDGROUPS];
-    const uint thread_column = thread_index_in_threadgroup;
-    const uint stride = threads_per_threadgroup.x;
-    const uint rows = values_shape[0];
-    const uint columns = values_shape[1];
-    for (uint row = threadgroup_position_in_grid.x; row < rows; row += threadgroups_per_grid.x) {{
-        const size_t start = static_cast<size_t>(row) * columns;
-        float squares = 0.0f;
-        for (uint column = thread_column; column < columns; column += stride) {{
-            const float value = static_cast<float>(values[start + column]);
-            squares += value * value;
-        }}
-        squares = xlstm_threadgroup_sum(
-            squares, partial, simdgroup_index_in_threadgroup,
-            thread_index_in_simdgroup, simdgroups_per_threadgroup);
-        const float scale = metal::precise::rsqrt(squares / static_cast<float>(columns) + epsilon);
-        for (uint column = thread_column; column < columns; column += stride) {{
-            const float value = static_cast<float>(values[start + column]) * scale;
-            normalised[start + column] = static_cast<T>(value * {weight});
-        }}
-    }}
-    """,
+def _gradient_kernel(*, weighted: bool) -> Kernel:
+    """The gradient in the rows, and 1 / rms of each."""
+    value = "const float value = static_cast<float>(values[start + column]);"
+    pulled = "const float pulled = static_cast<float>(cotangent[start + column])"
+    weight = "static_cast<float>(weight[column])"
+    by_held, by_weight = (" * weights[k]", f" * {weight}") if weighted else ("", "")
+    sums = each_element(
+        "sums += float2(value * value, value * pulled);",
+        held=f"{value} {pulled}{by_held}; held[k] = value; held_pulled[k] = pulled;",
+        left=f"{value} {pulled}{by_weight};",
     )
-
-
-def _gradient_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) -> Kernel:
+    gradient = each_element(
+        "const float gradient = scale * (pulled - value * scale * along);"
+        "values_gradient[start + column] = static_cast<T>(gradient);",
+        held="const float value = held[k]; const float pulled = held_pulled[k];",
+        left=f"{value} {pulled}{by_weight};",
+    )
     return Kernel(
-        name=f"xlstm_rms_norm_gradient{suffix}",
-        inputs=("values", "cotangent", "epsilon", *weight_input),
+        name="xlstm_rms_norm_gradient" + ("_weighted" if weighted else ""),
+        inputs=("values", "cotangent", "epsilon", *(("weight",) if weighted else ())),
         outputs=("values_gradient", "inverse_rms"),
         launch=_gradient_launch,
         header=THREADGROUP_SUM,
         body=f"""
     // values, cotangent, values_gradient: (rows, columns), contiguous; inverse_rms: (rows);
     // weight: (columns); epsilon: 0-d.
-    threadgroup float partial[MAX_SIMDGROUPS];
-    const uint thread_column = thread_index_in_threadgroup;
-    const uint stride = threads_per_threadgroup.x;
+    threadgroup float2 partial[MAX_SIMDGROUPS];
+    {COLUMNS}
     const uint rows = values_shape[0];
     const uint columns = values_shape[1];
+    const float count = static_cast<float>(columns);
+    {held_elements(weights=weight) if weighted else ""}
     for (uint row = threadgroup_position_in_grid.x; row < rows; row += threadgroups_per_grid.x) {{
         const size_t start = static_cast<size_t>(row) * columns;
-        float squares = 0.0f;
-        float products = 0.0f;
-        for (uint column = thread_column; column < columns; column += stride) {{
-            const float value = static_cast<float>(values[start + column]);
-            const float pulled = static_cast<float>(cotangent[start + column]) * {weight};
-            squares += value * value;
-            products += value * pulled;
-        }}
-        squares = xlstm_threadgroup_sum(
-            squares, partial, simdgroup_index_in_threadgroup,
-            thread_index_in_simdgroup, simdgroups_per_threadgroup);
-        products = xlstm_threadgroup_sum(
-            products, partial, simdgroup_index_in_threadgroup,
-            thread_index_in_simdgroup, simdgroups_per_threadgroup);
-        const float length = static_cast<float>(columns);
-        const float scale = metal::precise::rsqrt(squares / length + epsilon);
-        const float along = products * scale / length;
-        for (uint column = thread_column; column < columns; column += stride) {{
-            const float value = static_cast<float>(values[start + column]) * scale;
-            const float pulled = static_cast<float>(cotangent[start + column]) * {weight};
-            values_gradient[start + column] = static_cast<T>(scale * (pulled - value * along));
-        }}
+        float held[VALUES];
+        float held_pulled[VALUES];
+        float2 sums = float2(0.0f);
+        {sums}
+        sums = {threadgroup_sum("sums", "partial")};
+        const float scale = metal::precise::rsqrt(sums.x / count + epsilon);
+        const float along = sums.y * scale / count;
+        {gradient}
         if (thread_column == 0) {{
             inverse_rms[row] = scale;
         }}
@@ -244,8 +195,8 @@ def _gradient_kernel(suffix: str, weight_input: tuple[str, ...], weight: str) ->
 
 
 # Indexed by the number of weights.
-_FORWARD = tuple(_forward_kernel(*weighting) for weighting in _WEIGHTINGS)
-_GRADIENT = tuple(_gradient_kernel(*weighting) for weighting in _WEIGHTINGS)
+_FORWARD = (norm_kernel(), norm_kernel(("weight",)))
+_GRADIENT = (_gradient_kernel(weighted=False), _gradient_kernel(weighted=True))
 _WEIGHT_GRADIENT = Kernel(
     name="xlstm_rms_norm_weight_gradient",
     inputs=("values", "cotangent", "inverse_rms"),
@@ -259,13 +210,22 @@ _WEIGHT_GRADIENT = Kernel(
     const uint column = thread_position_in_grid.x;
     const uint block = thread_position_in_grid.y;
     const uint blocks = threads_per_grid.y;
-    if (column < columns) {
-        float sum = 0.0f;
-        for (uint row = block; row < rows; row += blocks) {
-            const size_t element = static_cast<size_t>(row) * columns + column;
-            const float normalised = static_cast<float>(values[element]) * inverse_rms[row];
-            sum += static_cast<float>(cotangent[element]) * normalised;
+    float sum = 0.0f;
+    for (uint first = block; first < rows; first += blocks * threads_per_simdgroup) {
+        // Each lane reads 1 / rms of one row, and hands it to all.
+        const uint own_row = first + thread_index_in_simdgroup * blocks;
+        const float own = own_row < rows ? inverse_rms[own_row] : 0.0f;
+        for (uint lane = 0; lane < threads_per_simdgroup; ++lane) {
+            const uint row = first + lane * blocks;
+            const float scale = simd_broadcast(own, lane);
+            if (row < rows && column < columns) {
+                const size_t element = static_cast<size_t>(row) * columns + column;
+                const float normalised = static_cast<float>(values[element]) * scale;
+                sum += static_cast<float>(cotangent[element]) * normalised;
+            }
         }
+    }
+    if (column < columns) {
         block_sums[static_cast<size_t>(block) * columns + column] = sum;
     }
     """,
@@ -280,7 +240,8 @@ def _rms_norm(backend: str, eps: float) -> Operation:
     weight_gradient = _weight_gradient(backend)
 
     def launch(x: mx.array, *weight: mx.array) -> mx.array:
-        (normalised,) = _FORWARD[len(weight)](_rows(x), _epsilon(eps), *weight, backend=backend)
+        rows = mx.expand_dims(_rows(x), (0, 2))
+        (normalised,) = _FORWARD[len(weight)](rows, scalar(eps), *weight, backend=backend)
         return normalised.reshape(x.shape)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
@@ -303,7 +264,7 @@ def _input_gradient(backend: str, eps: float) -> Operation:
 
     def launch(x: mx.array, cotangent: mx.array, *weight: mx.array) -> Arrays:
         x_gradient, inverse_rms = _GRADIENT[len(weight)](
-            _rows(x), _rows(cotangent), _epsilon(eps), *weight, backend=backend
+            _rows(x), _rows(cotangent), scalar(eps), *weight, backend=backend
         )
         return x_gradient.reshape(x.shape), inverse_rms.reshape((*x.shape[:-1], 1))
 
@@ -330,6 +291,6 @@ def _rows(x: mx.array) -> mx.array:
     return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _epsilon(eps: float) -> mx.array:
+def scalar(number: float) -> mx.array:
     """Made anew for each call: an array that outlives it would be tied to the calling thread."""
-    return mx.array(eps, dtype=mx.float32)
+    return mx.array(number, dtype=mx.float32)

@@ -1,0 +1,189 @@
+"""Norms of each head by itself, as xLSTM-7B has them between its cells and their output projection.
+
+Over the DH elements of a head, with s the square root of (what is below + eps):
+layer norm: y = (h - mean(h)) / s, s of the variance; RMS norm: y = h / s, s of the mean square.
+Then y * weight + bias with one weight for each element of each head, and, in one go with it, the
+output gate of the mLSTM: times sigmoid(gate) (Beck et al., "xLSTM 7B", 2025).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.differentiation import differentiable, gradient_of
+from xlstm_kernels.norm.rms_norm import checked_epsilon, inverse_root, scalar
+from xlstm_kernels.norm.rows import norm_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xlstm_kernels.differentiation import Operation
+
+
+def multi_head_layer_norm(
+    x: mx.array,
+    weight: mx.array | None = None,
+    bias: mx.array | None = None,
+    eps: float = 1e-6,
+    *,
+    gate: mx.array | None = None,
+    backend: str | None = None,
+) -> mx.array:
+    """Bring each head of `x` to mean zero and variance one; then weight, bias and output gate.
+
+    Computed in float32 and rounded once. The variance is that of the differences from the mean, so
+    that values which lie far from zero, close to each other, keep their digits. Differentiable in
+    all arrays.
+
+    Args:
+        x: (B, S, NH, DH); float32, float16 or bfloat16. Any axis may be empty. It is read as it
+            lies: h (B, NH, S, DH), seen as `h.transpose(0, 2, 1, 3)`, is not copied.
+        weight: (NH*DH,) of any of these dtypes, or None for ones.
+        bias: (NH*DH,) of any of these dtypes, or None for zeros.
+        eps: a number, zero or positive, added to the variance.
+        gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
+            for no gate.
+        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
+            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+            since MLX refuses kernels there.
+
+    Returns:
+        (B, S, NH*DH), in the dtype of `x`.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        ValueError: for shapes that do not fit, an `eps` that is negative or not finite, an unknown
+            backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    extras = {"weight": weight, "bias": bias, "gate": gate}
+    return _normalise("multi_head_layer_norm", x, extras, eps, backend, centred=True)
+
+
+def multi_head_rms_norm(
+    x: mx.array,
+    weight: mx.array | None = None,
+    eps: float = 1e-6,
+    *,
+    bias: mx.array | None = None,
+    gate: mx.array | None = None,
+    backend: str | None = None,
+) -> mx.array:
+    """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
+
+    As `multi_head_layer_norm`, but that no mean is taken away.
+
+    Args:
+        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
+        weight: (NH*DH,) of any of these dtypes, or None for ones.
+        eps: a number, zero or positive, added to the mean square.
+        bias: (NH*DH,) of any of these dtypes, or None for zeros.
+        gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
+            for no gate.
+        backend: as in `multi_head_layer_norm`.
+
+    Returns:
+        (B, S, NH*DH), in the dtype of `x`.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        ValueError: for shapes that do not fit, an `eps` that is negative or not finite, an unknown
+            backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    extras = {"weight": weight, "bias": bias, "gate": gate}
+    return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
+
+
+def multi_head_layer_norm_reference(
+    x: mx.array,
+    weight: mx.array | None = None,
+    bias: mx.array | None = None,
+    gate: mx.array | None = None,
+    *,
+    eps: float = 1e-6,
+) -> mx.array:
+    """`multi_head_layer_norm` in MLX operations."""
+    wide = x.astype(mx.float32)
+    # The mean as rounded, then that of what it left: see the kernel.
+    near = wide - mx.mean(wide, axis=-1, keepdims=True)
+    centred = near - mx.mean(near, axis=-1, keepdims=True)
+    return _finished(centred * inverse_root(centred, eps), weight, bias, gate).astype(x.dtype)
+
+
+def multi_head_rms_norm_reference(
+    x: mx.array,
+    weight: mx.array | None = None,
+    bias: mx.array | None = None,
+    gate: mx.array | None = None,
+    *,
+    eps: float = 1e-6,
+) -> mx.array:
+    """`multi_head_rms_norm` in MLX operations."""
+    wide = x.astype(mx.float32)
+    return _finished(wide * inverse_root(wide, eps), weight, bias, gate).astype(x.dtype)
+
+
+def _finished(
+    normalised: mx.array, weight: mx.array | None, bias: mx.array | None, gate: mx.array | None
+) -> mx.array:
+    """Heads side by side, weighted and gated, in float32."""
+    batch, length, heads, columns = normalised.shape
+    flat = normalised.reshape((batch, length, heads * columns))
+    if weight is not None:
+        flat = flat * weight.astype(mx.float32)
+    if bias is not None:
+        flat = flat + bias.astype(mx.float32)
+    return flat if gate is None else flat * mx.sigmoid(gate.astype(mx.float32))
+
+
+def _normalise(
+    operator: str,
+    x: mx.array,
+    extras: Mapping[str, mx.array | None],
+    eps: float,
+    backend: str | None,
+    *,
+    centred: bool,
+) -> mx.array:
+    require_floating(operator, "x", x)
+    if x.ndim != 4:
+        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {x.shape}")
+    epsilon = checked_epsilon(operator, eps)
+    present = {name: array for name, array in extras.items() if array is not None}
+    batch, length, heads, columns = x.shape
+    for name, array in present.items():
+        require_floating(operator, name, array)
+        fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
+        if array.shape != fitting:
+            raise ValueError(
+                f"{operator}: {name} must have shape {fitting} beside x of {x.shape}, "
+                f"got {array.shape}"
+            )
+    operation = _operation(executors.resolve(backend), epsilon, tuple(present), centred=centred)
+    normalised: mx.array = operation(x, *present.values())
+    return normalised
+
+
+@functools.cache
+def _operation(backend: str, eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
+    """The differentiable operation (x, each of the extras) -> normalised on one backend."""
+    plain = multi_head_layer_norm_reference if centred else multi_head_rms_norm_reference
+
+    def reference(x: mx.array, *arrays: mx.array) -> mx.array:
+        return plain(x, eps=eps, **dict(zip(extras, arrays, strict=True)))
+
+    if backend == executors.NATIVE:
+        return reference
+    kernel = norm_kernel(extras, centred=centred)
+
+    def launch(x: mx.array, *arrays: mx.array) -> mx.array:
+        (normalised,) = kernel(x, scalar(eps), *arrays, backend=backend)
+        return normalised
+
+    return differentiable(launch, gradient_of(reference))
