@@ -1,0 +1,71 @@
+"""The convolutions by their definitions, step by step in NumPy's float64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+
+def silu(y: Numbers) -> Numbers:
+    return y / (1 + np.exp(-y))
+
+
+def causal(
+    x: Numbers,
+    weight: Numbers,
+    bias: Numbers | None = None,
+    states: Numbers | None = None,
+    activation: str | None = None,
+) -> tuple[Numbers, Numbers]:
+    """x (B, S, C), weight (C, K), bias (C,), states (B, K-1, C) -> y (B, S, C), final states."""
+    (batch, steps, channels), width = x.shape, weight.shape[1]
+
+    def at(step: int) -> Numbers:
+        if step >= 0:
+            return x[:, step]
+        return np.zeros((batch, channels)) if states is None else states[:, width - 1 + step]
+
+    y = np.zeros(x.shape)
+    for t in range(steps):
+        for j in range(width):
+            y[:, t] += weight[:, j] * at(t - (width - 1) + j)
+    if bias is not None:
+        y += bias
+    last = [at(step) for step in range(steps - (width - 1), steps)]
+    final = np.stack(last, axis=1) if last else np.zeros((batch, 0, channels))
+    return (silu(y) if activation else y), final
+
+
+def centred(x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Numbers:
+    """x (B, C, L), weight (C, 3), bias (C,) -> y (B, C, L)."""
+    y = np.zeros(x.shape)
+    for t in range(x.shape[2]):
+        for j, step in enumerate((t - 1, t, t + 1)):
+            if 0 <= step < x.shape[2]:
+                y[:, :, t] += weight[:, j] * x[:, :, step]
+    return y if bias is None else y + bias[:, None]
+
+
+def numeric_gradients(
+    loss: Callable[..., float], primals: Sequence[Numbers], step: float = 1e-5
+) -> list[Numbers]:
+    """The gradient of `loss` in each array, by central differences."""
+    gradients = [np.zeros(primal.shape) for primal in primals]
+    for position, primal in enumerate(primals):
+        for index in np.ndindex(primal.shape):
+            nudge = np.zeros(primal.shape)
+            nudge[index] = step
+            ahead, behind = (
+                loss(*primals[:position], primal + sign * nudge, *primals[position + 1 :])
+                for sign in (1, -1)
+            )
+            gradients[position][index] = (ahead - behind) / (2 * step)
+    return gradients

@@ -1,0 +1,435 @@
+"""causal_conv1d against its definition in float64."""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.xlstm_kernels.conv import oracle
+from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+
+LENGTHS = [0, 1, 2, 3, 8, 63, 64, 65, 129, 372]
+
+
+def drawn(draw, batch, steps, channels, width, dtype=mx.float32, other_dtype=None):
+    """x, weight, bias and states; the others than x of their own dtype where it is given."""
+    other = other_dtype or dtype
+    return (
+        draw((batch, steps, channels), dtype),
+        draw((channels, width), other),
+        draw((channels,), other),
+        draw((batch, width - 1, channels), other),
+    )
+
+
+def expected(wide, x, weight, bias=None, states=None, activation=None):
+    arrays = (None if array is None else wide(array) for array in (x, weight, bias, states))
+    return oracle.causal(*arrays, activation)
+
+
+# --- the oracle itself -------------------------------------------------------------------------
+
+
+def test_golden_values(device):
+    """Taps 1, 10, 100: the digits of y, read from the left, are present, past, and before that."""
+    x, weight = mx.array([[[1.0], [2.0], [3.0], [4.0]]]), mx.array([[1.0, 10.0, 100.0]])
+    y = causal_conv1d(x, weight, backend=device)
+    assert y.flatten().tolist() == [100, 210, 321, 432]
+    states = mx.array([[[8.0], [9.0]]])
+    y, final = causal_conv1d(x, weight, mx.array([0.5]), states, True, backend=device)
+    assert y.flatten().tolist() == [198.5, 219.5, 321.5, 432.5]
+    assert final.flatten().tolist() == [3, 4]
+    y, final = causal_conv1d(x[:, :1], weight, None, states, True, "silu", backend=device)
+    assert y.flatten().tolist() == [198]
+    assert final.flatten().tolist() == [9, 1]
+
+
+def test_golden_values_of_the_oracle():
+    x, weight = np.array([[[1.0], [2.0], [3.0], [4.0]]]), np.array([[1.0, 10.0, 100.0]])
+    states = np.array([[[8.0], [9.0]]])
+    y, final = oracle.causal(x, weight, np.array([0.5]), states)
+    assert y.flatten().tolist() == [198.5, 219.5, 321.5, 432.5]
+    assert final.flatten().tolist() == [3, 4]
+    y, final = oracle.causal(x[:, :1], weight)
+    assert (y.item(), final.flatten().tolist()) == (100, [0, 1])
+    assert oracle.silu(np.array([0.0, math.log(3)])).tolist() == [
+        0,
+        pytest.approx(math.log(3) * 3 / 4),
+    ]
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("steps", LENGTHS)
+def test_lengths_and_widths(steps, width, device, draw, wide, relative_error):
+    arrays = drawn(draw, 2, steps, 33, width)
+    y, final = causal_conv1d(*arrays, True, "silu", backend=device)
+    in_full, state = expected(wide, *arrays, "silu")
+    assert (y.dtype, final.dtype) == (mx.float32, mx.float32)
+    assert relative_error(y, in_full) < 2e-6
+    assert final.shape == state.shape
+    assert (wide(final) == state).all()
+
+
+@pytest.mark.parametrize("width", [16, 17, 32])
+@pytest.mark.parametrize("steps", [1, 20, 700])
+def test_wide_filters(steps, width, device, draw, wide, relative_error):
+    """Longer than a sequence, than a run, and with runs in rounds."""
+    arrays = drawn(draw, 3, steps, 5, width)
+    y, final = causal_conv1d(*arrays, True, backend=device)
+    in_full, state = expected(wide, *arrays)
+    assert relative_error(y, in_full) < 2e-6
+    assert (wide(final) == state).all()
+
+
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("continued", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_options(biased, continued, final, activation, device, draw, wide, relative_error):
+    x, weight, bias, states = drawn(draw, 2, 37, 33, 4)
+    given = (x, weight, bias if biased else None, states if continued else None)
+    result = causal_conv1d(*given, final, activation, backend=device)
+    in_full, state = expected(wide, *given, activation)
+    if final:
+        y, kept = result
+        assert (wide(kept) == state).all()
+    else:
+        y = result
+    assert relative_error(y, in_full) < 2e-6
+
+
+@pytest.mark.parametrize("others", ["own dtype", "float32"])
+@pytest.mark.parametrize("activation", [None, "silu"])
+def test_dtypes(activation, others, device, precision, draw, wide, relative_error):
+    other = mx.float32 if others == "float32" else precision.dtype
+    arrays = drawn(draw, 2, 65, 40, 4, precision.dtype, other)
+    y, final = causal_conv1d(*arrays, True, activation, backend=device)
+    in_full, _ = expected(wide, *arrays, activation)
+    assert (y.dtype, final.dtype) == (precision.dtype, precision.dtype)
+    assert relative_error(y, in_full) < precision.value
+    assert (wide(final) == wide(arrays[0][:, -3:])).all()
+
+
+def test_swish_is_silu(device, draw):
+    x, weight, _, _ = drawn(draw, 1, 20, 3, 2)
+    silu, swish = (
+        causal_conv1d(x, weight, activation=name, backend=device) for name in ("silu", "swish")
+    )
+    assert mx.array_equal(silu, swish)
+
+
+def test_many_sequences_share_a_threadgroup(device, draw, wide, relative_error):
+    """Runs of several sequences in a threadgroup, and more channels than lanes."""
+    for batch, steps in ((13, 17), (20, 1), (5, 130)):
+        arrays = drawn(draw, batch, steps, 70, 4)
+        y, final = causal_conv1d(*arrays, True, backend=device)
+        in_full, state = expected(wide, *arrays)
+        assert relative_error(y, in_full) < 2e-6
+        assert (wide(final) == state).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (2, 5, 0), (2, 0, 3), (0, 0, 0), (2, 1, 0)], ids=str)
+@pytest.mark.parametrize("width", [1, 4])
+def test_empty(shape, width, device, draw):
+    arrays = drawn(draw, *shape, width)
+    y, final = causal_conv1d(*arrays, True, "silu", backend=device)
+    assert y.shape == shape
+    assert final.shape == arrays[3].shape
+    if not shape[1]:
+        assert mx.array_equal(final, arrays[3])
+        _, final = causal_conv1d(*arrays[:3], None, True, backend=device)
+        assert not mx.any(final).item()
+
+
+def test_initial_states_of_another_dtype_are_read_as_they_are(device):
+    """1 + 2^-10 is no bfloat16: as a state it counts, as a final state it is rounded."""
+    x, weight = mx.zeros((1, 1, 1), dtype=mx.bfloat16), mx.array([[0.0, 1024.0, 0.0]])
+    states = mx.array([[[0.0], [1 + 2.0**-10]]])
+    y, final = causal_conv1d(x, weight, mx.array([-1024.0]), states, True, backend=device)
+    assert y.item() == 1
+    assert (final.dtype, final.flatten().tolist()) == (mx.bfloat16, [1, 0])
+
+
+def test_one_rounding(device):
+    """Each partial sum rounds to 1 in bfloat16, the whole to the number above it."""
+    x = mx.array([[[2.0**-16], [2.0**-8], [1.0]]], dtype=mx.bfloat16)
+    y = causal_conv1d(x, mx.ones((1, 3), dtype=mx.bfloat16), backend=device)
+    assert y.flatten().tolist()[-1] == 1 + 2.0**-7
+
+
+def test_products_beyond_the_dtype(device):
+    """300 squared is no float16; inside, it is a float32."""
+    x = mx.array([[[300.0], [300.0]]], dtype=mx.float16)
+    weight = mx.array([[-300.0, 300.0]], dtype=mx.float16)
+    assert causal_conv1d(x, weight, backend=device).flatten().tolist() == [math.inf, 0]
+
+
+def test_silu_far_out(device):
+    x = mx.array([[[-200.0], [-90.0], [0.0], [90.0], [math.inf]]])
+    y = causal_conv1d(x, mx.ones((1, 1)), activation="silu", backend=device)
+    np.testing.assert_allclose(y.flatten().tolist(), [0, 0, 0, 90, math.inf], atol=1e-36)
+
+
+def test_nan_stays_in_its_channel_and_window(device):
+    x = np.ones((1, 40, 3), dtype=np.float32)
+    x[0, 14, 1] = math.nan
+    y = np.array(causal_conv1d(mx.array(x), mx.ones((3, 4)), backend=device))
+    assert sorted(zip(*np.nonzero(np.isnan(y)), strict=True)) == [
+        (0, step, 1) for step in (14, 15, 16, 17)
+    ]
+
+
+# --- pieces ------------------------------------------------------------------------------------
+
+
+def convolved_in_pieces(x, weight, bias, states, lengths, device):
+    outputs, start = [], 0
+    for length in lengths:
+        piece = x[:, start : start + length]
+        y, states = causal_conv1d(piece, weight, bias, states, True, "silu", backend=device)
+        outputs.append(y)
+        start += length
+    return mx.concatenate(outputs, axis=1), states
+
+
+@given(lengths=st.lists(st.integers(0, 50), min_size=1, max_size=5), width=st.sampled_from([1, 4]))
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_pieces_give_the_whole_bit_for_bit(lengths, width, device, draw):
+    x, weight, bias, states = drawn(draw, 2, sum(lengths), 3, width)
+    whole, final = causal_conv1d(x, weight, bias, states, True, "silu", backend=device)
+    pieces, last = convolved_in_pieces(x, weight, bias, states, lengths, device)
+    assert mx.array_equal(whole, pieces)
+    assert mx.array_equal(final, last)
+
+
+@given(
+    shape=st.tuples(st.integers(0, 4), st.integers(0, 300), st.integers(0, 70)),
+    width=st.sampled_from([1, 3]),
+    everything=st.booleans(),
+)
+@settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_shape(shape, width, everything, device, draw, wide, relative_error):
+    arrays = drawn(draw, *shape, width)
+    arrays, activation = (arrays, "silu") if everything else (arrays[:2], None)
+    if everything:
+        y, final = causal_conv1d(*arrays, True, activation, backend=device)
+    else:
+        y = causal_conv1d(*arrays, backend=device)
+    in_full, state = oracle.causal(*map(wide, arrays), activation=activation)
+    # Sums may cancel in an array of few elements: errors are those of the terms.
+    terms, _ = oracle.causal(*(np.abs(wide(array)) for array in arrays))
+    assert relative_error(y, in_full, terms) < 2e-6
+    if everything:
+        assert (wide(final) == state).all()
+
+
+# --- layouts -----------------------------------------------------------------------------------
+
+
+def test_strided_inputs(device, draw, wide, relative_error):
+    x = draw((2, 66, 45), mx.float32).transpose(0, 2, 1)[:, ::-1, ::2]
+    weight = draw((4, 33), mx.float32).transpose(1, 0)
+    bias = draw((66,), mx.float32)[::2]
+    states = draw((33, 3, 2), mx.float32).transpose(2, 1, 0)[:, ::-1]
+    y, final = causal_conv1d(x, weight, bias, states, True, "silu", backend=device)
+    in_full, state = expected(wide, x, weight, bias, states, "silu")
+    assert relative_error(y, in_full) < 2e-6
+    assert (wide(final) == state).all()
+
+
+def test_broadcast_inputs(device, draw, wide, relative_error):
+    x = mx.broadcast_to(draw((1, 40, 1), mx.float32), (3, 40, 5))
+    weight = mx.broadcast_to(draw((1, 4), mx.float32), (5, 4))
+    y = causal_conv1d(x, weight, backend=device)
+    assert relative_error(y, expected(wide, x, weight)[0]) < 2e-6
+
+
+def test_transposed_input_is_not_copied(simulator, draw):
+    x = draw((2, 20, 40), mx.float32).transpose(0, 2, 1)
+    mx.eval(causal_conv1d(x, draw((20, 4), mx.float32)))
+    (launch,) = simulator.launches
+    assert launch.traffic["values_strides"].read > 0
+    assert launch.traffic["values"].read == x.nbytes
+
+
+# --- cost --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch", "steps", "channels", "width"),
+    [
+        (1, 64, 64, 4),
+        (2, 65, 64, 4),
+        (8, 64, 96, 4),
+        (2, 372, 64, 4),
+        (1, 1000, 64, 2),
+        (1, 1000, 64, 7),
+        (1, 1000, 64, 8),
+        (1, 2000, 64, 17),
+        (3, 1000, 64, 32),
+    ],
+    ids=str,
+)
+def test_memory_is_accessed_once(batch, steps, channels, width, simulator, draw):
+    """Counting each thread's accesses; float32 filters weigh most beside a bfloat16 x."""
+    arrays = drawn(draw, batch, steps, channels, width, mx.bfloat16, mx.float32)
+    results = causal_conv1d(*arrays, True)
+    mx.eval(results)
+    (launch,) = simulator.launches
+    needed = sum(array.nbytes for array in (*arrays, *results))
+    assert launch.device_bytes <= 1.1 * needed
+    # And yet no thread has more than a few runs, of 16 or 32 steps.
+    assert math.prod(launch.grid) * 160 >= arrays[0].size
+    if width <= 7:
+        assert math.prod(launch.grid) * 16 >= arrays[0].size
+
+
+# --- transformations ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize(("steps", "width"), [(5, 3), (2, 4), (0, 3), (4, 1)], ids=str)
+def test_gradients(steps, width, activation, device, draw, wide, relative_error):
+    primals = drawn(draw, 2, steps, 3, width)
+    cotangents = [draw(primals[i].shape, mx.float32) for i in (0, 3)]
+
+    def operator(x, weight, bias, states):
+        return causal_conv1d(x, weight, bias, states, True, activation, backend=device)
+
+    def loss(*arrays):
+        results = oracle.causal(*arrays, activation)
+        return sum((wide(c) * r).sum() for c, r in zip(cotangents, results, strict=True))
+
+    _, gradients = mx.vjp(operator, list(primals), cotangents)
+    for actual, numeric in zip(
+        gradients, oracle.numeric_gradients(loss, [wide(p) for p in primals]), strict=True
+    ):
+        assert relative_error(actual, numeric) < 5e-6
+
+
+def test_gradients_keep_dtypes(device, precision, draw):
+    x, weight, _, _ = drawn(draw, 1, 6, 3, 4, precision.dtype, mx.float32)
+    gradients = mx.grad(lambda *a: causal_conv1d(*a, backend=device).sum(), argnums=(0, 1))(
+        x, weight
+    )
+    assert [gradient.dtype for gradient in gradients] == [precision.dtype, mx.float32]
+    # Each step but the last three is seen by all four taps of its channel.
+    taps = np.array(weight).astype(np.float64).sum(axis=1)
+    np.testing.assert_allclose(np.array(gradients[0].astype(mx.float32))[0, 0], taps, rtol=1e-2)
+
+
+def test_second_derivatives(device, draw, wide, relative_error):
+    """Of silu: the Hessian of sum(silu(w x)) in one x is w^2 silu''(w x)."""
+    x, weight = draw((1, 9, 4), mx.float32), draw((4, 1), mx.float32)
+
+    def slope(x):
+        return mx.grad(lambda v: causal_conv1d(v, weight, activation="silu", backend=device).sum())(
+            x
+        ).sum()
+
+    z = wide(x) * wide(weight)[:, 0]
+    s = 1 / (1 + np.exp(-z))
+    hessian = wide(weight)[:, 0] ** 2 * s * (1 - s) * (2 + z * (1 - 2 * s))
+    assert relative_error(mx.grad(slope)(x), hessian) < 1e-5
+
+
+def test_compile(device, draw):
+    primals = drawn(draw, 2, 20, 3, 4)
+
+    def step(*arrays):
+        def loss(*given):
+            y, final = causal_conv1d(*given, True, "silu", backend=device)
+            return mx.sum(y * y) + mx.sum(final * final)
+
+        return mx.value_and_grad(loss, argnums=(0, 1, 2, 3))(*arrays)
+
+    value, gradients = step(*primals)
+    compiled_value, compiled = mx.compile(step)(*primals)
+    assert compiled_value.item() == pytest.approx(value.item(), rel=1e-5)
+    for one, other in zip(compiled, gradients, strict=True):
+        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-5)
+
+
+def test_vmap(draw):
+    x, weight, bias, states = drawn(draw, 3, 20, 4, 3)
+    mapped = mx.vmap(
+        lambda x, s: causal_conv1d(x[None], weight, bias, s[None], True, backend="native")
+    )(x, states)
+    whole = causal_conv1d(x, weight, bias, states, True, backend="native")
+    for one, other in zip(mapped, whole, strict=True):
+        np.testing.assert_allclose(np.array(one)[:, 0], np.array(other), rtol=1e-6)
+
+
+def test_jvp(draw):
+    """Without activation y is linear in x."""
+    x, weight, _, _ = drawn(draw, 2, 20, 4, 3)
+    tangent = draw(x.shape, mx.float32)
+    _, (pushed,) = mx.jvp(lambda v: causal_conv1d(v, weight, backend="native"), [x], [tangent])
+    whole = causal_conv1d(tangent, weight, backend="native")
+    np.testing.assert_allclose(np.array(pushed), np.array(whole), rtol=1e-5, atol=1e-6)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (5, 3), (1, 2, 5, 3)], ids=str)
+def test_rejects_x_of_other_ranks(shape):
+    with pytest.raises(ValueError, match=r"causal_conv1d: x must be \(B, S, C\)"):
+        causal_conv1d(mx.ones(shape), mx.ones((3, 4)))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (4, 3), (1, 4), (3, 1, 4)], ids=str)
+def test_rejects_weights_that_do_not_fit(shape):
+    with pytest.raises(ValueError, match=r"weight must be \(C, K\) with the C = 3 channels of x"):
+        causal_conv1d(mx.ones((2, 5, 3)), mx.ones(shape))
+
+
+@pytest.mark.parametrize("width", [0, 33])
+def test_rejects_widths(width, device):
+    with pytest.raises(ValueError, match=f"1 to 32 taps, got K = {width}"):
+        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, width)), backend=device)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (3, 1)], ids=str)
+def test_rejects_biases_that_do_not_fit(shape):
+    with pytest.raises(ValueError, match=r"bias must have shape \(3,\)"):
+        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), mx.ones(shape))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3), (1, 3, 3), (2, 3, 1), (3, 3), (2, 3, 2)], ids=str)
+def test_rejects_states_that_do_not_fit(shape):
+    with pytest.raises(ValueError, match=r"initial_states must be \(B, K-1, C\) = \(2, 3, 3\)"):
+        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), None, mx.ones(shape))
+
+
+@pytest.mark.parametrize("activation", ["relu", "", "SiLU", True])
+def test_rejects_activations(activation):
+    with pytest.raises(ValueError, match="activation must be None, 'silu' or 'swish', got"):
+        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), activation=activation)
+
+
+@pytest.mark.parametrize("dtype", [mx.int32, mx.complex64, mx.float64], ids=str)
+@pytest.mark.parametrize("position", range(4))
+def test_rejects_other_dtypes(position, dtype):
+    arrays = [mx.ones((2, 5, 3)), mx.ones((3, 4)), mx.ones((3,)), mx.ones((2, 3, 3))]
+    arrays[position] = mx.zeros(arrays[position].shape, dtype=dtype)
+    name = ("x", "weight", "bias", "initial_states")[position]
+    with pytest.raises(TypeError, match=f"causal_conv1d: {name} must be float32"):
+        causal_conv1d(*arrays)
+
+
+def test_rejects_unknown_backends():
+    with pytest.raises(ValueError, match="unknown backend 'cuda'"):
+        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), backend="cuda")

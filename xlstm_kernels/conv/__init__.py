@@ -1,0 +1,1 @@
+"""Convolutions along time, each channel with a filter of its own."""

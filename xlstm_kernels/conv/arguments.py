@@ -1,0 +1,68 @@
+"""Checks on the arguments that the causal convolutions share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlstm_kernels.arguments import require_floating
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+MAX_WIDTH = 32
+_ACTIVATIONS = (None, "silu", "swish")
+
+
+def require_filter(
+    operator: str,
+    x: mx.array,
+    weight: mx.array,
+    bias: mx.array | None,
+    states: tuple[str, mx.array | None],
+) -> None:
+    """Accept x (B, S, C), weight (C, K), bias (C,), and states (B, K-1, C) with their name.
+
+    Raises:
+        TypeError: for a dtype other than float32, float16 and bfloat16.
+        ValueError: for shapes that do not fit, and for K < 1 or K > 32.
+    """
+    batch, _, channels = x.shape
+    require_floating(operator, "weight", weight)
+    if weight.ndim != 2 or weight.shape[0] != channels:
+        raise ValueError(
+            f"{operator}: weight must be (C, K) with the C = {channels} channels of x, "
+            f"got {weight.shape}"
+        )
+    width = weight.shape[1]
+    if not 1 <= width <= MAX_WIDTH:
+        raise ValueError(
+            f"{operator}: a filter must have 1 to {MAX_WIDTH} taps, got K = {width}; "
+            "use mx.conv1d for longer ones"
+        )
+    if bias is not None:
+        require_floating(operator, "bias", bias)
+        if bias.shape != (channels,):
+            raise ValueError(
+                f"{operator}: bias must have shape {(channels,)}, one number for each channel, "
+                f"got {bias.shape}"
+            )
+    name, held = states
+    if held is not None:
+        require_floating(operator, name, held)
+        expected = (batch, width - 1, channels)
+        if held.shape != expected:
+            raise ValueError(
+                f"{operator}: {name} must be (B, K-1, C) = {expected}, got {held.shape}"
+            )
+
+
+def require_activation(operator: str, activation: str | None) -> None:
+    """Accept None, "silu", and its other name "swish".
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"{operator}: activation must be None, 'silu' or 'swish', got {activation!r}"
+        )
