@@ -74,9 +74,10 @@ class Finding:
     fix: Fix | None = None
 
     @property
-    def sort_key(self) -> tuple[str, int, int, str]:
-        """Order of findings in every report."""
-        return (self.path, self.line, self.column, self.code)
+    def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
+        """Order of findings in every report: the same whenever the findings are."""
+        place = (self.path, self.line, self.column)
+        return (*place, self.code, self.end_line, self.end_column, self.message)
 
     def to_tuple(self) -> FindingTuple:
         """Nested plain tuples: cheap to pickle between processes and to store as JSON."""

@@ -11,6 +11,7 @@ import pytest
 from embercoach import rulebook
 from embercoach.config import Settings
 from embercoach.engine.run import RunResult, run
+from embercoach.finding import Finding
 from embercoach.rulebook import Rule, RulePageError
 
 pytestmark = pytest.mark.usefixtures("planted")
@@ -229,3 +230,11 @@ def test_results_add_up(project: Path) -> None:
     parts = check("a.py") + check("b.py") + check("c.py")
     assert parts == check()
     assert parts + RunResult() == parts
+
+
+def test_findings_at_one_place_have_an_order() -> None:
+    found = [
+        Finding("a.py", 1, 1, 1, end, "DTYPE-001", "error", "what", "help", "loop")
+        for end in range(9, 1, -1)
+    ]
+    assert (RunResult(tuple(found)) + RunResult()).findings == tuple(reversed(found))
