@@ -20,24 +20,28 @@ if TYPE_CHECKING:
 class Exponents(NamedTuple):
     """Of a step, (B, NH) each: of what is kept, of what is admitted, and the greater one, m."""
 
-    forget: Pair
-    admit: Pair
+    kept: Pair
+    admitted: Pair
     m: Pair
 
 
 def exponents(i: mx.array, f: mx.array, m: Pair) -> Exponents:
     """Of gates i, f (B, NH) of any dtype, and m before the step."""
-    forget = pairs.add(pairs.log_sigmoid(f.astype(mx.float32)), pairs.constant(m))
-    admit = pairs.pair(i.astype(mx.float32))
-    return Exponents(forget, admit, pairs.constant(pairs.maximum(forget, admit)))
+    kept = pairs.add(pairs.log_sigmoid(f.astype(mx.float32)), pairs.constant(m))
+    admitted = pairs.pair(i.astype(mx.float32))
+    return Exponents(kept, admitted, pairs.constant(pairs.maximum(kept, admitted)))
+
+
+def factor(exponent: Pair, m: Pair) -> mx.array:
+    """exp(exponent - m), which is zero if m is minus infinity."""
+    return pairs.exp(pairs.pair(pairs.difference(exponent, m)))
 
 
 def updated(
-    c: mx.array, n: mx.array, k: mx.array, v: mx.array, exponent: Exponents
+    c: mx.array, n: mx.array, k: mx.array, v: mx.array, forget: mx.array, admit: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """C (B, NH, DK, DV) and n (B, NH, DK) after a step, scaled by exp(-m) of `exponent`."""
-    forget = mx.expand_dims(_factor(exponent.forget, exponent.m), axis=2)
-    admit = mx.expand_dims(_factor(exponent.admit, exponent.m), axis=2)
+    """C (B, NH, DK, DV) and n (B, NH, DK) after a step whose factors are forget, admit (B, NH)."""
+    forget, admit = mx.expand_dims(forget, axis=2), mx.expand_dims(admit, axis=2)
     key = admit * k.astype(mx.float32)
     value = mx.expand_dims(v.astype(mx.float32), axis=2)
     n = forget * n.astype(mx.float32) + key
@@ -57,8 +61,3 @@ def read_out(q: mx.array, c: mx.array, n: mx.array, m: Pair, eps: float) -> mx.a
     floor = mx.maximum(pairs.exp(pairs.negative(m)), smallest)
     denominator = mx.maximum(mx.abs(inner), mx.expand_dims(floor, axis=2))
     return read / (denominator + mx.array(eps, dtype=denominator.dtype))
-
-
-def _factor(exponent: Pair, m: Pair) -> mx.array:
-    """exp(exponent - m): zero if m is minus infinity."""
-    return pairs.exp(pairs.pair(pairs.difference(exponent, m)))

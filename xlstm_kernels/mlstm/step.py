@@ -31,7 +31,7 @@ _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 16
 
 
-def mlstm_step(  # noqa: PLR0913, PLR0917  (the signature of NX-AI's step kernels)
+def mlstm_step(
     q: mx.array,
     k: mx.array,
     v: mx.array,
@@ -123,10 +123,12 @@ def mlstm_step_reference(
     c, n, m = states
     exponents = recurrence.exponents(i, f, pairs.pair(m.astype(mx.float32)))
     # m is returned as one number, and it is that by which C and n are scaled.
-    exponents = exponents._replace(m=pairs.pair(exponents.m.high))
-    c, n = recurrence.updated(c, n, k, v, exponents)
-    h = recurrence.read_out(q, c, n, exponents.m, eps).astype(v.dtype)
-    m = mx.expand_dims(exponents.m.high, axis=2)
+    rounded = pairs.pair(exponents.m.high)
+    forget = recurrence.factor(exponents.kept, rounded)
+    admit = recurrence.factor(exponents.admitted, rounded)
+    c, n = recurrence.updated(c, n, k, v, forget, admit)
+    h = recurrence.read_out(q, c, n, rounded, eps).astype(v.dtype)
+    m = mx.expand_dims(rounded.high, axis=2)
     return h, c.astype(dtype_state), n.astype(dtype_state), m
 
 

@@ -1,0 +1,158 @@
+"""The mLSTM over a sequence, step by step: of any length, best of few steps.
+
+The equations of a step are in `xlstm_kernels.mlstm.step`; its states begin at zero, or as given.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.mlstm import pairs, recurrence
+from xlstm_kernels.mlstm.arguments import (
+    States,
+    initial_states,
+    require_eps,
+    require_mask,
+    require_sequence,
+    zero_states,
+)
+from xlstm_kernels.mlstm.sequence_kernel import KERNELS
+
+_OPERATOR = "mlstm_sequence"
+
+
+def mlstm_sequence(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    c_initial: mx.array | None = None,
+    n_initial: mx.array | None = None,
+    m_initial: mx.array | None = None,
+    return_last_states: bool = False,
+    eps: float = 1e-6,
+    *,
+    mask: mx.array | None = None,
+    backend: str | None = None,
+) -> mx.array | tuple[mx.array, States]:
+    """Run the mLSTM over a sequence, one step after the other.
+
+    Computed in float32 and rounded once; the exponents of the gates are kept to twice the digits of
+    that, so that gates of +-100 lose none. The gradient takes m for a constant, which is exact but
+    for eps: without eps, h does not depend on m.
+
+    Args:
+        q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow. Any S, 0
+            included. Arrays that are transposed are read as they lie.
+        k: (B, NH, S, DK), the keys, not scaled; the dtype of q.
+        v: (B, NH, S, DV), the values; the dtype of q.
+        i: (B, NH, S), the input gates before their exp. They may be minus infinity.
+        f: (B, NH, S), the forget gates before their sigmoid. They may be infinite.
+        c_initial: (B, NH, DK, DV), the state C that the sequence begins with, scaled by
+            exp(-m_initial); None for zeros. The three initial states come together.
+        n_initial: (B, NH, DK), the normaliser's state, likewise.
+        m_initial: (B, NH, 1) or (B, NH), the logarithm of their scale.
+        return_last_states: whether to return the states after the last step.
+        eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
+        mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
+            zero, whatever q, k, v, i and f hold. None for all True.
+        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
+            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+            since MLX refuses kernels there.
+
+    Returns:
+        h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
+        c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1), float32.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        ValueError: for shapes that do not fit, initial states of which one is missing, an `eps`
+            that is negative or infinite, an unknown backend, and on Metal a DK beyond 16384.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_sequence(_OPERATOR, q, k, v, i, f)
+    require_mask(_OPERATOR, q, mask)
+    states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
+    operation = _sequence(
+        executors.resolve(backend),
+        require_eps(_OPERATOR, eps),
+        initial=states is not None,
+        masked=mask is not None,
+    )
+    if q.shape[2]:
+        masks = () if mask is None else (mask,)
+        h, *last = operation(q, k, v, i, f, *(states or ()), *masks)
+    else:
+        h, last = mx.zeros_like(v), states or zero_states(q, v)
+    return (h, States(*last)) if return_last_states else h
+
+
+def mlstm_sequence_reference(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    *others: mx.array,
+    eps: float = 1e-6,
+    masked: bool = False,
+) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+    """The h, c, n and m of `mlstm_sequence`, in MLX operations, for one step or more.
+
+    `others` are the initial states, all or none, then the mask if there is one (`masked`).
+    """
+    steps = q.shape[2]
+    live = None
+    if masked:
+        *others, mask = others
+        live = mx.expand_dims(mask, axis=1)
+        q, k, v, i, f = _without_masked_steps(live, q, k, v, i, f)
+    c, n, m = others or zero_states(q, v)
+    m = pairs.pair(mx.squeeze(m, axis=2))
+    # Not by indices: the gradient of each would be as big as the whole.
+    over_time = (mx.split(array, steps, axis=2) for array in (q, k, v, i, f))
+    read = []
+    for step, arrays in enumerate(zip(*over_time, strict=True)):
+        query, key, value, gate, forget_gate = (mx.squeeze(array, axis=2) for array in arrays)
+        exponents = recurrence.exponents(gate, forget_gate, m)
+        forget = recurrence.factor(exponents.kept, exponents.m)
+        if live is not None:
+            forget = mx.where(live[:, :, step], forget, mx.ones_like(forget))
+        admit = recurrence.factor(exponents.admitted, exponents.m)
+        m = exponents.m
+        c, n = recurrence.updated(c, n, key, value, forget, admit)
+        read.append(recurrence.read_out(query, c, n, m, eps).astype(v.dtype))
+    h = mx.stack(read, axis=2)
+    # m is returned as one number, and it is that by which C and n are scaled.
+    gauge = mx.expand_dims(mx.ones_like(m.low) + m.low, axis=2)
+    return h, mx.expand_dims(gauge, axis=3) * c, gauge * n, mx.expand_dims(m.high, axis=2)
+
+
+def _without_masked_steps(live: mx.array, *arrays: mx.array) -> Arrays:
+    """q, k, v and the gates, as those of a step that keeps all, admits nothing and reads zero."""
+    q, k, v, i, f = arrays
+    wide_live = mx.expand_dims(live, axis=3)
+    q, k, v = (mx.where(wide_live, array, mx.zeros_like(array)) for array in (q, k, v))
+    infinite = mx.full(f.shape, math.inf, dtype=f.dtype)
+    i = mx.where(live, i, mx.negative(infinite).astype(i.dtype))
+    return q, k, v, i, mx.where(live, f, infinite)
+
+
+@functools.cache
+def _sequence(backend: str, eps: float, *, initial: bool, masked: bool) -> Operation:
+    """The differentiable operation (q, k, v, i, f, [c, n, m], [mask]) -> (h, c, n, m)."""
+    reference = functools.partial(mlstm_sequence_reference, eps=eps, masked=masked)
+    if backend == executors.NATIVE:
+        return reference
+    kernel = KERNELS[initial][masked]
+
+    def launch(*arrays: mx.array) -> Arrays:
+        return kernel(*arrays, mx.array(eps, dtype=mx.float32), backend=backend)
+
+    return differentiable(launch, gradient_of(reference))
