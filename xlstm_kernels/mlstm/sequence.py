@@ -6,7 +6,6 @@ The equations of a step are in `xlstm_kernels.mlstm.step`; its states begin at z
 from __future__ import annotations
 
 import functools
-import math
 
 import mlx.core as mx
 
@@ -107,41 +106,47 @@ def mlstm_sequence_reference(
 
     `others` are the initial states, all or none, then the mask if there is one (`masked`).
     """
-    steps = q.shape[2]
     live = None
     if masked:
         *others, mask = others
         live = mx.expand_dims(mask, axis=1)
-        q, k, v, i, f = _without_masked_steps(live, q, k, v, i, f)
     c, n, m = others or zero_states(q, v)
-    m = pairs.pair(mx.squeeze(m, axis=2))
+    gates, last_m = _gates(i, f, m, live)
+    if live is not None:
+        live = mx.expand_dims(live, axis=3)
+        q, k, v = (mx.where(live, array, mx.zeros_like(array)) for array in (q, k, v))
     # Not by indices: the gradient of each would be as big as the whole.
-    over_time = (mx.split(array, steps, axis=2) for array in (q, k, v, i, f))
+    over_time = (mx.split(array, q.shape[2], axis=2) for array in (q, k, v, *gates))
     read = []
-    for step, arrays in enumerate(zip(*over_time, strict=True)):
-        query, key, value, gate, forget_gate = (mx.squeeze(array, axis=2) for array in arrays)
-        exponents = recurrence.exponents(gate, forget_gate, m)
-        forget = recurrence.factor(exponents.kept, exponents.m)
-        if live is not None:
-            forget = mx.where(live[:, :, step], forget, mx.ones_like(forget))
-        admit = recurrence.factor(exponents.admitted, exponents.m)
-        m = exponents.m
+    for arrays in zip(*over_time, strict=True):
+        query, key, value, *factors = (mx.squeeze(array, axis=2) for array in arrays)
+        forget, admit, floor = factors
         c, n = recurrence.updated(c, n, key, value, forget, admit)
-        read.append(recurrence.read_out(query, c, n, m, eps).astype(v.dtype))
-    h = mx.stack(read, axis=2)
+        read.append(recurrence.read_out(query, c, n, floor, eps).astype(v.dtype))
     # m is returned as one number, and it is that by which C and n are scaled.
-    gauge = mx.expand_dims(mx.ones_like(m.low) + m.low, axis=2)
-    return h, mx.expand_dims(gauge, axis=3) * c, gauge * n, mx.expand_dims(m.high, axis=2)
+    gauge = mx.ones_like(last_m.low) + last_m.low
+    return mx.stack(read, axis=2), mx.expand_dims(gauge, axis=3) * c, gauge * n, last_m.high
 
 
-def _without_masked_steps(live: mx.array, *arrays: mx.array) -> Arrays:
-    """q, k, v and the gates, as those of a step that keeps all, admits nothing and reads zero."""
-    q, k, v, i, f = arrays
-    wide_live = mx.expand_dims(live, axis=3)
-    q, k, v = (mx.where(wide_live, array, mx.zeros_like(array)) for array in (q, k, v))
-    infinite = mx.full(f.shape, math.inf, dtype=f.dtype)
-    i = mx.where(live, i, mx.negative(infinite).astype(i.dtype))
-    return q, k, v, i, mx.where(live, f, infinite)
+def _gates(
+    i: mx.array, f: mx.array, m: mx.array, live: mx.array | None
+) -> tuple[Arrays, pairs.Pair]:
+    """The factors forget, admit and the floor of each step, (B, NH, S), and the last m.
+
+    A step that is not live forgets and admits nothing.
+    """
+    forget, admit = pairs.log_sigmoid(f.astype(mx.float32)), pairs.pair(i.astype(mx.float32))
+    if live is not None:
+        forget = pairs.where(live, forget, pairs.pair(mx.zeros_like(forget.high)))
+        admit = pairs.where(live, admit, pairs.minus_infinity(admit.high))
+    after = recurrence.stabilisers(forget, admit, m)
+    kept = pairs.add(forget, recurrence.before(m, after))
+    forget_factor = recurrence.factor(kept, after)
+    if live is not None:
+        forget_factor = mx.where(live, forget_factor, mx.ones_like(forget_factor))
+    last = pairs.Pair(after.high[..., -1:], after.low[..., -1:])
+    factors = forget_factor, recurrence.factor(admit, after), recurrence.floor(after)
+    return factors, last
 
 
 @functools.cache

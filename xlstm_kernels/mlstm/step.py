@@ -121,13 +121,14 @@ def mlstm_step_reference(
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
     """The h, c, n and m of `mlstm_step`, in MLX operations; i, f and the m given are (B, NH)."""
     c, n, m = states
-    exponents = recurrence.exponents(i, f, pairs.pair(m.astype(mx.float32)))
+    past = pairs.pair(mx.stop_gradient(m.astype(mx.float32)))
+    kept = pairs.add(pairs.log_sigmoid(f.astype(mx.float32)), past)
+    admitted = pairs.pair(i.astype(mx.float32))
     # m is returned as one number, and it is that by which C and n are scaled.
-    rounded = pairs.pair(exponents.m.high)
-    forget = recurrence.factor(exponents.kept, rounded)
-    admit = recurrence.factor(exponents.admitted, rounded)
+    rounded = pairs.pair(mx.stop_gradient(pairs.maximum(kept, admitted).high))
+    forget, admit = recurrence.factor(kept, rounded), recurrence.factor(admitted, rounded)
     c, n = recurrence.updated(c, n, k, v, forget, admit)
-    h = recurrence.read_out(q, c, n, rounded, eps).astype(v.dtype)
+    h = recurrence.read_out(q, c, n, recurrence.floor(rounded), eps).astype(v.dtype)
     m = mx.expand_dims(rounded.high, axis=2)
     return h, c.astype(dtype_state), n.astype(dtype_state), m
 
