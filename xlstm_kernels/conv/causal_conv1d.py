@@ -304,7 +304,7 @@ def _causal_conv1d(
             kernel = _kernel(biased, continued, final_states, activated)
             outputs = kernel(x, weight, *given, backend=backend)
             return outputs if final_states else outputs[0]
-        # A filter that sees no past has states without elements, which no kernel can be given.
+        # A filter that sees no past has states without elements: nothing to bind to a kernel.
         kernel = _kernel(biased, False, False, activated)
         (convolved,) = kernel(x, weight, *given[: int(biased)], backend=backend)
         empty = mx.zeros((x.shape[0], 0, x.shape[2]), dtype=x.dtype)
