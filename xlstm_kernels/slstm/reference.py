@@ -13,7 +13,7 @@ from xlstm_kernels.mlstm import pairs
 
 
 class _Unit(NamedTuple):
-    """The state, (B, N, D) each. c and n belong to m.high, which is what m is told as."""
+    """The state, (B, N, D) each; c and n belong to the pair m."""
 
     y: mx.array
     c: mx.array
@@ -52,14 +52,20 @@ def slstm_reference(
         fed_back = (unit.y.transpose(1, 0, 2) @ weights).reshape((heads, batch, gates, units))
         arriving = gate_input[:, step].astype(mx.float32)
         after = _step(unit, arriving, offset, fed_back.transpose(1, 2, 0, 3))
-        told = after.y
-        if mask is not None:
+        if mask is None:
+            unit = after
+            trace.append(_told(unit))
+        else:
             live = mask[:, step].reshape((batch, 1, 1))
-            after = _chosen(live, after, unit)
-            told = mx.where(live, after.y, mx.zeros_like(after.y))
-        unit = after
-        trace.append(mx.stack((told, unit.c, unit.n, unit.m.high)))
-    return mx.stack(trace, axis=2), mx.stack((unit.y, unit.c, unit.n, unit.m.high))
+            unit = _chosen(live, after, unit)
+            trace.append(_told(unit._replace(y=mx.where(live, unit.y, mx.zeros_like(unit.y)))))
+    return mx.stack(trace, axis=2), _told(unit)
+
+
+def _told(unit: _Unit) -> mx.array:
+    """The state as (4, B, N, D): m rounded to one float, c and n belonging to that."""
+    scale = mx.exp(unit.m.low)
+    return mx.stack((unit.y, unit.c * scale, unit.n * scale, unit.m.high))
 
 
 def _step(before: _Unit, arriving: mx.array, offset: mx.array, fed_back: mx.array) -> _Unit:
@@ -72,11 +78,10 @@ def _step(before: _Unit, arriving: mx.array, offset: mx.array, fed_back: mx.arra
     zero = mx.zeros_like(before.n)
     fresh = before.n == zero
     m = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
-    # c and n decay from the m that was told, before.m.high, to the one that will be.
-    decay = pairs.difference(decayed, pairs.Pair(m.high, before.m.low))
-    # Only a fresh start can make more of a past that is nothing.
+    # Above zero only where m ignores the past, since it is nothing; it must not become something.
+    decay = pairs.difference(decayed, m)
     kept = mx.exp(mx.where(fresh, mx.minimum(decay, zero), decay))
-    admitted = mx.exp(pairs.difference(admit, pairs.pair(m.high)))
+    admitted = mx.exp(pairs.difference(admit, m))
 
     c = kept * before.c + admitted * mx.tanh(candidate)
     n = kept * before.n + admitted

@@ -9,9 +9,9 @@ With the pre-activations g_t = Wx_t + R y_{t-1} + b of the gates i, f and o and 
 for every unit by itself (Beck et al., "xLSTM", 2024, equations 8 to 17; Poeppel et al., "FlashRNN",
 2024). Where nothing was ever let in, n = 0, y is zero.
 
-Only c exp(m) and n exp(m) mean something: any m would do that keeps the exponents small. What the
-rounding of m to float32 takes away is therefore left in f' and i', hence in c and n. Cutting a
-sequence anywhere then loses nothing, and no error of m adds up against c and n, whatever its size.
+Only c exp(m) and n exp(m) mean something, and an m of 100 is right to 4e-6 in float32. Inside, m is
+therefore a pair of floats. In the states that are told m is rounded, and c and n are scaled by what
+that takes away: to go on from them loses nothing, however often a sequence is cut.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ _UNIT_STEP = """
             static_cast<float>(first[0]), static_cast<float>(first[apart]),
             static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
     }
-    // m.x is m; m.y is what its rounding left out. c and n belong to m.x.
+    // m is a pair, to which c and n belong.
     struct xlstm_slstm_unit {
         float y;
         float c;
@@ -186,19 +186,23 @@ _UNIT_STEP = """
         const bool fresh = before.n == 0.0f;
         xlstm_slstm_unit after;
         after.m = (fresh || xlstm_pair_less(decayed, input)) ? input : decayed;
-        // c and n decay from the m that was told, before.m.x, to the one that will be.
-        const float decay = xlstm_pair_difference(decayed, float2(after.m.x, before.m.y));
-        // Both are at most zero but for roundings, which belong to them; only a fresh start can
-        // make more of a past that is nothing. Of -inf, nothing is left, whatever m is.
+        // Above zero only where m ignores the past, as that is nothing; it must not become
+        // something. Of -inf nothing is left, even where m is that too.
+        const float decay = xlstm_pair_difference(decayed, after.m);
         const float kept = decayed.x == -INFINITY
             ? 0.0f : metal::precise::exp(fresh ? metal::min(decay, 0.0f) : decay);
         const float admitted = input.x == -INFINITY
-            ? 0.0f : metal::precise::exp(xlstm_pair_difference(input, float2(after.m.x, 0.0f)));
+            ? 0.0f : metal::precise::exp(xlstm_pair_difference(input, after.m));
         after.c = kept * before.c + admitted * metal::precise::tanh(candidate);
         after.n = kept * before.n + admitted;
         const float opened = 1.0f + metal::precise::exp(-output);
         after.y = after.n == 0.0f ? 0.0f : after.c / after.n / opened;
         return after;
+    }
+    // The state as it is told: m rounded to one float, c and n belonging to that.
+    inline float4 xlstm_slstm_told(xlstm_slstm_unit unit) {
+        const float scale = metal::precise::exp(unit.m.y);
+        return float4(unit.y, unit.c * scale, unit.n * scale, unit.m.x);
     }
 """
 
@@ -345,12 +349,13 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
                     unit[slot] = after;
                 }}
                 hidden[writing + first + own] = unit[slot].y;
+                const float4 told = xlstm_slstm_told(unit[slot]);
                 const auto state = leaving + step * step_size + own;
                 const size_t states_apart = steps * one_state;
-                state[0] = live ? unit[slot].y : 0.0f;
-                state[states_apart] = unit[slot].c;
-                state[2 * states_apart] = unit[slot].n;
-                state[3 * states_apart] = unit[slot].m.x;
+                state[0] = live ? told.x : 0.0f;
+                state[states_apart] = told.y;
+                state[2 * states_apart] = told.z;
+                state[3 * states_apart] = told.w;
             }}
         }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -359,10 +364,11 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * LANES + lane;
         if (own < count) {{
-            ending[own] = unit[slot].y;
-            ending[one_state + own] = unit[slot].c;
-            ending[2 * one_state + own] = unit[slot].n;
-            ending[3 * one_state + own] = unit[slot].m.x;
+            const float4 told = xlstm_slstm_told(unit[slot]);
+            ending[own] = told.x;
+            ending[one_state + own] = told.y;
+            ending[2 * one_state + own] = told.z;
+            ending[3 * one_state + own] = told.w;
         }}
     }}
     """,
