@@ -20,7 +20,14 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import chunked_prefix, in_chunks, weights_within
+from xlstm_kernels.mlstm import pairs
+from xlstm_kernels.mlstm.chunks import (
+    admitted_rows,
+    chunked_prefix,
+    in_chunks,
+    rows_where,
+    weights_within,
+)
 from xlstm_kernels.msl import PAIRS, STAGING
 
 if TYPE_CHECKING:
@@ -83,17 +90,8 @@ def chunk_outputs_reference(
 ) -> mx.array:
     """`chunk_outputs` in MLX operations."""
     steps, key_width = q.shape[2:]
-    live = mx.expand_dims(gates.admitted > mx.array(-mx.inf, dtype=mx.float32), axis=-1)
-    queries, keys, values = (
-        in_chunks(
-            mx.where(kept, array.astype(mx.float32), mx.zeros((), dtype=mx.float32)), chunk_size
-        )
-        for array, kept in (
-            (q, mx.expand_dims(mx.isfinite(gates.floor), axis=-1)),
-            (k, live),
-            (v, live),
-        )
-    )
+    rows = rows_where(q, mx.isfinite(gates.floor)), admitted_rows(k, gates), admitted_rows(v, gates)
+    queries, keys, values = (in_chunks(array, chunk_size) for array in rows)
     queries = queries * mx.array(key_width**-0.5, dtype=queries.dtype)
     floor = in_chunks(gates.floor, chunk_size)
     weights = (queries @ mx.swapaxes(keys, -1, -2)) * weights_within(gates, chunk_size)
@@ -101,7 +99,8 @@ def chunk_outputs_reference(
     normaliser = mx.sum(weights, axis=-1)
     if states is not None:
         c, n = (state[:, :, : queries.shape[2]] for state in states)
-        decayed = queries * mx.expand_dims(mx.exp(chunked_prefix(gates, chunk_size).high), axis=-1)
+        decay = pairs.exp(chunked_prefix(gates, chunk_size))
+        decayed = queries * mx.expand_dims(decay, axis=-1)
         numerator = numerator + decayed @ c
         normaliser = normaliser + mx.squeeze(decayed @ mx.expand_dims(n, axis=-1), axis=-1)
     h = numerator

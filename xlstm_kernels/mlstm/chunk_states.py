@@ -17,7 +17,8 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import chunked_prefix, in_chunks, weights_to_end
+from xlstm_kernels.mlstm import pairs
+from xlstm_kernels.mlstm.chunks import admitted_rows, in_chunks, totals, weights_to_end
 from xlstm_kernels.msl import PAIRS, STAGING
 
 if TYPE_CHECKING:
@@ -80,11 +81,11 @@ def chunk_states_reference(
 ) -> tuple[mx.array, mx.array]:
     """`chunk_states` in MLX operations."""
     weights = mx.expand_dims(weights_to_end(gates, chunk_size), axis=-1)
-    keys = in_chunks(k.astype(mx.float32), chunk_size) * weights
-    values = in_chunks(v.astype(mx.float32), chunk_size)
+    keys = in_chunks(admitted_rows(k, gates), chunk_size) * weights
+    values = in_chunks(admitted_rows(v, gates), chunk_size)
     c_added = mx.swapaxes(keys, -1, -2) @ values
     n_added = mx.sum(keys, axis=-2)
-    decay = mx.exp(chunked_prefix(gates, chunk_size).high[..., -1])
+    decay = pairs.exp(totals(gates, chunk_size))
     c, n = [c_initial], [n_initial]
     for chunk in range(c_added.shape[2]):
         kept = mx.expand_dims(decay[:, :, chunk], axis=-1)

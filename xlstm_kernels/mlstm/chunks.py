@@ -31,6 +31,16 @@ def in_chunks(array: mx.array, chunk_size: int, *, fill: float | None = 0.0) -> 
     return mx.unflatten(array, 2, (-1, chunk_size))
 
 
+def rows_where(array: mx.array, kept: mx.array) -> mx.array:
+    """(B, NH, S, D) as float32, zero where (B, NH, S) `kept` is False, NaN or not."""
+    return mx.where(mx.expand_dims(kept, axis=-1), array, mx.zeros_like(array)).astype(mx.float32)
+
+
+def admitted_rows(array: mx.array, gates: LogGates) -> mx.array:
+    """Keys or values as float32, zero where the input gate admits nothing of them."""
+    return rows_where(array, mx.logical_not(mx.isneginf(gates.admitted)))
+
+
 def chunked_prefix(gates: LogGates, chunk_size: int) -> pairs.Pair:
     """G as (B, NH, NC, L); a step behind the last one keeps all."""
     return pairs.Pair(
@@ -39,12 +49,18 @@ def chunked_prefix(gates: LogGates, chunk_size: int) -> pairs.Pair:
     )
 
 
+def totals(gates: LogGates, chunk_size: int) -> pairs.Pair:
+    """G_L, the decay of each whole chunk: (B, NH, NC)."""
+    prefix = chunked_prefix(gates, chunk_size)
+    return pairs.Pair(prefix.high[..., -1], prefix.low[..., -1])
+
+
 def weights_to_end(gates: LogGates, chunk_size: int) -> mx.array:
     """exp(log i'_s + G_L - G_s), the weight of each step in its chunk's state: (B, NH, NC, L)."""
     prefix = chunked_prefix(gates, chunk_size)
-    total = pairs.Pair(prefix.high[..., -1:], prefix.low[..., -1:])
+    total = pairs.Pair(*(mx.expand_dims(part, axis=-1) for part in totals(gates, chunk_size)))
     admitted = in_chunks(gates.admitted, chunk_size, fill=-mx.inf)
-    return mx.exp(admitted + pairs.difference(total, prefix))
+    return pairs.exp(pairs.pair(admitted + pairs.difference(total, prefix)))
 
 
 def weights_within(gates: LogGates, chunk_size: int) -> mx.array:
@@ -57,4 +73,5 @@ def weights_within(gates: LogGates, chunk_size: int) -> mx.array:
     past = mx.expand_dims(order, axis=1) >= mx.expand_dims(order, axis=0)
     # Of later steps the exponent would be positive, and might overflow.
     exponent = admitted + pairs.difference(row, column)
-    return mx.exp(mx.where(past, exponent, mx.full(exponent.shape, -mx.inf, dtype=mx.float32)))
+    exponent = mx.where(past, exponent, mx.full(exponent.shape, -mx.inf, dtype=mx.float32))
+    return pairs.exp(pairs.pair(exponent))

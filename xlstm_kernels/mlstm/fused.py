@@ -98,16 +98,8 @@ def _kernel(normalize: bool) -> Kernel:
     return Kernel(
         name="xlstm_mlstm_fused" + "_raw" * (not normalize),
         inputs=(
-            "queries",
-            "keys",
-            "values",
-            "prefix",
-            "prefix_rest",
-            "admitted",
-            "least_normaliser",
-            "c_initial",
-            "n_initial",
-            "epsilon",
+            *("queries", "keys", "values", "prefix", "prefix_rest", "admitted"),
+            *("least_normaliser", "c_initial", "n_initial", "epsilon"),
         ),
         outputs=("outputs", "c_last", "n_last"),
         launch=_launch,

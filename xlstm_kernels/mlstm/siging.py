@@ -58,8 +58,10 @@ def mlstm_siging_chunkwise(
         sigmoid_input=True,
         normalize=bool(normalize),
     )
+    if (c_initial is None) != (n_initial is None):
+        raise ValueError(f"{operator}: the initial states c and n come together, one is missing")
     m_initial = None
-    if c_initial is not None and n_initial is not None:
+    if c_initial is not None:
         m_initial = mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
     given = (c_initial, n_initial, m_initial)
     result = run(operator, form, (q, k, v, i, f), given, True, mask, backend)
