@@ -104,6 +104,23 @@ def test_gradient(masked, device, draw, draw_inputs, draw_states, wide, relative
         assert relative_error(actual, slope) < 5e-6
 
 
+def test_second_derivative(device, draw, draw_inputs, draw_states, wide):
+    """Along two directions of Wx, against a mixed difference of the oracle."""
+    inputs, initial = draw_inputs((1, 3, 2, 3)), draw_states((1, 2, 3))
+    one, other = (draw((1, 3, 4, 2, 3), mx.float32) for _ in range(2))
+    first = mx.grad(lambda wx: mx.sum(slstm(wx, *inputs[1:], initial, backend=device)[0][0] ** 2))
+    actual = mx.sum(mx.grad(lambda wx: mx.sum(first(wx) * one))(inputs.wx) * other)
+
+    def exact(along_one, along_other):
+        wx = wide(inputs.wx) + along_one * wide(one) + along_other * wide(other)
+        states = oracle.slstm(wx, wide(inputs.r), wide(inputs.b), wide(initial)).states
+        return (states[0] ** 2).sum()
+
+    h = 1e-4
+    mixed = exact(h, h) - exact(h, -h) - exact(-h, h) + exact(-h, -h)
+    assert actual.item() == pytest.approx(mixed / (4 * h * h), rel=1e-4)
+
+
 def test_gradient_dtypes(device, precision, draw_inputs):
     inputs = draw_inputs((1, 2, 1, 4), precision.dtype)
     gradients = mx.grad(lambda *inputs: slstm(*inputs, backend=device)[0].sum(), argnums=(0, 1, 2))(
