@@ -124,7 +124,7 @@ def mlstm_sequence_reference(
         c, n = recurrence.updated(c, n, key, value, forget, admit)
         read.append(recurrence.read_out(query, c, n, floor, eps).astype(v.dtype))
     # m is returned as one number, and it is that by which C and n are scaled.
-    gauge = mx.ones_like(last_m.low) + last_m.low
+    gauge = mx.exp(last_m.low)
     return mx.stack(read, axis=2), mx.expand_dims(gauge, axis=3) * c, gauge * n, last_m.high
 
 

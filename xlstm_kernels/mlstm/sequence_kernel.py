@@ -272,7 +272,7 @@ def _over_time(masked: bool) -> str:
 
 _END = """
     // m is stored as one float, and it is that by which C and n are scaled.
-    const float gauge = 1.0f + m.y;
+    const float gauge = metal::precise::exp(m.y);
     _Pragma("clang loop unroll(full)")
     for (uint j = 0; j < ROWS; ++j) {
         const uint row = first_row + j * PARTS + part;

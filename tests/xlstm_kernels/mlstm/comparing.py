@@ -61,16 +61,19 @@ class Inputs:
         self, dtype: type[np.floating] = np.float64, *, magnitudes: bool = False
     ) -> oracle.Result:
         """What the definition makes of them; with `magnitudes`, of their absolute numbers."""
-        strip = np.abs if magnitudes else np.asarray
-        q, k, v, i, f = map(wide, self.sequence)
-        states = None
-        if self.states is not None:
-            c, n, m = map(wide, self.states)
-            states = strip(c), strip(n), m[..., 0]
+        numbers = [wide(array) for array in (*self.sequence, *(self.states or ()))]
+        if magnitudes:
+            signed = (0, 1, 2, 5, 6)
+            numbers = [np.abs(x) if place in signed else x for place, x in enumerate(numbers)]
+        return self.of_numbers(numbers, dtype)
+
+    def of_numbers(
+        self, numbers: Sequence[NDArray[np.float64]], dtype: type[np.floating] = np.float64
+    ) -> oracle.Result:
+        """What the definition makes of other q, k, v, i, f (, c, n, m), and this mask and eps."""
         mask = None if self.mask is None else np.array(self.mask)
-        return oracle.mlstm(
-            strip(q), strip(k), strip(v), i, f, states, eps=self.eps, mask=mask, dtype=dtype
-        )
+        states = (*numbers[5:7], numbers[7][..., 0]) if self.states is not None else None
+        return oracle.mlstm(*numbers[:5], states, eps=self.eps, mask=mask, dtype=dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,352 @@
+"""mlstm_step against the definition in float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.xlstm_kernels.mlstm import oracle
+from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge, wide
+from xlstm_kernels.mlstm.step import mlstm_step
+
+INF = math.inf
+HYPOTHESIS = settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+ORDINARY = Draw(2, 3, 1, 33, 40, initial=True, seed=7)
+
+
+def first(array: mx.array) -> mx.array:
+    return array[:, :, 0]
+
+
+def step(inputs: Inputs, backend: str, **options: object) -> tuple[mx.array, tuple[mx.array, ...]]:
+    """One step, its h as of a sequence."""
+    arrays = map(first, inputs.sequence)
+    h, states = mlstm_step(*arrays, *inputs.states, eps=inputs.eps, backend=backend, **options)
+    return mx.expand_dims(h, axis=2), states
+
+
+@given(draw=draws(lengths=(1,), initial=st.just(True), masked=st.just(False)))
+@HYPOTHESIS
+def test_any_step(draw, device):
+    inputs = draw.inputs()
+    judge(inputs, *step(inputs, device))
+
+
+def test_dtypes(device, precision):
+    inputs = ORDINARY.inputs(precision.dtype)
+    h, states = step(inputs, device)
+    assert h.dtype == precision.dtype
+    assert [state.dtype for state in states] == [mx.float32] * 3
+    judge(inputs, h, states, Bars(h=precision.value))
+
+
+def test_gates_of_another_dtype(device):
+    inputs = ORDINARY.inputs(mx.bfloat16)
+    inputs = replace(inputs, i=inputs.i.astype(mx.float32), f=inputs.f.astype(mx.float16))
+    judge(inputs, *step(inputs, device), Bars(h=5e-3))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bar"), [(mx.float16, 1e-3), (mx.bfloat16, 5e-3)], ids=["float16", "bfloat16"]
+)
+def test_states_of_half_precision(device, dtype, bar):
+    inputs = ORDINARY.inputs()
+    inputs = replace(inputs, states=tuple(state.astype(dtype) for state in inputs.states))
+    h, states = step(inputs, device, dtype_state=dtype)
+    assert [state.dtype for state in states] == [dtype, dtype, mx.float32]
+    # Only what is returned is rounded: h is not.
+    errors = judge(inputs, h, states, Bars(states=bar))
+    assert errors.c > 1e-4
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 2, 7), (1, 1, 600, 5), (3, 1, 31, 65)])
+def test_sizes(device, sizes):
+    """Of one element, fewer rows than lanes, more rows than threads, columns beside a tile."""
+    batch, heads, keys, values = sizes
+    inputs = Draw(batch, heads, 1, keys, values, initial=True, seed=5).inputs()
+    judge(inputs, *step(inputs, device))
+
+
+def test_many_steps(device):
+    """States that go from step to step keep their digits, whatever the gates."""
+    inputs = Draw(1, 3, 40, 8, 8, "wide", initial=True, seed=11).inputs()
+    states, read = inputs.states, []
+    for t in range(40):
+        arrays = (array[:, :, t] for array in inputs.sequence)
+        h, states = mlstm_step(*arrays, *states, backend=device)
+        read.append(h)
+    judge(inputs, mx.stack(read, axis=2), states)
+
+
+def test_shapes_of_gates_and_m(device):
+    inputs = ORDINARY.inputs()
+    h, states = step(inputs, device)
+    c, n, m = inputs.states
+    arrays = list(map(first, inputs.sequence))
+    arrays[3:] = (mx.expand_dims(gate, axis=2) for gate in arrays[3:])
+    other, other_states = mlstm_step(*arrays, c, n, mx.squeeze(m, axis=2), backend=device)
+    for one, two in zip((first(h), *states), (other, *other_states), strict=True):
+        assert mx.array_equal(one, two).item()
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (2, 0)], ids=str)
+def test_no_heads(device, sizes):
+    inputs = Draw(*sizes, 1, 5, 3, initial=True).inputs()
+    h, (c, n, m) = step(inputs, device)
+    assert (h.shape, c.shape) == ((*sizes, 1, 3), (*sizes, 5, 3))
+    assert (n.shape, m.shape) == ((*sizes, 5), (*sizes, 1))
+
+
+def test_inputs_that_do_not_lie_in_order(device):
+    """As a projection leaves them, q, k, v are (B, NH, DK) of (NH, DK, B); C is stored as C^T."""
+    inputs = ORDINARY.inputs()
+
+    def shuffled(array: mx.array) -> mx.array:
+        return mx.contiguous(array.transpose(1, 2, 0)).transpose(2, 0, 1)
+
+    q, k, v, i, f = (shuffled(x) if x.ndim == 3 else x.T.T for x in map(first, inputs.sequence))
+    c, n, m = inputs.states
+    c = mx.contiguous(c.transpose(3, 0, 1, 2)).transpose(1, 2, 3, 0)
+    i, f = (mx.stack([gate, gate], axis=1)[:, 1] for gate in (i, f))
+    h, states = mlstm_step(q, k, v, i, f, c, shuffled(n), shuffled(m), backend=device)
+    judge(inputs, mx.expand_dims(h, axis=2), states)
+
+
+# --- gates at their limits ---------------------------------------------------------------------
+
+
+def with_gates(i: float, f: float, m: float = 0.5, **changes: object) -> Inputs:
+    """Inputs of an ordinary step, all of whose heads have these gates."""
+    inputs = replace(ORDINARY, **changes).inputs()
+    c, n, _ = inputs.states
+    if m == -INF:
+        c, n = mx.zeros_like(c), mx.zeros_like(n)
+    gates = (mx.full(inputs.i.shape, gate) for gate in (i, f))
+    return replace(
+        inputs,
+        **dict(zip("if", gates, strict=True)),
+        states=(c, n, mx.full((*inputs.i.shape[:2], 1), m)),
+    )
+
+
+CASES = {
+    "a hard reset": (0.5, -INF, 0.5),
+    "a hard reset of a big state": (0.5, -INF, 300.0),
+    "nothing admitted": (-INF, 1.0, 0.5),
+    "all kept": (0.5, INF, 0.5),
+    "all kept, nothing admitted": (-INF, INF, 0.5),
+    "nothing kept or admitted": (-INF, -INF, 0.5),
+    "no state yet": (1.5, 0.5, -INF),
+    "no state yet, nothing admitted": (-INF, 0.5, -INF),
+    "no state yet, a hard reset": (0.5, -INF, -INF),
+    "a big input gate": (100.0, 0.5, 0.5),
+    "a small input gate": (-100.0, 0.5, 0.5),
+    "a small input gate and no state": (-100.0, 0.5, -INF),
+    "a floor that is infinite": (-100.0, -1.0, -95.0),
+    "a floor that is hardly finite": (-88.0, -200.0, 0.5),
+    "a forget gate of -1000": (0.5, -1000.0, 0.5),
+    "a forget gate of +40": (0.5, 40.0, 0.5),
+    "gates of exponents that almost cancel": (-37.123456, -100.1234, 63.0),
+    "a huge m": (0.5, 1.0, 1e8),
+    "a huge negative m": (0.5, 1.0, -1e8),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gates_at_their_limits(device, case):
+    inputs = with_gates(*CASES[case])
+    judge(inputs, *step(inputs, device))
+
+
+def test_a_hard_reset_leaves_what_is_admitted(device):
+    inputs = with_gates(0.5, -INF)
+    _, (c, _, m) = step(inputs, device)
+    outer = first(inputs.k)[..., None] * first(inputs.v)[:, :, None]
+    np.testing.assert_allclose(wide(c), wide(outer), rtol=1e-6)
+    assert wide(m) == pytest.approx(0.5)
+
+
+def test_nothing_kept_or_admitted_is_zero(device):
+    h, (c, n, m) = step(with_gates(-INF, -INF), device)
+    assert not any(mx.any(array).item() for array in (h, c, n))
+    assert (wide(m) == -INF).all()
+
+
+def test_an_infinite_floor_makes_h_zero(device):
+    inputs = with_gates(-120.0, 0.5, -INF)
+    h, (c, _, _) = step(inputs, device)
+    assert not mx.any(h).item()
+    assert mx.any(c).item()
+
+
+def test_zero_divided_by_zero_is_zero(device):
+    """With m = 100 the floor is no float32, without eps nothing else is in the denominator."""
+    inputs = with_gates(100.0, 0.5)
+    inputs = replace(inputs, q=mx.zeros_like(inputs.q), eps=0.0)
+    h, _ = step(inputs, device)
+    assert not mx.any(h).item()
+
+
+# --- transformations ---------------------------------------------------------------------------
+
+
+def test_compile(device):
+    inputs = ORDINARY.inputs()
+    compiled = mx.compile(lambda *arrays: mlstm_step(*arrays, backend=device))
+    h, states = compiled(*map(first, inputs.sequence), *inputs.states)
+    judge(inputs, mx.expand_dims(h, axis=2), states)
+
+
+def loss_of_oracle(
+    arrays: list[np.ndarray], weights: list[np.ndarray], m_given: np.ndarray, m: np.ndarray
+) -> float:
+    """What the loss of the test is in float64, with states in the gauge of a given m."""
+    over_time = (array[:, :, None] for array in arrays[:5])
+    result = oracle.mlstm(*over_time, (*arrays[5:], m_given), eps=0)
+    gauge = np.exp(result.m - m)
+    states = result.c * gauge[..., None, None], result.n * gauge[..., None]
+    found = (result.h[:, :, 0], *states)
+    return sum(float((one * two).sum()) for one, two in zip(found, weights, strict=True))
+
+
+def test_gradient(device):
+    """Of h and the states, in all inputs but m, against differences of the definition."""
+    inputs = replace(ORDINARY, keys=5, values=3, eps=0.0).inputs()
+    primals = [*map(first, inputs.sequence), *inputs.states]
+    generator = np.random.default_rng(2)
+    shapes = ((2, 3, 3), (2, 3, 5, 3), (2, 3, 5))
+    weights = [generator.standard_normal(shape) for shape in shapes]
+    given = [mx.array(weight.astype(np.float32)) for weight in weights]
+
+    def loss(*arrays: mx.array) -> mx.array:
+        h, (c, n, _) = mlstm_step(*arrays, eps=0.0, backend=device)
+        return sum(mx.sum(one * two) for one, two in zip((h, c, n), given, strict=True))
+
+    gradients = mx.grad(loss, argnums=tuple(range(8)))(*primals)
+    assert not mx.any(gradients[7]).item()
+    arrays, m_given = [wide(array) for array in primals[:7]], wide(primals[7])[..., 0]
+    _, (_, _, m) = mlstm_step(*primals, eps=0.0, backend=device)
+    weights, nudge = [wide(weight) for weight in given], 1e-6
+    for place, gradient in enumerate(gradients[:7]):
+        direction = generator.standard_normal(arrays[place].shape)
+        ends = []
+        for sign in (1, -1):
+            moved = list(arrays)
+            moved[place] = arrays[place] + sign * nudge * direction
+            ends.append(loss_of_oracle(moved, weights, m_given, wide(m)[..., 0]))
+        slope = (ends[0] - ends[1]) / (2 * nudge)
+        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
+        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=2e-6 * size)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_at_the_limits_of_gates_are_finite(case):
+    inputs = with_gates(*CASES[case], keys=5, values=3)
+
+    def loss(*arrays: mx.array) -> mx.array:
+        h, (c, n, _) = mlstm_step(*arrays, *inputs.states, backend="native")
+        return h.sum() + c.sum() + n.sum()
+
+    gradients = mx.grad(loss, argnums=tuple(range(5)))(*map(first, inputs.sequence))
+    assert all(mx.all(mx.isfinite(gradient)).item() for gradient in gradients)
+
+
+def test_vmap():
+    """Over the batch, as if it were not there."""
+    inputs = ORDINARY.inputs()
+    arrays = [mx.expand_dims(array, axis=1) for array in map(first, inputs.sequence)]
+    states = [mx.expand_dims(array, axis=1) for array in inputs.states]
+    h, states = mx.vmap(lambda *given: mlstm_step(*given, backend="native"))(*arrays, *states)
+    judge(inputs, mx.squeeze(h, axis=1)[:, :, None], tuple(mx.squeeze(x, axis=1) for x in states))
+
+
+# --- what it costs -----------------------------------------------------------------------------
+
+
+def test_state_is_read_once_and_written_once(simulator):
+    """At the head of xLSTM-7B: what all threads read and write, over what has to be."""
+    heads, keys, values = 8, 256, 512
+    inputs = Draw(1, heads, 1, keys, values, initial=True, seed=1).inputs()
+    judge(inputs, *step(inputs, "metal"))
+    (launch,) = simulator.launches
+    numbers = 2 * keys * values + 2 * keys + 2 * values + 2 * keys + 4
+    assert launch.device_bytes <= 1.1 * 4 * heads * numbers
+    assert launch.traffic["c_before"].read == launch.traffic["c_after"].written
+    assert launch.traffic["c_after"].written == 4 * heads * keys * values
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+FITTING = {
+    "q": (2, 3, 5),
+    "k": (2, 3, 5),
+    "v": (2, 3, 4),
+    "i": (2, 3),
+    "f": (2, 3),
+    "c": (2, 3, 5, 4),
+    "n": (2, 3, 5),
+    "m": (2, 3, 1),
+}
+
+
+def call(**changes: object) -> None:
+    arrays = {name: mx.zeros(shape) for name, shape in FITTING.items()}
+    mlstm_step(**(arrays | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("q", (2, 3, 1, 5), r"q must be \(B, NH, DK\), got \(2, 3, 1, 5\)"),
+        ("k", (2, 3, 6), r"k must have the shape of q, \(2, 3, 5\), got \(2, 3, 6\)"),
+        ("v", (2, 4, 4), r"v must be \(B, NH, DV\) = \(2, 3, 'DV'\), got \(2, 4, 4\)"),
+        ("v", (2, 3, 0), "need a last axis that is not empty"),
+        ("i", (2, 3, 2), r"i must be \(B, NH\) = \(2, 3\) or \(B, NH, 1\), got \(2, 3, 2\)"),
+        ("f", (2,), r"f must be \(B, NH\)"),
+        ("c", (2, 3, 4, 5), r"c must have shape \(2, 3, 5, 4\), \(B, NH, DK, DV\)"),
+        ("n", (2, 3, 4), r"n must have shape \(2, 3, 5\)"),
+        ("m", (2, 1, 3), r"m must have shape \(2, 3, 1\)"),
+    ],
+)
+def test_rejects_shapes(name, shape, message):
+    with pytest.raises(ValueError, match=f"mlstm_step: .*{message}"):
+        call(**{name: mx.zeros(shape)})
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_rejects_other_dtypes(name):
+    with pytest.raises(TypeError, match="must be float32, float16 or bfloat16, got"):
+        call(**{name: mx.zeros(FITTING[name], dtype=mx.int32)})
+
+
+def test_rejects_mixed_dtypes():
+    with pytest.raises(TypeError, match="q, k and v must have one dtype"):
+        call(k=mx.zeros((2, 3, 5), dtype=mx.float16))
+
+
+def test_rejects_missing_states():
+    with pytest.raises(ValueError, match="the states c, n and m must be given"):
+        call(c=None, n=None, m=None)
+    with pytest.raises(ValueError, match="come together, n is missing"):
+        call(n=None)
+
+
+@pytest.mark.parametrize("dtype", [mx.int32, mx.float64, "float32"], ids=str)
+def test_rejects_dtypes_of_states(dtype):
+    with pytest.raises(TypeError, match="dtype_state must be float32, float16 or bfloat16"):
+        call(dtype_state=dtype)
+
+
+def test_rejects_eps():
+    with pytest.raises(ValueError, match="mlstm_step: eps must not be negative"):
+        call(eps=-1e-6)
+    with pytest.raises(TypeError, match="mlstm_step: eps must be a number"):
+        call(eps=mx.array(1e-6))
