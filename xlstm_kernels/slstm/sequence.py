@@ -111,10 +111,7 @@ def slstm_step(
         The states after the step, float32: in the shape of `states`, (4, B, N, D) for None. The
         first of the four is y.
 
-    Raises:
-        TypeError: as `slstm`.
-        ValueError: as `slstm`.
-        RuntimeError: as `slstm`.
+    It raises what `slstm` does, under its own name.
     """
     require_floating("slstm_step", "Wx_t", Wx_t)
     if Wx_t.ndim != 4:
@@ -160,9 +157,9 @@ def _slstm_of(
 # in registers; those of more are streamed at every step.
 
 _UNIT_STEP = """
-    // One number of each gate, the gates being `apart` elements from each other.
+    // What lies `apart` elements from each other: one number of each gate, or of each state.
     template <typename Numbers>
-    inline float4 xlstm_slstm_gates(Numbers first, long apart) {
+    inline float4 xlstm_slstm_four(Numbers first, long apart) {
         return float4(
             static_cast<float>(first[0]), static_cast<float>(first[apart]),
             static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
@@ -277,7 +274,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
             for (uint chunk = 0; chunk < CHUNKS; ++chunk) {{
                 const uint from = chunk * LANES + lane;
                 resident[row * CHUNKS + chunk] = (row < count && from < units)
-                    ? xlstm_slstm_gates(weights + row * units + from, one_gate) : float4(0.0f);
+                    ? xlstm_slstm_four(weights + row * units + from, one_gate) : float4(0.0f);
             }}
         }}
     }}
@@ -286,13 +283,12 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
     float4 offset[SLOTS];
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * LANES + lane;
-        unit[slot] = xlstm_slstm_unit{{0.0f, 0.0f, 0.0f, float2(0.0f)}};
+        unit[slot] = {{0.0f, 0.0f, 0.0f, float2(0.0f)}};
         offset[slot] = float4(0.0f);
         if (own < count) {{
-            unit[slot] = xlstm_slstm_unit{{
-                starting[own], starting[one_state + own], starting[2 * one_state + own],
-                float2(starting[3 * one_state + own], 0.0f)}};
-            offset[slot] = xlstm_slstm_gates(bias + own_head + own, step_size);
+            const float4 start = xlstm_slstm_four(starting + own, one_state);
+            unit[slot] = {{start.x, start.y, start.z, float2(start.w, 0.0f)}};
+            offset[slot] = xlstm_slstm_four(bias + own_head + own, step_size);
             hidden[first + own] = unit[slot].y;
         }}
     }}
@@ -307,7 +303,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
             const uint own = slot * LANES + lane;
             // Asked for before the sums, which need not wait for it.
             const float4 gates = own < count
-                ? xlstm_slstm_gates(arriving + own * along_units, along_gates) : float4(0.0f);
+                ? xlstm_slstm_four(arriving + own * along_units, along_gates) : float4(0.0f);
             float4 fed_back = float4(0.0f);
             const uint end = metal::min(count, (slot + 1) * LANES);
             for (uint start = slot * LANES; start < end; start += ROWS) {{
@@ -326,7 +322,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
                             }} else if (row < rows) {{
                                 const size_t weight =
                                     static_cast<size_t>(start + row) * units + from;
-                                sums[row] += xlstm_slstm_gates(weights + weight, one_gate) * y;
+                                sums[row] += xlstm_slstm_four(weights + weight, one_gate) * y;
                             }}
                         }}
                     }}
