@@ -1,0 +1,155 @@
+"""The mLSTM and its definition against NX-AI's mlstm_kernels, in torch on a CPU.
+
+Theirs runs in float64 on the same rounded inputs. Its parallel form lacks the m = 0 that the
+recurrence begins with, so that with an eps it is another function by some 1e-7: eps is zero there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.xlstm_kernels.mlstm.comparing import Draw, wide
+from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
+from xlstm_kernels.mlstm.parallel import mlstm_parallel
+from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.xlstm_kernels.mlstm.comparing import Inputs
+
+pytestmark = pytest.mark.oracle
+# Seven heads of 64 steps: theirs takes whole chunks only.
+DRAW = Draw(1, 7, 128, 32, 48, seed=101)
+OURS = {
+    "chunkwise": mlstm_chunkwise,
+    "fused": lambda *a, **k: mlstm_chunkwise(*a, fused=True, **k),
+    "parallel": mlstm_parallel,
+}
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="the oracle needs torch")
+
+
+@pytest.fixture(scope="module")
+def theirs(torch) -> Any:
+    return pytest.importorskip("mlstm_kernels.torch", reason="the oracle is mlstm_kernels")
+
+
+def doubles(torch: Any, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
+    states = (
+        {} if inputs.states is None else dict(zip("cnm", map(wide, inputs.states), strict=True))
+    )
+    given = {f"{name}_initial": torch.tensor(state) for name, state in states.items()}
+    return [torch.tensor(wide(array)) for array in inputs.sequence], given
+
+
+def distance(actual: Any, expected: Any) -> float:
+    actual, expected = (x if isinstance(x, np.ndarray) else x.numpy() for x in (actual, expected))
+    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize("initial", [False, True])
+def test_the_definition_is_theirs(initial, torch, theirs):
+    inputs = Draw(2, 3, 40, 16, 24, gates="capped", initial=initial, seed=5).inputs()
+    arguments, given = doubles(torch, inputs)
+    h, (c, n, m) = theirs.get_mlstm_sequence_kernel("native_sequence__native")(
+        *arguments, **given, return_last_states=True, eps=1e-6, dtype_state=torch.float64
+    )
+    result = inputs.expected()
+    assert distance(result.h, h) < 1e-12
+    assert distance(result.c, c) < 1e-12
+    assert distance(result.n, n) < 1e-12
+    assert distance(result.m, m[..., 0]) < 1e-12
+
+
+@pytest.mark.parametrize("form", OURS.values(), ids=list(OURS))
+@pytest.mark.parametrize("initial", [False, True])
+def test_chunkwise(form, initial, torch, theirs, device):
+    inputs = Draw(1, 7, 128, 32, 48, initial=initial, seed=101).inputs()
+    arguments, given = doubles(torch, inputs)
+    h, (c, n, m) = theirs.get_mlstm_kernel("chunkwise--native_autograd")(
+        *arguments, **given, return_last_states=True, chunk_size=64
+    )
+    ours = dict(zip(("c_initial", "n_initial", "m_initial"), inputs.states or (), strict=False))
+    result, (our_c, our_n, our_m) = form(
+        *inputs.sequence, **ours, return_last_states=True, backend=device
+    )
+    # Where the terms of the normaliser cancel, the definition judges, elsewhere.
+    mild = inputs.expected().cancellation < 30
+    assert mild.mean() > 0.5
+    assert distance(wide(result)[mild], h.numpy()[mild]) < 2e-6
+    gauge = np.exp(m.numpy() - wide(our_m))
+    assert distance(wide(our_c), c.numpy() * gauge[..., None]) < 1e-6
+    assert distance(wide(our_n), n.numpy() * gauge) < 1e-6
+
+
+def test_parallel(torch, theirs, device):
+    inputs = DRAW.inputs()
+    arguments, _ = doubles(torch, inputs)
+    h = theirs.get_mlstm_kernel("parallel--native_stablef_autograd")(*arguments, eps=0.0)
+    # Without eps only what bounds the normaliser depends on m: exp(-m), and theirs is bigger.
+    ours = wide(mlstm_parallel(*inputs.sequence, eps=0.0, backend=device))
+    result = inputs.expected()
+    free = result.cancellation < 30
+    assert distance(ours[free], h.numpy()[free]) < 5e-6
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_sigmoid_gates(normalize, torch, theirs, device):
+    inputs = DRAW.inputs()
+    arguments, _ = doubles(torch, inputs)
+    h = theirs.get_mlstm_kernel("parallel--native_siging_autograd")(*arguments, normalize=normalize)
+    ours = mlstm_siging_chunkwise(*inputs.sequence, normalize=normalize, backend=device)
+    assert distance(wide(ours), h) < 2e-6
+
+
+@pytest.mark.parametrize("form", [mlstm_chunkwise, mlstm_parallel], ids=["chunkwise", "parallel"])
+def test_gradients(form, torch, theirs):
+    """Ours, of the reference, against autograd of their step by step form in float64."""
+    inputs = Draw(1, 3, 40, 8, 12, initial=True, seed=7).inputs()
+    arguments, given = doubles(torch, inputs)
+    leaves = [*arguments, given["c_initial"], given["n_initial"]]
+    for leaf in leaves:
+        leaf.requires_grad_(True)
+    generator = np.random.default_rng(3)
+    result = inputs.expected()
+    cotangents = [generator.standard_normal(x.shape) for x in (result.h, result.c, result.n)]
+    h, (c, n, _) = theirs.get_mlstm_sequence_kernel("native_sequence__native")(
+        *arguments, **given, return_last_states=True, dtype_state=torch.float64
+    )
+    loss = sum((x * torch.tensor(w)).sum() for x, w in zip((h, c, n), cotangents, strict=True))
+    loss.backward()
+
+    def total(q, k, v, i, f, c, n):
+        outputs = form(
+            q, k, v, i, f, c, n, inputs.states[2], return_last_states=True, backend="native"
+        )  # fmt: skip
+        parts = (outputs[0], *outputs[1][:2])
+        weights = (mx.array(w.astype(np.float32)) for w in cotangents)
+        return sum((x * w).sum() for x, w in zip(parts, weights, strict=True))
+
+    gradients = mx.grad(total, argnums=tuple(range(7)))(*inputs.sequence, *inputs.states[:2])
+    for gradient, leaf in zip(gradients, leaves, strict=True):
+        assert distance(wide(gradient), leaf.grad) < 2e-5
+
+
+def kernel_signature(function: Callable) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_arguments_have_their_names(theirs):
+    for ours, name in (
+        (mlstm_chunkwise, "chunkwise--native_autograd"),
+        (mlstm_parallel, "parallel--native_autograd"),
+    ):
+        wanted = kernel_signature(theirs.get_mlstm_kernel(name))
+        wanted = [parameter for parameter in wanted if parameter != "kwargs"]
+        assert kernel_signature(ours)[: len(wanted)] == wanted
