@@ -62,6 +62,17 @@ PYTHON = f"""#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then mkdir -p .venv-ci/bin && : >.venv-ci/bin/activate
 else exec {sys.executable} "$@"; fi
 """
+# What the gate adds where the oracles can be installed.
+ORACLES = (
+    [
+        "pip install -q -e .[oracles]",
+        "pip install -q --no-deps mlstm_kernels==2.0.6 xlstm==2.0.6",
+        "pytest -q -n auto -m oracle tests/xlstm_kernels",
+    ]
+    if sys.version_info >= (3, 11)
+    else []
+)
+FIRST_PYTEST = ORACLES[-1] if ORACLES else "pytest -q -m corpus tests/accuracy tests/simulator"
 SUMMARY = "======== 3 passed, 1 skipped in 0.12s ========"
 
 
@@ -79,7 +90,7 @@ def checkout(tmp_path: Path) -> Path:
         text = (ROOT / ".ci" / name).read_text(encoding="utf-8")
         (tmp_path / ".ci" / name).write_text(text, encoding="utf-8")
     write_readme(tmp_path, f"echo tests >>calls; echo '{SUMMARY}'")
-    for tool in ("pytest", "ruff", "mypy", "embercoach"):
+    for tool in ("pip", "pytest", "ruff", "mypy", "embercoach"):
         executable(
             tmp_path / "bin" / tool,
             f'#!/bin/sh\necho {tool} "$@" >>calls\ncase "$FAIL" in {tool}) exit 1;; esac\n',
@@ -121,6 +132,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         "ruff format --check",
         "ruff check",
         "mypy",
+        *ORACLES,
         "pytest -q -m corpus tests/accuracy tests/simulator",
         "embercoach check .",
         "embercoach check --profile ember xlstm_kernels",
@@ -132,11 +144,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
     [
         ("ruff", "ruff format --check", "ruff format --check"),
         ("mypy", "mypy", "mypy"),
-        (
-            "pytest",
-            "pytest -q -m corpus tests/accuracy tests/simulator",
-            "pytest -q -m corpus tests/accuracy tests/simulator",
-        ),
+        ("pytest", FIRST_PYTEST, FIRST_PYTEST),
         ("embercoach", "embercoach check .", "embercoach check ."),
     ],
 )
@@ -179,4 +187,6 @@ def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
 
 def test_workflow_logs_are_grouped(checkout: Path) -> None:
     result = run_gate(checkout, GITHUB_ACTIONS="true")
-    assert result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 8
+    assert (
+        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 8 + len(ORACLES)
+    )

@@ -98,10 +98,10 @@ def test_kernels_bring_one_mlx(platform: dict[str, str]) -> None:
 
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {"kernels", "simulator", "server", "test", "all"}
+    assert set(extras) == {"kernels", "simulator", "server", "test", "oracles", "all"}
     (everything,) = map(Requirement, extras["all"])
     assert everything.name == PROJECT["name"]
-    assert everything.extras == set(extras) - {"all"}
+    assert everything.extras == set(extras) - {"all", "oracles"}
 
 
 def test_the_simulator_brings_all_that_it_imports() -> None:
