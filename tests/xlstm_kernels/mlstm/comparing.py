@@ -14,6 +14,7 @@ import mlx.core as mx
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.mlstm import oracle
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Inputs:
         self, numbers: Sequence[NDArray[np.float64]], dtype: type[np.floating] = np.float64
     ) -> oracle.Result:
         """What the definition makes of other q, k, v, i, f (, c, n, m), and this mask and eps."""
-        mask = None if self.mask is None else np.array(self.mask)
+        mask = None if self.mask is None else wide(self.mask) != 0
         states = (*numbers[5:7], numbers[7][..., 0]) if self.states is not None else None
         return oracle.mlstm(*numbers[:5], states, eps=self.eps, mask=mask, dtype=dtype)
 
@@ -250,7 +251,7 @@ def _h_errors(
     expected = np.where(np.abs(result.h) < NEGLIGIBLE, 0, result.h)
     assert np.all(np.abs(h[expected == 0]) < 2 * NEGLIGIBLE)
     if inputs.mask is not None:
-        kept = np.broadcast_to(np.array(inputs.mask)[:, None], h.shape[:3])
+        kept = np.broadcast_to(wide(inputs.mask)[:, None] != 0, h.shape[:3])
         assert not h[~kept].any()
     size = np.linalg.norm(expected, axis=-1)
     # All terms of q . C', over the denominator of h.
@@ -267,11 +268,6 @@ def _h_errors(
         possible = max(possible, 2 * _norm((definition - expected)[hard]))
     share = _norm(error[hard]) / possible if possible else _norm(error[hard])
     return _relative(h[mild], expected[mild], error[mild]), share
-
-
-def wide(array: mx.array) -> NDArray[np.float64]:
-    """The same numbers in NumPy's float64."""
-    return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
 def _relative(

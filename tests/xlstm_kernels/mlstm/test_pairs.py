@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.mlstm.comparing import wide
+from tests.xlstm_kernels.conftest import wide
 from xlstm_kernels.mlstm import pairs
 
 INF = math.inf

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge, long_draws, wide
+from tests.xlstm_kernels.conftest import wide
+from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge, long_draws
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS
 from xlstm_kernels.mlstm.step import mlstm_step
@@ -173,12 +174,14 @@ def test_masked_steps_may_hold_anything(device):
     judge(clean, h, states)
 
 
-def test_nothing_but_masked_steps(device):
+@pytest.mark.parametrize("m", [0.7, -INF])
+def test_nothing_but_masked_steps(device, m):
     inputs = replace(ORDINARY, steps=3).inputs()
-    inputs = replace(inputs, mask=mx.zeros((2, 3), dtype=mx.bool_))
-    h, states = run(inputs, device)
+    c, n, _ = inputs.states
+    states = c, n, mx.full((2, 3, 1), m)
+    h, last = run(replace(inputs, states=states, mask=mx.zeros((2, 3), dtype=mx.bool_)), device)
     assert not mx.any(h).item()
-    for one, other in zip(states, inputs.states, strict=True):
+    for one, other in zip(last, states, strict=True):
         assert mx.array_equal(one, other).item()
 
 

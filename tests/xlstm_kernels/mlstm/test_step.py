@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.mlstm import oracle
-from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge, wide
+from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge
 from xlstm_kernels.mlstm.step import mlstm_step
 
 INF = math.inf
