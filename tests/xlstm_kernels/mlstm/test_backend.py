@@ -1,0 +1,272 @@
+"""mLSTMBackend: what its configuration refuses, and that it picks the right form and value."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import mlx.core as mx
+import pytest
+
+from tests.xlstm_kernels.mlstm.comparing import Draw, Inputs, judge, wide
+from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
+from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+
+METAL = {
+    "chunkwise_kernel": "chunkwise--metal_xl_chunk",
+    "sequence_kernel": "native_sequence__metal",
+    "step_kernel": "metal",
+}
+SIGING = "chunkwise--triton_xl_chunk_siging"
+
+
+def backend(**settings) -> mLSTMBackend:
+    return mLSTMBackend(mLSTMBackendConfig(**settings))
+
+
+def piece(inputs: Inputs, start: int, end: int) -> tuple[mx.array, ...]:
+    return tuple(array[:, :, start:end] for array in inputs.sequence)
+
+
+# --- the configuration -------------------------------------------------------------------------
+
+
+def test_fields_and_defaults():
+    assert dataclasses.asdict(mLSTMBackendConfig()) == {
+        "chunkwise_kernel": "chunkwise--native_autograd",
+        "sequence_kernel": "native_sequence__native",
+        "step_kernel": "native",
+        "mode": "train",
+        "chunk_size": 64,
+        "return_last_states": True,
+        "autocast_kernel_dtype": "bfloat16",
+        "eps": 1e-6,
+        "inference_state_dtype": "float32",
+        "normalize_siging": True,
+    }
+
+
+@pytest.mark.oracle
+def test_fields_and_defaults_are_those_of_mlstm_kernels():
+    theirs = pytest.importorskip("mlstm_kernels.torch.backend_module")
+    ours = dataclasses.asdict(mLSTMBackendConfig())
+    assert ours == dataclasses.asdict(theirs.mLSTMBackendConfig())
+
+
+def test_it_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mLSTMBackendConfig().mode = "inference"
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"chunkwise_kernel": "chunkwise"}, ValueError, "unknown mLSTM kernel 'chunkwise'"),
+        ({"sequence_kernel": "metal"}, ValueError, "unknown mLSTM sequence kernel 'metal'"),
+        ({"step_kernel": "fast"}, ValueError, "unknown mLSTM step kernel 'fast'"),
+        (
+            {"mode": "training"},
+            ValueError,
+            "mode must be one of 'train', 'train_with_padding', 'inference', got 'training'",
+        ),
+        ({"chunk_size": 0}, ValueError, "chunk_size must be at least 1, got 0"),
+        ({"chunk_size": 64.0}, TypeError, "chunk_size must be an int, got float"),
+        ({"eps": -1.0}, ValueError, "eps must not be negative"),
+        ({"eps": "small"}, TypeError, "eps must be a number, got str"),
+        (
+            {"inference_state_dtype": "float64"},
+            ValueError,
+            "inference_state_dtype must be one of 'float32', 'bfloat16', 'float16', got 'float64'",
+        ),
+        ({"autocast_kernel_dtype": mx.float32}, ValueError, "autocast_kernel_dtype must be one of"),
+        (
+            {"chunkwise_kernel": "parallel--native_autograd"},
+            ValueError,
+            "'parallel--native_autograd' is not configured to return last states; set return_last_",
+        ),
+        (
+            {"chunkwise_kernel": "parallel--triton_limit_headdim"},
+            ValueError,
+            "set return_last_states=False",
+        ),
+        ({"mode": "train_with_padding"}, ValueError, "'train_with_padding' returns no last states"),
+    ],
+)
+def test_what_is_refused(settings, error, message):
+    with pytest.raises(error, match=message):
+        mLSTMBackendConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"chunkwise_kernel": "parallel--metal", "return_last_states": False},
+        {"mode": "train_with_padding", "return_last_states": False},
+        {"chunkwise_kernel": "chunkwise--triton_limit_chunk", "step_kernel": "triton"},
+    ],
+)
+def test_what_is_taken(settings):
+    config = mLSTMBackendConfig(**settings)
+    assert str(config) in repr(mLSTMBackend(config))
+    assert mLSTMBackend(config).parameters() == {}
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def test_in_training_last_states_come_as_configured_or_asked_for():
+    inputs = Draw(2, 1, 21, 8, 8, initial=True, masked=True, seed=1).inputs()
+    arrays = (*inputs.sequence, *inputs.states)
+    h, last = backend()(*arrays, mask=inputs.mask)
+    judge(inputs, h, last)
+    assert mx.array_equal(backend()(*arrays, False, mask=inputs.mask), h).item()
+    silent = backend(return_last_states=False)
+    assert mx.array_equal(silent(*arrays, mask=inputs.mask), h).item()
+    assert mx.array_equal(silent(*arrays, True, mask=inputs.mask)[1].c, last.c).item()
+
+
+def test_training_with_padding_takes_any_length_and_has_no_last_states():
+    inputs = Draw(1, 1, 21, 8, 8, seed=2).inputs()
+    padded = backend(mode="train_with_padding", return_last_states=False)
+    judge(inputs, padded(*inputs.sequence))
+    with pytest.raises(ValueError, match=r"returns no last states; set .* or use mode 'train'"):
+        padded(*inputs.sequence, return_last_states=True)
+    assert len(padded(*inputs.sequence, mode="inference")) == 2
+    with pytest.raises(ValueError, match=r"mode must be one of .*, got 'test'"):
+        padded(*inputs.sequence, mode="test")
+
+
+def test_a_parallel_form_gives_last_states_to_who_asks():
+    inputs = Draw(1, 1, 21, 8, 8, seed=2).inputs()
+    parallel = backend(chunkwise_kernel="parallel--metal", return_last_states=False)
+    assert isinstance(parallel(*inputs.sequence), mx.array)
+    judge(inputs, *parallel(*inputs.sequence, return_last_states=True))
+    judge(inputs, *parallel(*inputs.sequence, mode="inference"))
+
+
+def test_the_settings_reach_the_kernel():
+    inputs = Draw(1, 1, 33, 8, 8, eps=1e-3, seed=4).inputs()
+    for mode in ("train", "inference"):
+        for end in (1, 8, 33):
+            part = Inputs(*piece(inputs, 0, end), eps=1e-3)
+            judge(part, *backend(eps=1e-3, chunk_size=16, mode=mode)(*part.sequence))
+
+
+# --- inference -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, METAL], ids=["native", "metal"])
+def test_a_sequence_in_pieces_is_the_whole(settings, device):
+    inputs = Draw(1, 2, 43, 8, 8, initial=True, seed=6).inputs()
+    infer = backend(mode="inference", **settings)
+    state, start, outputs = inputs.states, 0, []
+    for length in (1, 20, 1, 5, 16):
+        h, state = infer(*piece(inputs, start, start + length), *state)
+        outputs.append(h)
+        start += length
+    judge(inputs, mx.concatenate(outputs, axis=2), state)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 17])
+def test_masked_steps_are_not_there(steps, device):
+    inputs = Draw(3, 1, steps, 8, 8, initial=True, masked=True, seed=7).inputs()
+    infer = backend(mode="inference", **METAL)
+    judge(inputs, *infer(*inputs.sequence, *inputs.states, mask=inputs.mask))
+
+
+def test_from_the_start_no_states_are_needed():
+    for steps in (0, 1, 2, 20):
+        inputs = Draw(2, 1, steps, 8, 8, seed=8).inputs()
+        judge(inputs, *backend(mode="inference")(*inputs.sequence))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 20])
+def test_one_state_alone_is_refused(steps):
+    inputs = Draw(2, 1, steps, 8, 8, initial=True, seed=8).inputs()
+    with pytest.raises(ValueError, match="c, n and m come together, m is missing"):
+        backend(mode="inference")(*inputs.sequence, *inputs.states[:2])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 20])
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_the_dtype_of_states(steps, name):
+    inputs = Draw(2, 1, steps, 8, 8, seed=8).inputs()
+    exact, last = backend(mode="inference")(*inputs.sequence)
+    h, rounded = backend(mode="inference", inference_state_dtype=name)(*inputs.sequence)
+    dtype = getattr(mx, name)
+    assert [state.dtype for state in rounded] == [dtype, dtype, mx.float32]
+    assert mx.array_equal(h, exact).item()
+    assert mx.array_equal(rounded[0], last.c.astype(dtype)).item()
+
+
+@pytest.mark.parametrize(
+    ("steps", "masked", "expected"),
+    [
+        (1, False, {"xlstm_mlstm_step"}),
+        (1, True, {"xlstm_mlstm_sequence_masked"}),
+        (16, False, {"xlstm_mlstm_sequence"}),
+        (17, False, {"xlstm_mlstm_gates", "xlstm_mlstm_fused"}),
+    ],
+)
+def test_each_length_has_its_kernel(steps, masked, expected, simulator):
+    inputs = Draw(1, 1, steps, 8, 8, masked=masked, seed=8).inputs()
+    mx.eval(backend(mode="inference", **METAL)(*inputs.sequence, mask=inputs.mask))
+    launched = {launch.kernel for launch in simulator.launches}
+    assert len(launched) == len(expected)
+    assert all(any(name.startswith(one) for name in launched) for one in expected), launched
+
+
+def test_a_head_too_wide_for_the_fused_kernel_takes_the_other(simulator):
+    q = mx.zeros((1, 1, 17, 520))
+    v, gate = mx.zeros((1, 1, 17, 8)), mx.zeros((1, 1, 17))
+    mx.eval(backend(mode="inference", **METAL)(q, q, v, gate, gate))
+    assert not any("fused" in launch.kernel for launch in simulator.launches)
+    assert simulator.launches
+
+
+# --- with a sigmoid input gate -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_a_sigmoid_input_gate_has_no_m(mode, normalize, relative_error):
+    inputs = Draw(2, 1, 21, 8, 8, seed=10).inputs()
+    infer = backend(chunkwise_kernel=SIGING, mode=mode, normalize_siging=normalize)
+    expected, last = mlstm_siging_chunkwise(
+        *inputs.sequence, return_last_states=True, normalize=normalize
+    )
+    first, state = infer(*piece(inputs, 0, 20))
+    assert len(state) == 2
+    second, state = infer(*piece(inputs, 20, 21), *state)
+    assert relative_error(mx.concatenate((first, second), axis=2), wide(expected)) < 2e-6
+    assert relative_error(state[0], wide(last[0])) < 1e-6
+
+
+# --- transformations -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [1, 20])
+def test_compiled(steps):
+    inputs = Draw(1, 2, steps, 8, 8, initial=True, seed=11).inputs()
+    infer = mx.compile(backend(mode="inference", **METAL))
+    judge(inputs, *infer(*inputs.sequence, *inputs.states))
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20])
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_all_forms_have_the_same_gradient(mode, steps, relative_error):
+    inputs = Draw(1, 2, steps, 8, 8, initial=True, seed=12).inputs()
+    arrays = (*inputs.sequence, *inputs.states[:2])
+
+    def total(call):
+        return lambda *given: mx.sum(mx.square(call(*given, inputs.states[2])[0]))
+
+    places = tuple(range(len(arrays)))
+    expected = mx.grad(total(backend(**METAL)), argnums=places)(*arrays)
+    actual = mx.grad(total(backend(mode=mode)), argnums=places)(*arrays)
+    for one, other in zip(actual, expected, strict=True):
+        assert relative_error(one, wide(other)) < 2e-5
+
+
+def test_inputs_that_are_no_arrays():
+    with pytest.raises(TypeError, match=r"mLSTMBackend: q must be an mlx\.core\.array, got list"):
+        backend(mode="inference")([1.0], *[None] * 4)

@@ -1,0 +1,152 @@
+"""The mLSTM by name: which names there are, what they run, and what they run on."""
+
+from __future__ import annotations
+
+import functools
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.xlstm_kernels.mlstm.comparing import Draw, Inputs, judge
+from xlstm_kernels.mlstm.registry import (
+    get_available_mlstm_kernels,
+    get_available_mlstm_sequence_kernels,
+    get_available_mlstm_step_kernels,
+    get_mlstm_kernel,
+    get_mlstm_sequence_kernel,
+    get_mlstm_step_kernel,
+)
+from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+
+NAMES = [
+    "chunkwise--native_autograd",
+    "chunkwise--native_custbw",
+    "chunkwise--metal_xl_chunk",
+    "chunkwise--metal_xl_chunk_siging",
+    "parallel--native_autograd",
+    "parallel--native_stablef_autograd",
+    "parallel--metal",
+]
+SEQUENCE_NAMES = ["native_sequence__native", "native_sequence__metal"]
+STEP_NAMES = ["native", "metal"]
+SIGING = "chunkwise--metal_xl_chunk_siging"
+
+
+@pytest.fixture
+def inputs() -> Inputs:
+    return Draw(2, 1, 37, 8, 8, initial=True, masked=True, seed=5).inputs()
+
+
+def test_names():
+    assert get_available_mlstm_kernels() == NAMES
+    assert get_available_mlstm_sequence_kernels() == SEQUENCE_NAMES
+    assert get_available_mlstm_step_kernels() == STEP_NAMES
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != SIGING])
+def test_forms_for_sequences(name, inputs):
+    kernel = get_mlstm_kernel(name)
+    h, last = kernel(
+        *inputs.sequence, *inputs.states, return_last_states=True, chunk_size=16, mask=inputs.mask
+    )
+    judge(inputs, h, last)
+    only_h = kernel(*inputs.sequence, *inputs.states, False, 1e-6, 16, mask=inputs.mask)
+    assert mx.array_equal(only_h, h).item()
+
+
+@pytest.mark.parametrize("name", SEQUENCE_NAMES)
+def test_forms_step_by_step(name, inputs):
+    kernel = functools.partial(get_mlstm_sequence_kernel(name), mask=inputs.mask)
+    h, last = kernel(*inputs.sequence, *inputs.states, True)
+    judge(inputs, h, last)
+    assert mx.array_equal(kernel(*inputs.sequence, *inputs.states), h).item()
+    _, rounded = kernel(*inputs.sequence, *inputs.states, True, 1e-6, mx.bfloat16)
+    assert [state.dtype for state in rounded] == [mx.bfloat16, mx.bfloat16, mx.float32]
+    assert mx.array_equal(rounded.c, last.c.astype(mx.bfloat16)).item()
+
+
+def test_the_dtype_of_states_is_checked(inputs):
+    kernel = get_mlstm_sequence_kernel("native_sequence__native")
+    with pytest.raises(TypeError, match="dtype_state must be float32, float16 or bfloat16, got ml"):
+        kernel(*inputs.sequence, dtype_state=mx.int32)
+
+
+@pytest.mark.parametrize("name", STEP_NAMES)
+def test_forms_of_one_step(name):
+    inputs = Draw(2, 3, 1, 8, 8, initial=True, seed=9).inputs()
+    q, k, v = (x[:, :, 0] for x in inputs.sequence[:3])
+    h, last = get_mlstm_step_kernel(name)(q, k, v, inputs.i, inputs.f, *inputs.states)
+    judge(inputs, h[:, :, None], last)
+
+
+def test_the_sigmoid_input_gate(inputs):
+    kernel, states = get_mlstm_kernel(SIGING), inputs.states[:2]
+    settings = {"return_last_states": True, "chunk_size": 16}
+    for normalize in (True, False):
+        actual = kernel(*inputs.sequence, *states, normalize=normalize, **settings)
+        expected = mlstm_siging_chunkwise(
+            *inputs.sequence, *states, normalize=normalize, **settings
+        )
+        assert mx.array_equal(actual[0], expected[0]).item()
+        assert len(actual[1]) == 2
+    with pytest.raises(ValueError, match="has no state m; m_initial must be None"):
+        kernel(*inputs.sequence, *inputs.states)
+
+
+@pytest.mark.parametrize(
+    ("get", "theirs", "ours"),
+    [
+        (get_mlstm_kernel, "chunkwise--triton_xl_chunk", "chunkwise--metal_xl_chunk"),
+        (get_mlstm_kernel, "chunkwise--triton_limit_chunk", "chunkwise--metal_xl_chunk"),
+        (get_mlstm_kernel, "chunkwise--triton_xl_chunk_siging", SIGING),
+        (get_mlstm_kernel, "parallel--triton_limit_headdim", "parallel--metal"),
+        (get_mlstm_sequence_kernel, "native_sequence__triton", "native_sequence__metal"),
+        (get_mlstm_step_kernel, "triton", "metal"),
+    ],
+)
+def test_names_of_triton_kernels_are_those_of_metal_kernels(get, theirs, ours):
+    assert get(theirs) is get(ours)
+
+
+@pytest.mark.parametrize(
+    ("get", "name", "message"),
+    [
+        (get_mlstm_kernel, "chunkwise--metal", f"mLSTM kernel .*; expected one of {NAMES[0]}, .*"),
+        (get_mlstm_kernel, "native", f"kernel 'native'; expected one of {', '.join(NAMES)}$"),
+        (
+            get_mlstm_sequence_kernel,
+            "triton",
+            f"unknown mLSTM sequence kernel 'triton'; expected one of {', '.join(SEQUENCE_NAMES)}",
+        ),
+        (get_mlstm_step_kernel, "", "unknown mLSTM step kernel ''; expected one of native, metal"),
+    ],
+)
+def test_unknown_names(get, name, message):
+    with pytest.raises(ValueError, match=message):
+        get(name)
+
+
+# --- what they run on ----------------------------------------------------------------------------
+
+
+def launched(simulator, call) -> bool:
+    before = len(simulator.launches)
+    mx.eval(call())
+    return len(simulator.launches) > before
+
+
+@pytest.mark.parametrize("name", [*NAMES, *SEQUENCE_NAMES])
+def test_metal_in_the_name_is_metal_where_there_is_one(name, simulator):
+    inputs = Draw(1, 1, 5, 8, 8, seed=3).inputs()
+    get = get_mlstm_sequence_kernel if name in SEQUENCE_NAMES else get_mlstm_kernel
+    assert launched(simulator, lambda: get(name)(*inputs.sequence)) == ("metal" in name)
+
+
+@pytest.mark.parametrize("name", STEP_NAMES)
+def test_metal_in_the_name_of_a_step(name, simulator):
+    inputs = Draw(1, 1, 1, 8, 8, initial=True, seed=3).inputs()
+    arrays = [np.array(x)[:, :, 0] if x.ndim == 4 else x for x in inputs.sequence]
+    q, k, v, i, f = map(mx.array, arrays)
+    step = get_mlstm_step_kernel(name)
+    assert launched(simulator, lambda: step(q, k, v, i, f, *inputs.states)) == (name == "metal")
