@@ -1,0 +1,349 @@
+"""The norms of heads against a float64 oracle written from their definition."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xlstm_kernels.norm import multi_head_norm as module
+from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
+
+EPS = 1e-5
+NORMS = {"layer": multi_head_layer_norm, "rms": multi_head_rms_norm}
+SHAPES = [
+    (1, 1, 1, 1),
+    (1, 1, 3, 2),
+    (0, 2, 3, 4),
+    (2, 0, 3, 4),
+    (2, 3, 0, 4),
+    (2, 3, 4, 0),
+    (2, 5, 3, 7),
+    (3, 1, 1, 33),
+    (1, 2, 2, 512),
+    (1, 1, 2, 4096),
+]
+#: More than threads hold in registers: what is left is read again.
+WIDE = (1, 1, 2, 8200)
+EXTRAS = ("weight", "bias", "gate")
+COMBINATIONS = [names for count in range(4) for names in itertools.combinations(EXTRAS, count)]
+
+
+def oracle(
+    x: np.ndarray,
+    norm: str,
+    weight: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    gate: np.ndarray | None = None,
+    eps: float = EPS,
+) -> np.ndarray:
+    batch, length, heads, columns = x.shape
+    count = max(columns, 1)  # the mean of no elements is never used
+    if norm == "layer":
+        x = x - x.sum(axis=-1, keepdims=True) / count
+    below = np.sqrt((x**2).sum(axis=-1, keepdims=True) / count + eps)
+    result = (x / below).reshape(batch, length, heads * columns)
+    result = result * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
+    return result * (1.0 if gate is None else 1 / (1 + np.exp(-gate)))
+
+
+@pytest.fixture(params=NORMS)
+def norm(request):
+    return request.param
+
+
+def extra_shapes(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    batch, length, heads, columns = shape
+    flat = (heads * columns,)
+    return {"weight": flat, "bias": flat, "gate": (batch, length, *flat)}
+
+
+@pytest.fixture
+def arrays(draw):
+    """Makes x and the extras that are asked for."""
+
+    def make(shape, dtype, names=EXTRAS, *, extras_dtype=None):
+        shapes = extra_shapes(shape)
+        extras = {name: draw(shapes[name], extras_dtype or dtype) for name in names}
+        return draw(shape, dtype), extras
+
+    return make
+
+
+def widened(extras, wide):
+    return {name: wide(array) for name, array in extras.items()}
+
+
+# --- the oracle itself -------------------------------------------------------------------------
+
+
+def test_golden_values(device):
+    # Two heads: (1, 3) has mean 2 and variance 1, (0, 4) has mean 2 and variance 4.
+    x = mx.array([[[[1.0, 3.0], [0.0, 4.0]]]])
+    assert multi_head_layer_norm(x, eps=0, backend=device).tolist() == [
+        [pytest.approx([-1, 1, -1, 1])]
+    ]
+    # The mean squares are 5 and 8.
+    root = [1 / 5**0.5, 3 / 5**0.5, 0, 4 / 8**0.5]
+    assert multi_head_rms_norm(x, eps=0, backend=device).tolist() == [[pytest.approx(root)]]
+    # eps = 3 makes the deviations 2 and 7 ** 0.5. The gate of log(3) lets three quarters pass.
+    weighted = multi_head_layer_norm(
+        x,
+        mx.array([2.0, 4.0, 6.0, 8.0]),
+        mx.array([1.0, 0.0, 0.0, 0.0]),
+        3,
+        gate=mx.array([[[0.0, 0.0, math.log(3), -math.inf]]]),
+        backend=device,
+    )
+    expected = [(-1 + 1) / 2, 2 / 2, 0.75 * 6 * -2 / 7**0.5, 0]
+    assert weighted.tolist() == [[pytest.approx(expected, abs=1e-6)]]
+
+
+def test_oracle_agrees_with_mlx(norm, draw, wide):
+    """Whose norms are of the last axis, without heads."""
+    x, weight, bias = (
+        draw((2, 3, 4, 8), mx.float32),
+        draw((32,), mx.float32),
+        draw((32,), mx.float32),
+    )
+    plain = mx.fast.layer_norm if norm == "layer" else mx.fast.rms_norm
+    blank = (None, None) if norm == "layer" else (None,)
+    expected = plain(x, *blank, EPS).reshape(2, 3, 32) * weight + bias
+    actual = oracle(wide(x), norm, wide(weight), wide(bias))
+    np.testing.assert_allclose(actual, wide(expected), rtol=1e-5, atol=1e-5)
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_values(shape, norm, device, precision, arrays, wide, relative_error):
+    x, extras = arrays(shape, precision.dtype)
+    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
+    assert result.dtype == precision.dtype
+    expected = oracle(wide(x), norm, **widened(extras, wide))
+    assert relative_error(result, expected) < precision.value
+
+
+@pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
+@pytest.mark.parametrize("shape", [(2, 3, 3, 40), WIDE], ids=str)
+def test_extras(names, shape, norm, device, arrays, wide, relative_error):
+    x, extras = arrays(shape, mx.float32, names)
+    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
+    expected = oracle(wide(x), norm, **widened(extras, wide))
+    assert relative_error(result, expected) < 2e-6
+
+
+def test_extras_of_another_dtype(norm, device, precision, arrays, wide, relative_error):
+    """float32 parameters in a half-precision model, and the other way round."""
+    other = mx.bfloat16 if precision.dtype == mx.float32 else mx.float32
+    x, extras = arrays((1, 3, 2, 40), precision.dtype, extras_dtype=other)
+    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
+    assert result.dtype == precision.dtype
+    expected = oracle(wide(x), norm, **widened(extras, wide))
+    assert relative_error(result, expected) < precision.value
+
+
+@pytest.mark.parametrize("columns", [2, 33, 512])
+@pytest.mark.parametrize(("mean", "deviation"), [(1e4, 1), (-1e4, 1), (1e6, 10), (1, 1e-3)])
+def test_far_from_zero(columns, mean, deviation, device, draw, wide, relative_error):
+    """The values' own rounding is in the oracle's input, too: nothing else may be lost."""
+    x = draw((1, 3, 2, columns), mx.float32, deviation) + mean
+    result = multi_head_layer_norm(x, eps=EPS, backend=device)
+    assert relative_error(result, oracle(wide(x), "layer")) < 2e-6
+
+
+def test_heads_of_one_value(norm, device):
+    """Nothing varies, so the layer norm has nothing left."""
+    x = mx.full((2, 3, 4, 33), 1e4)
+    result = np.array(NORMS[norm](x, eps=1e-6, backend=device))
+    np.testing.assert_allclose(result, 0 if norm == "layer" else 1, atol=1e-5)
+
+
+def test_heads_of_zeros(norm, device):
+    assert not mx.any(NORMS[norm](mx.zeros((2, 3, 4, 40)), backend=device)).item()
+
+
+def test_extreme_gates(norm, device):
+    gate = mx.array([[[math.inf, 200.0, 100.0, 0.0, -20.0, -100.0, -200.0, -math.inf]]])
+    x = mx.array([[[[1.0, -1.0] * 4]]])
+    result = np.array(NORMS[norm](x, eps=0, gate=gate, backend=device))[0, 0]
+    passed = [1, 1, 1, 0.5, math.exp(-20) / (1 + math.exp(-20)), 0, 0, 0]
+    np.testing.assert_allclose(result, np.array(passed) * ([1, -1] * 4), rtol=1e-6, atol=1e-40)
+
+
+def test_nan_stays_in_its_head(norm, device):
+    x = mx.array([[[[1.0, math.nan], [1.0, -1.0]], [[math.inf, 1.0], [-1.0, 1.0]]]])
+    result = np.array(NORMS[norm](x, eps=0, backend=device))
+    assert np.isnan(result[0, 0, :2]).all()
+    assert np.isnan(result[0, 1, 0])
+    np.testing.assert_allclose(result[0, :, 2:], [[1, -1], [-1, 1]], rtol=1e-6)
+
+
+def test_squares_beyond_float16(norm, device):
+    x = mx.array([[[[300.0, -300.0]]]], dtype=mx.float16)
+    assert NORMS[norm](x, eps=0, backend=device).tolist() == [[[1, -1]]]
+
+
+def test_strided_inputs(norm, device, draw, wide, relative_error):
+    """As the cells and the projections of a model leave them: nothing is contiguous."""
+    x = draw((2, 3, 5, 40), mx.float32).transpose(0, 2, 1, 3)
+    weight, bias = draw((240,), mx.float32)[::2], draw((120, 3), mx.float32)[:, 1]
+    gate = draw((2, 5, 4, 120), mx.float32)[:, ::-1, 2]
+    result = NORMS[norm](x, weight, eps=EPS, bias=bias, gate=gate, backend=device)
+    expected = oracle(wide(x), norm, wide(weight), wide(bias), wide(gate))
+    assert relative_error(result, expected) < 2e-6
+
+
+def test_broadcast_and_transposed_features(norm, device, draw, wide, relative_error):
+    x = mx.broadcast_to(draw((1, 1, 40, 3), mx.float32).transpose(0, 1, 3, 2), (2, 4, 3, 40))
+    result = NORMS[norm](x, eps=EPS, backend=device)
+    assert relative_error(result, oracle(wide(x), norm)) < 2e-6
+
+
+def test_nothing_is_copied_on_the_way(simulator, draw):
+    """The kernel gets h as it lies, which MLX would otherwise bring into order first."""
+    h = draw((2, 3, 50, 40), mx.float32)
+    x, gate = h.transpose(0, 2, 1, 3), draw((2, 50, 240), mx.float32)[..., 120:]
+    module.multi_head_layer_norm(x, gate=gate, backend="metal")
+    (launch,) = simulator.launches
+    strided = {name for name in launch.traffic if name.endswith("_strides")}
+    assert strided == {"values_strides", "gate_strides"}
+    assert launch.traffic["values"].read == launch.traffic["gate"].read == h.nbytes
+
+
+@given(
+    extents=st.tuples(*[st.integers(0, 4)] * 3),
+    columns=st.integers(1, 300),
+    eps=st.floats(0, 1),
+    scale=st.floats(1e-2, 1e3),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_shape(extents, columns, eps, scale, seed, *, norm, device, wide, relative_error):
+    """Without a bias, since a sum that cancels has the error of what was added."""
+    normal = np.random.default_rng(seed).standard_normal
+    shape = (*extents, columns)
+    x = mx.array(normal(shape) * scale, dtype=mx.float32)
+    shapes = extra_shapes(shape)
+    extras = {n: mx.array(normal(shapes[n]), dtype=mx.float32) for n in ("weight", "gate")}
+    if columns == 1:
+        eps += 1e-3  # one value is its own mean, and 0 / 0 no number
+    result = NORMS[norm](x, eps=eps, backend=device, **extras)
+    expected = oracle(wide(x), norm, **widened(extras, wide), eps=eps)
+    assert relative_error(result, expected) < 2e-6
+
+
+# --- transformations ---------------------------------------------------------------------------
+
+
+def test_gradients(norm, device, arrays, draw, wide, relative_error):
+    """Against central differences of the oracle along random directions."""
+    shape = (2, 3, 2, 20)
+    x, extras = arrays(shape, mx.float32)
+    cotangent = draw((2, 3, 40), mx.float32)
+
+    def loss(*primals):
+        x, *others = primals
+        given = dict(zip(extras, others, strict=True))
+        return mx.sum(NORMS[norm](x, eps=EPS, backend=device, **given) * cotangent)
+
+    primals = [x, *extras.values()]
+    gradients = mx.grad(loss, argnums=tuple(range(4)))(*primals)
+    step = 1e-6
+    for index, gradient in enumerate(gradients):
+        assert gradient.shape == primals[index].shape
+        numeric = np.zeros(gradient.size)
+        for element in range(gradient.size):
+            sides = []
+            for sign in (1, -1):
+                moved = [wide(primal) for primal in primals]
+                moved[index].reshape(-1)[element] += sign * step
+                sides.append((oracle(moved[0], norm, *moved[1:]) * wide(cotangent)).sum())
+            numeric[element] = (sides[0] - sides[1]) / (2 * step)
+        assert relative_error(gradient, numeric.reshape(gradient.shape)) < 5e-6
+
+
+def test_gradients_keep_their_dtypes(norm, device, precision, arrays):
+    x, extras = arrays((1, 2, 2, 8), precision.dtype, extras_dtype=mx.float32)
+
+    def loss(x, weight, bias, gate):
+        return NORMS[norm](x, weight, bias=bias, gate=gate, backend=device).sum()
+
+    gradients = mx.grad(loss, argnums=(0, 1, 2, 3))(x, *extras.values())
+    assert [g.dtype for g in gradients] == [precision.dtype, *[mx.float32] * 3]
+
+
+def test_compile(norm, device, arrays):
+    x, extras = arrays((2, 3, 2, 40), mx.float32)
+
+    def call(x, weight, bias, gate):
+        return NORMS[norm](x, weight, bias=bias, gate=gate, backend=device)
+
+    plain = call(x, *extras.values())
+    compiled = mx.compile(call)(x, *extras.values())
+    np.testing.assert_allclose(np.array(compiled), np.array(plain), rtol=1e-5, atol=1e-6)
+
+
+def test_vmap_and_jvp(norm, arrays, draw, wide, relative_error):
+    x, extras = arrays((3, 2, 2, 20), mx.float32, ("weight", "gate"))
+    expected = oracle(wide(x), norm, **widened(extras, wide))
+
+    def one(x, gate):
+        given = {"weight": extras["weight"], "gate": gate[None]}
+        return NORMS[norm](x[None], eps=EPS, backend="native", **given)[0]
+
+    assert relative_error(mx.vmap(one)(x, extras["gate"]), expected) < 2e-6
+    tangent = draw(x.shape, mx.float32)
+    _, (pushed,) = mx.jvp(lambda x: NORMS[norm](x, eps=EPS, backend="native"), [x], [tangent])
+    step = 1e-6
+    ahead, behind = (oracle(wide(x) + s * step * wide(tangent), norm) for s in (1, -1))
+    assert relative_error(pushed, (ahead - behind) / (2 * step)) < 5e-6
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (1, 2, 3, 4, 5)], ids=str)
+def test_rejects_other_ranks(shape, norm):
+    with pytest.raises(ValueError, match=rf"{norm}_norm: x must be \(B, S, NH, DH\), got shape"):
+        NORMS[norm](mx.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "fitting"),
+    [
+        ("weight", (5,), r"\(20,\)"),
+        ("weight", (4, 5), r"\(20,\)"),
+        ("weight", (1,), r"\(20,\)"),
+        ("bias", (), r"\(20,\)"),
+        ("gate", (20,), r"\(2, 3, 20\)"),
+        ("gate", (2, 3, 4, 5), r"\(2, 3, 20\)"),
+    ],
+)
+def test_rejects_what_does_not_fit(name, shape, fitting, norm):
+    with pytest.raises(ValueError, match=rf"{norm}_norm: {name} must have shape {fitting} beside"):
+        NORMS[norm](mx.ones((2, 3, 4, 5)), **{name: mx.ones(shape)})
+
+
+@pytest.mark.parametrize("eps", [-1e-6, math.nan, math.inf])
+def test_rejects_eps(eps, norm):
+    with pytest.raises(ValueError, match=f"multi_head_{norm}_norm: eps must"):
+        NORMS[norm](mx.ones((1, 1, 1, 3)), eps=eps)
+
+
+@pytest.mark.parametrize("dtype", [mx.int32, mx.complex64], ids=str)
+@pytest.mark.parametrize("name", ["x", *EXTRAS])
+def test_rejects_other_dtypes(dtype, name, norm):
+    arrays = {"x": mx.ones((1, 1, 2, 4)), "weight": mx.ones((8,)), "gate": mx.ones((1, 1, 8))}
+    arrays["bias"] = arrays["weight"]
+    arrays[name] = arrays[name].astype(dtype)
+    with pytest.raises(TypeError, match=f"multi_head_{norm}_norm: {name} must be float32"):
+        NORMS[norm](**arrays)

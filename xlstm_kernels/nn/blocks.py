@@ -1,0 +1,94 @@
+"""The residual blocks of an xLSTM: a memory, then a feed-forward layer, each behind a norm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlx import nn
+
+from xlstm_kernels.nn.feed_forward import FeedForward
+from xlstm_kernels.nn.mlstm_layer import mLSTMLayer
+from xlstm_kernels.nn.normalization import RMSNorm
+from xlstm_kernels.nn.slstm_layer import sLSTMLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import mlx.core as mx
+
+    from xlstm_kernels.nn.config import xLSTMConfig
+    from xlstm_kernels.nn.mlstm_layer import MLSTMState
+    from xlstm_kernels.nn.slstm_layer import sLSTMState
+
+
+class mLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
+    """A block of xLSTM-7B: x + mLSTM(norm(x)), then x + FFN(norm(x)), gated by a silu.
+
+    Args:
+        config: see `xLSTMConfig`.
+    """
+
+    def __init__(self, config: xLSTMConfig) -> None:
+        super().__init__()
+        self.norm_mlstm = _norm(config)
+        self.mlstm_layer = mLSTMLayer(config.mlstm_layer())
+        self.norm_ffn = _norm(config)
+        self.ffn = _feed_forward(config, config.ffn_size, nn.silu)
+
+    def __call__(
+        self, x: mx.array, state: MLSTMState | None = None, mask: mx.array | None = None
+    ) -> tuple[mx.array, MLSTMState | None]:
+        """Run the block over x (B, S, D); arguments and results are those of `mLSTMLayer`."""
+        remembered, last = self.mlstm_layer(self.norm_mlstm(x), state, mask)
+        x = x + remembered
+        return x + self.ffn(self.norm_ffn(x)), last
+
+    def init_state(self, batch_size: int) -> MLSTMState:
+        """The state before the first position, zeros."""
+        return self.mlstm_layer.init_state(batch_size)
+
+
+class sLSTMBlock(nn.Module):  # noqa: N801
+    """The paper's sLSTM block: x + sLSTM(norm(x)), then x + FFN(norm(x)), gated by a gelu.
+
+    Its norms are those of xLSTM-7B, so that blocks of both kinds go together.
+
+    Args:
+        config: see `xLSTMConfig`.
+        layer_index: of the block in the model; it bends the initial forget gates.
+    """
+
+    def __init__(self, config: xLSTMConfig, layer_index: int) -> None:
+        super().__init__()
+        self.norm_slstm = _norm(config)
+        self.slstm_layer = sLSTMLayer(config.slstm_layer(layer_index))
+        self.norm_ffn = _norm(config)
+        self.ffn = _feed_forward(config, config.slstm_ffn_size, nn.gelu)
+
+    def __call__(
+        self, x: mx.array, state: sLSTMState | None = None, mask: mx.array | None = None
+    ) -> tuple[mx.array, sLSTMState]:
+        """Run the block over x (B, S, D); arguments and results are those of `sLSTMLayer`."""
+        remembered, last = self.slstm_layer(self.norm_slstm(x), state, mask)
+        x = x + remembered
+        return x + self.ffn(self.norm_ffn(x)), last
+
+    def init_state(self, batch_size: int) -> sLSTMState:
+        """The state before the first position, zeros."""
+        return self.slstm_layer.init_state(batch_size)
+
+
+def _norm(config: xLSTMConfig) -> RMSNorm:
+    return RMSNorm(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
+
+
+def _feed_forward(
+    config: xLSTMConfig, size: int, activation: Callable[[mx.array], mx.array]
+) -> FeedForward:
+    return FeedForward(
+        config.hidden_size,
+        size,
+        activation,
+        use_bias=config.use_bias,
+        num_hidden_layers=config.num_hidden_layers,
+    )

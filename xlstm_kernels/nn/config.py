@@ -1,0 +1,324 @@
+"""What the layers and the model are made from, with the names of Hugging Face's `xLSTMConfig`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xlstm_kernels.arguments import host_number
+from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Kernels where there is Metal, MLX operations elsewhere; any length, and always the last states.
+_KERNELS = mLSTMBackendConfig(
+    chunkwise_kernel="chunkwise--metal_xl_chunk",
+    sequence_kernel="native_sequence__metal",
+    step_kernel="metal",
+    mode="inference",
+)
+_WIDEST_FILTER = 32
+# Where a configuration says one thing twice: Hugging Face's name, and that of NX-AI's xlstm.
+_SYNONYMS = {"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"}
+
+
+@dataclass(frozen=True, slots=True)
+class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
+    """An mLSTM layer as in xLSTM-7B.
+
+    Attributes:
+        hidden_size: D, the width of the residual stream.
+        num_heads: NH.
+        qk_dim_factor: the width of all queries, over D; their heads share it out.
+        v_dim_factor: the width of all values, over D.
+        use_bias: whether the linear layers and the norm have biases; those of i and f always do.
+        norm_eps: of the norm over each head.
+        gate_soft_cap: bounds i and f before their exp and sigmoid; None for no bound.
+        num_hidden_layers: blocks of the model, which scale the initial values of the output.
+        mlstm_backend: the forms that the mLSTM is computed in; by default kernels where there is
+            Metal, and in inference mode, which takes any length and can be trained too.
+
+    Raises:
+        TypeError: for what is no number where one is needed.
+        ValueError: for numbers out of range, and for widths that heads cannot share out.
+    """
+
+    hidden_size: int
+    num_heads: int
+    qk_dim_factor: float = 0.5
+    v_dim_factor: float = 1.0
+    use_bias: bool = False
+    norm_eps: float = 1e-6
+    gate_soft_cap: float | None = 15.0
+    num_hidden_layers: int = 1
+    mlstm_backend: mLSTMBackendConfig = field(default=_KERNELS)
+
+    def __post_init__(self) -> None:
+        _require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
+        _require_positive(self, "qk_dim_factor", "v_dim_factor")
+        _require_caps(self, "gate_soft_cap")
+        _require_eps(self, "norm_eps")
+        for name, size in (("qk_dim_factor", self.qk_dim), ("v_dim_factor", self.v_dim)):
+            if not size or size % self.num_heads:
+                raise ValueError(
+                    f"{type(self).__name__}: hidden_size * {name} = {size} must be a multiple of "
+                    f"num_heads = {self.num_heads}"
+                )
+
+    @property
+    def qk_dim(self) -> int:
+        """The width of all queries, as of all keys."""
+        return int(self.hidden_size * self.qk_dim_factor)
+
+    @property
+    def v_dim(self) -> int:
+        """The width of all values."""
+        return int(self.hidden_size * self.v_dim_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class sLSTMLayerConfig:  # noqa: N801
+    """An sLSTM layer as in the sLSTM block of the xLSTM paper.
+
+    Attributes:
+        hidden_size: D, the width of the residual stream, which the heads share out.
+        num_heads: N.
+        conv1d_kernel_size: steps that the convolution before i and f sees; 0 for none, at most 32.
+        norm_eps: of the norm over each head.
+        layer_index: of the block in the model; it bends the initial forget gates.
+        num_hidden_layers: blocks of the model.
+
+    Raises:
+        TypeError: for what is no number where one is needed.
+        ValueError: for numbers out of range, and for a width that heads cannot share out.
+    """
+
+    hidden_size: int
+    num_heads: int = 4
+    conv1d_kernel_size: int = 4
+    norm_eps: float = 1e-6
+    layer_index: int = 0
+    num_hidden_layers: int = 1
+
+    def __post_init__(self) -> None:
+        _require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
+        _require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
+        _require_eps(self, "norm_eps")
+        owner = type(self).__name__
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"{owner}: hidden_size = {self.hidden_size} must be a multiple of num_heads = "
+                f"{self.num_heads}"
+            )
+        if self.conv1d_kernel_size > _WIDEST_FILTER:
+            raise ValueError(
+                f"{owner}: conv1d_kernel_size must be at most {_WIDEST_FILTER}, "
+                f"got {self.conv1d_kernel_size}"
+            )
+        if self.layer_index >= self.num_hidden_layers:
+            raise ValueError(
+                f"{owner}: layer_index = {self.layer_index} must be below num_hidden_layers = "
+                f"{self.num_hidden_layers}"
+            )
+
+    @property
+    def head_dim(self) -> int:
+        """Units of a head."""
+        return self.hidden_size // self.num_heads
+
+
+@dataclass(frozen=True, slots=True)
+class xLSTMConfig:  # noqa: N801
+    """An xLSTM of mLSTM blocks as in xLSTM-7B and, where it is told to, sLSTM blocks.
+
+    The names are those of Hugging Face's `xLSTMConfig`, and so are the defaults, xLSTM-7B's, but
+    for the kernels: here they are Metal's, where there is Metal. `from_dict` reads a `config.json`.
+
+    Attributes:
+        vocab_size: tokens.
+        hidden_size: D, the width of the residual stream.
+        num_hidden_layers: blocks.
+        num_heads: NH of the mLSTM.
+        use_bias: whether linear layers and norms have biases; those of the gates i and f always do.
+        tie_word_embeddings: whether the logits are read with the embeddings.
+        add_out_norm: whether there is a norm before the logits.
+        norm_eps: of all norms.
+        qk_dim_factor: the width of the mLSTM's queries, over D.
+        v_dim_factor: the width of its values, over D.
+        chunkwise_kernel: see `mLSTMBackendConfig`, as for the next seven.
+        sequence_kernel: see there.
+        step_kernel: see there.
+        mode: see there; `"inference"` takes any length, and can be trained too.
+        chunk_size: see there.
+        return_last_states: see there.
+        autocast_kernel_dtype: see there.
+        eps: see there.
+        inference_state_dtype: see there.
+        ffn_proj_factor: the width inside the feed-forward layer of an mLSTM block, over D.
+        ffn_round_up_to_multiple_of: what that width is rounded up to a multiple of.
+        gate_soft_cap: bounds the gates i and f of the mLSTM; None for no bound.
+        output_logit_soft_cap: bounds the logits; None for no bound.
+        slstm_at: which blocks are sLSTM blocks, by their index from 0.
+        slstm_num_heads: N of the sLSTM.
+        slstm_ffn_proj_factor: the width inside the feed-forward layer of an sLSTM block, over D.
+        conv1d_kernel_size: of the convolution in an sLSTM block; 0 for none.
+
+    Raises:
+        TypeError: for what is no number where one is needed.
+        ValueError: for numbers out of range, widths that heads cannot share out, unknown kernels.
+    """
+
+    vocab_size: int = 50304
+    hidden_size: int = 4096
+    num_hidden_layers: int = 32
+    num_heads: int = 8
+    use_bias: bool = False
+    tie_word_embeddings: bool = False
+    add_out_norm: bool = True
+    norm_eps: float = 1e-6
+    qk_dim_factor: float = 0.5
+    v_dim_factor: float = 1.0
+    chunkwise_kernel: str = _KERNELS.chunkwise_kernel
+    sequence_kernel: str = _KERNELS.sequence_kernel
+    step_kernel: str = _KERNELS.step_kernel
+    mode: str = _KERNELS.mode
+    chunk_size: int = 64
+    return_last_states: bool = True
+    autocast_kernel_dtype: str = "bfloat16"
+    eps: float = 1e-6
+    inference_state_dtype: str = "float32"
+    ffn_proj_factor: float = 2.667
+    ffn_round_up_to_multiple_of: int = 64
+    gate_soft_cap: float | None = 15.0
+    output_logit_soft_cap: float | None = 30.0
+    slstm_at: tuple[int, ...] = ()
+    slstm_num_heads: int = 4
+    slstm_ffn_proj_factor: float = 4 / 3
+    conv1d_kernel_size: int = 4
+
+    def __post_init__(self) -> None:
+        _require_counts(self, "vocab_size", "num_hidden_layers", "ffn_round_up_to_multiple_of")
+        _require_positive(self, "ffn_proj_factor", "slstm_ffn_proj_factor")
+        _require_caps(self, "output_logit_soft_cap")
+        self.mlstm_layer()
+        object.__setattr__(self, "slstm_at", tuple(self.slstm_at))
+        for index in self.slstm_at:
+            if isinstance(index, bool) or not isinstance(index, int):
+                raise TypeError(f"xLSTMConfig: slstm_at must hold indices of blocks, got {index!r}")
+            if not 0 <= index < self.num_hidden_layers:
+                raise ValueError(
+                    f"xLSTMConfig: slstm_at names block {index}, but there are "
+                    f"{self.num_hidden_layers}, from 0 on"
+                )
+            self.slstm_layer(index)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], **changes: Any) -> xLSTMConfig:
+        """A configuration from Hugging Face's `config.json`.
+
+        Args:
+            values: what the file holds. Names that are not ours are passed over, as there are many
+                about training, generation and files.
+            **changes: fields that are to be other than in the file, such as the kernels: those of
+                NX-AI's checkpoints are `native`, which never runs Metal.
+
+        Raises:
+            TypeError: for a change of something that is no field.
+            ValueError: if `embedding_dim` and `hidden_size`, or `num_blocks` and
+                `num_hidden_layers`, contradict each other; and as the constructor.
+        """
+        known = {one.name for one in dataclasses.fields(cls)}
+        given = {name: value for name, value in values.items() if name in known}
+        for other, name in _SYNONYMS.items():
+            value = values.get(other)
+            if value is not None and given.setdefault(name, value) != value:
+                raise ValueError(
+                    f"xLSTMConfig: {name} = {given[name]} and {other} = {value} contradict"
+                )
+        return cls(**{**given, **changes})
+
+    @property
+    def ffn_size(self) -> int:
+        """The width inside the feed-forward layer of an mLSTM block."""
+        return self._rounded_up(self.ffn_proj_factor)
+
+    @property
+    def slstm_ffn_size(self) -> int:
+        """The width inside the feed-forward layer of an sLSTM block."""
+        return self._rounded_up(self.slstm_ffn_proj_factor)
+
+    def mlstm_layer(self) -> mLSTMLayerConfig:
+        """The part about the mLSTM layers."""
+        return mLSTMLayerConfig(
+            hidden_size=self.hidden_size,
+            num_heads=self.num_heads,
+            qk_dim_factor=self.qk_dim_factor,
+            v_dim_factor=self.v_dim_factor,
+            use_bias=self.use_bias,
+            norm_eps=self.norm_eps,
+            gate_soft_cap=self.gate_soft_cap,
+            num_hidden_layers=self.num_hidden_layers,
+            mlstm_backend=mLSTMBackendConfig(
+                chunkwise_kernel=self.chunkwise_kernel,
+                sequence_kernel=self.sequence_kernel,
+                step_kernel=self.step_kernel,
+                mode=self.mode,
+                chunk_size=self.chunk_size,
+                return_last_states=self.return_last_states,
+                autocast_kernel_dtype=self.autocast_kernel_dtype,
+                eps=self.eps,
+                inference_state_dtype=self.inference_state_dtype,
+            ),
+        )
+
+    def slstm_layer(self, layer_index: int) -> sLSTMLayerConfig:
+        """The part about the sLSTM layer of a block."""
+        return sLSTMLayerConfig(
+            hidden_size=self.hidden_size,
+            num_heads=self.slstm_num_heads,
+            conv1d_kernel_size=self.conv1d_kernel_size,
+            norm_eps=self.norm_eps,
+            layer_index=layer_index,
+            num_hidden_layers=self.num_hidden_layers,
+        )
+
+    def _rounded_up(self, factor: float) -> int:
+        # Hugging Face's arithmetic, of which the widths of checkpoints come: a fraction above a
+        # multiple is dropped.
+        unit = self.ffn_round_up_to_multiple_of
+        return int((self.hidden_size * factor + unit - 1) // unit) * unit
+
+
+def _require_counts(config: object, *names: str, least: int = 1) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(
+                f"{type(config).__name__}: {name} must be an int, got {type(value).__name__}"
+            )
+        if value < least:
+            raise ValueError(
+                f"{type(config).__name__}: {name} must be at least {least}, got {value}"
+            )
+
+
+def _require_positive(config: object, *names: str) -> None:
+    for name in names:
+        if host_number(type(config).__name__, name, getattr(config, name)) <= 0:
+            raise ValueError(
+                f"{type(config).__name__}: {name} must be positive, got {getattr(config, name)}"
+            )
+
+
+def _require_caps(config: object, name: str) -> None:
+    if getattr(config, name) is not None:
+        _require_positive(config, name)
+
+
+def _require_eps(config: object, name: str) -> None:
+    if host_number(type(config).__name__, name, getattr(config, name)) < 0:
+        raise ValueError(
+            f"{type(config).__name__}: {name} must not be negative, got {getattr(config, name)}"
+        )

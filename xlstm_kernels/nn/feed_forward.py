@@ -1,0 +1,47 @@
+"""The gated feed-forward layer: y = W_down (act(W_gate x) * W_up x) (Shazeer, 2020)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlx import nn
+
+from xlstm_kernels.nn.initialization import output_linear, small_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import mlx.core as mx
+
+
+class FeedForward(nn.Module):
+    """Up to a greater width, gated, and down again; parameters are named as in xLSTM-7B.
+
+    Args:
+        hidden_size: D, the width of the residual stream.
+        up_size: the width in between.
+        activation: of the gate: `nn.silu` as in xLSTM-7B, `nn.gelu` as behind an sLSTM.
+        use_bias: whether the linear layers have biases.
+        num_hidden_layers: blocks of the model, which scale the initial values of the way down.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        up_size: int,
+        activation: Callable[[mx.array], mx.array] = nn.silu,
+        *,
+        use_bias: bool = False,
+        num_hidden_layers: int = 1,
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.proj_up_gate = small_linear(hidden_size, up_size, bias=use_bias)
+        self.proj_up = small_linear(hidden_size, up_size, bias=use_bias)
+        self.proj_down = output_linear(
+            up_size, hidden_size, num_hidden_layers=num_hidden_layers, bias=use_bias
+        )
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Transform x (..., D), position by position."""
+        return self.proj_down(self.activation(self.proj_up_gate(x)) * self.proj_up(x))

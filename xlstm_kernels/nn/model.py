@@ -1,0 +1,161 @@
+"""An xLSTM that predicts tokens: embeddings, blocks, norm, logits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import mlx.core as mx
+from mlx import nn
+
+from xlstm_kernels.activation.soft_cap import soft_cap
+from xlstm_kernels.nn.blocks import mLSTMBlock, sLSTMBlock
+from xlstm_kernels.nn.initialization import small_linear, small_normal
+from xlstm_kernels.nn.mlstm_layer import MLSTMState
+from xlstm_kernels.nn.normalization import RMSNorm
+from xlstm_kernels.nn.slstm_layer import sLSTMState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlstm_kernels.nn.config import xLSTMConfig
+
+#: What a sequence goes on from: the state of each block.
+XLSTMCache: TypeAlias = list[MLSTMState | sLSTMState]
+
+
+class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
+    """Embeddings, blocks, norm.
+
+    Args:
+        config: see `xLSTMConfig`.
+    """
+
+    def __init__(self, config: xLSTMConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.embeddings = nn.Embedding(config.vocab_size, width)
+        self.embeddings.weight = small_normal((config.vocab_size, width), width)
+        self.blocks = [
+            sLSTMBlock(config, index) if index in config.slstm_at else mLSTMBlock(config)
+            for index in range(config.num_hidden_layers)
+        ]
+        if config.add_out_norm:
+            self.out_norm = RMSNorm(width, eps=config.norm_eps)
+
+    def __call__(
+        self,
+        inputs: mx.array,
+        cache: Sequence[MLSTMState | sLSTMState] | None = None,
+        mask: mx.array | None = None,
+    ) -> tuple[mx.array, list[MLSTMState | sLSTMState | None]]:
+        """The last hidden states (B, S, D), and the state of each block after the last position.
+
+        Arguments and errors are those of `xLSTM`.
+        """
+        if inputs.ndim != 2 or not mx.issubdtype(inputs.dtype, mx.integer):
+            raise ValueError(
+                f"xLSTM: inputs must be token ids (B, S), got {inputs.dtype} {inputs.shape}"
+            )
+        if cache is not None and len(cache) != len(self.blocks):
+            raise ValueError(
+                f"xLSTM: the cache must have a state for each of {len(self.blocks)} blocks, got "
+                f"{len(cache)}"
+            )
+        x, after = self.embeddings(inputs), []
+        for block, state in zip(self.blocks, cache or [None] * len(self.blocks), strict=True):
+            x, last = block(x, state, mask)
+            after.append(last)
+        return (self.out_norm(x) if "out_norm" in self else x), after
+
+
+class xLSTM(nn.Module):  # noqa: N801
+    """An xLSTM that predicts the next token.
+
+    Without sLSTM blocks it is xLSTM-7B, and its parameters have the names of Hugging Face's
+    checkpoints: `model.load_weights(path)` takes them as they are.
+
+    Args:
+        config: see `xLSTMConfig`.
+    """
+
+    def __init__(self, config: xLSTMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = xLSTMBackbone(config)
+        if not config.tie_word_embeddings:
+            self.lm_head = small_linear(config.hidden_size, config.vocab_size)
+
+    def __call__(
+        self,
+        inputs: mx.array,
+        cache: Sequence[MLSTMState | sLSTMState] | None = None,
+        mask: mx.array | None = None,
+    ) -> mx.array | tuple[mx.array, XLSTMCache]:
+        """Predict what follows each token.
+
+        A sequence in pieces, one token or more at a time, each with the cache that the piece before
+        it returned, gives what the whole gives. Nothing is changed in place, so that the call can
+        be compiled, and a cache used again.
+
+        Args:
+            inputs: (B, S), token ids.
+            cache: what a call returned, or `init_cache` made; None for the start, when no cache is
+                wanted either.
+            mask: (B, S) booleans. A token where it is False is not there, for any other one,
+                wherever it stands: padding on the left or on the right; its own logits mean
+                nothing.
+
+        Returns:
+            The logits (B, S, V), float32; with a cache the pair of them and the cache to go on
+            with.
+
+        Raises:
+            TypeError: for a mask that is no array of booleans.
+            ValueError: for shapes that do not fit, a cache of another number of blocks.
+        """
+        hidden, after = self.backbone(inputs, cache, mask)
+        head = self.lm_head if "lm_head" in self else self.backbone.embeddings.as_linear
+        logits, cap = head(hidden).astype(mx.float32), self.config.output_logit_soft_cap
+        capped = logits if cap is None else soft_cap(logits, cap)
+        return capped if cache is None else (capped, after)
+
+    def init_cache(self, batch_size: int) -> XLSTMCache:
+        """The cache before the first token, zeros, for sequences side by side."""
+        return [block.init_state(batch_size) for block in self.backbone.blocks]
+
+    def sanitize(self, weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
+        """Weights of other checkpoints by the names of this model, for `load_weights`.
+
+        It knows NX-AI's own name of the embeddings; splits the matrices that `weight_mode="fused"`
+        joins; and drops an `lm_head` that is tied to the embeddings. Hugging Face's xLSTM-7B needs
+        none of it.
+
+        Args:
+            weights: by name.
+        """
+        ours: dict[str, mx.array] = {}
+        for name, weight in weights.items():
+            if name == "lm_head.weight" and self.config.tie_word_embeddings:
+                continue
+            layer, _, kind = name.rpartition(".")
+            place, _, joined = layer.rpartition(".")
+            parts, sizes = self._joined(joined)
+            if name == "embedding.weight":
+                ours["backbone.embeddings.weight"] = weight
+            elif parts:
+                ends = [sum(sizes[: count + 1]) for count in range(len(sizes) - 1)]
+                for part, piece in zip(parts, mx.split(weight, ends, axis=0), strict=True):
+                    ours[f"{place}.{part}.{kind}"] = piece
+            else:
+                ours[name] = weight
+        return ours
+
+    def _joined(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The layers that a fused one of this name consists of, and their widths."""
+        layer = self.config.mlstm_layer()
+        keys, values = layer.qk_dim, layer.v_dim
+        return {
+            "qkv_opreact": (("q", "k", "v", "ogate_preact"), (keys, keys, values, values)),
+            "ifgate_preact": (("igate_preact", "fgate_preact"), (layer.num_heads,) * 2),
+            "proj_up_gate_z": (("proj_up_gate", "proj_up"), (self.config.ffn_size,) * 2),
+        }.get(name, ((), ()))

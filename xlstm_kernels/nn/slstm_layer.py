@@ -1,0 +1,163 @@
+"""The sLSTM layer: a causal convolution for i and f, headwise gates, sLSTM, norm over each head."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import mlx.core as mx
+from mlx import nn
+
+from xlstm_kernels.nn.causal_conv import CausalConv1d
+from xlstm_kernels.nn.initialization import slstm_biases, small_normal
+from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
+from xlstm_kernels.slstm.sequence import slstm
+
+if TYPE_CHECKING:
+    from xlstm_kernels.nn.config import sLSTMLayerConfig
+
+_STATES = 4
+
+
+class sLSTMState(NamedTuple):  # noqa: N801
+    """What a sequence goes on from: conv (B, K-1, D), the last inputs; cell (4, B, N, DH)."""
+
+    conv: mx.array
+    cell: mx.array
+
+
+class HeadwiseLinear(nn.Module):
+    """A linear layer in each head by itself, without bias.
+
+    Args:
+        num_heads: N.
+        head_dim: DH, the width of a head before and after.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.weight = small_normal((num_heads, head_dim, head_dim), num_heads * head_dim)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Turn x (B, S, N * DH) into (B, S, N, DH)."""
+        (batch, steps, _), (heads, outputs, inputs) = x.shape, self.weight.shape
+        by_head = x.reshape((batch * steps, heads, inputs)).transpose(1, 0, 2)
+        turned = by_head @ self.weight.transpose(0, 2, 1)
+        return turned.transpose(1, 0, 2).reshape((batch, steps, heads, outputs))
+
+
+class sLSTMCell(nn.Module):  # noqa: N801
+    """The recurrence of an sLSTM with its parameters.
+
+    `recurrent_weight` (4, N, DH, DH) is indexed [gate, head, out, in], and zero at first; `bias` is
+    (4, N, DH). The gates are i, f, z and o, in this order.
+
+    Args:
+        num_heads: N.
+        head_dim: DH, the units of a head.
+        layer_index: of the block in the model; it bends the initial forget gates.
+        num_hidden_layers: blocks of the model.
+    """
+
+    def __init__(
+        self, num_heads: int, head_dim: int, *, layer_index: int = 0, num_hidden_layers: int = 1
+    ) -> None:
+        super().__init__()
+        self.recurrent_weight = mx.zeros((_STATES, num_heads, head_dim, head_dim))
+        self.bias = slstm_biases(
+            num_heads, head_dim, layer_index=layer_index, num_hidden_layers=num_hidden_layers
+        )
+
+    def __call__(
+        self, gates: mx.array, state: mx.array | None = None, mask: mx.array | None = None
+    ) -> tuple[mx.array, mx.array]:
+        """Run through a sequence.
+
+        Args:
+            gates: (B, S, 4, N, DH), what the input contributes to them.
+            state: (4, B, N, DH), y, c, n and m; None for zeros.
+            mask: (B, S) booleans; where False the state stays, and y is zero.
+
+        Returns:
+            y (B, S, N, DH) and the state after the last position, float32.
+        """
+        after_each, last = slstm(gates, self.recurrent_weight, self.bias, state, mask=mask)
+        return after_each[0], mx.squeeze(last, axis=2)
+
+
+class sLSTMLayer(nn.Module):  # noqa: N801
+    """The sLSTM as in the paper's sLSTM block (Beck et al., "xLSTM", 2024, figure 10).
+
+    The gates i and f see x through a causal convolution and a silu, z and o see x itself; each head
+    sees its own part of the width.
+
+    Args:
+        config: see `sLSTMLayerConfig`.
+    """
+
+    def __init__(self, config: sLSTMLayerConfig) -> None:
+        super().__init__()
+        heads, units = config.num_heads, config.head_dim
+        self.config = config
+        if config.conv1d_kernel_size:
+            self.conv1d = CausalConv1d(config.hidden_size, config.conv1d_kernel_size, "silu")
+        self.igate_preact = HeadwiseLinear(heads, units)
+        self.fgate_preact = HeadwiseLinear(heads, units)
+        self.zgate_preact = HeadwiseLinear(heads, units)
+        self.ogate_preact = HeadwiseLinear(heads, units)
+        self.slstm_cell = sLSTMCell(
+            heads,
+            units,
+            layer_index=config.layer_index,
+            num_hidden_layers=config.num_hidden_layers,
+        )
+        self.multihead_norm = MultiHeadLayerNorm(heads, units, eps=config.norm_eps)
+
+    def __call__(
+        self, x: mx.array, state: sLSTMState | None = None, mask: mx.array | None = None
+    ) -> tuple[mx.array, sLSTMState]:
+        """Run the layer over a sequence, or a piece of one.
+
+        Args:
+            x: (B, S, D).
+            state: what an earlier call returned, or `init_state` made; None for the start.
+            mask: (B, S) booleans; what stands where it is False is not seen by any other position,
+                wherever it stands.
+
+        Returns:
+            y (B, S, D), and the state after the last position.
+
+        Raises:
+            ValueError: for shapes that do not fit.
+        """
+        if x.ndim != 3 or x.shape[2] != self.config.hidden_size:
+            raise ValueError(
+                f"sLSTMLayer: x must be (B, S, {self.config.hidden_size}), got {x.shape}"
+            )
+        before = self.init_state(x.shape[0]) if state is None else state
+        convolved, conv = x, before.conv
+        if self.config.conv1d_kernel_size:
+            convolved, conv = self.conv1d(x, conv, mask)
+        gates = mx.stack(
+            (
+                self.igate_preact(convolved),
+                self.fgate_preact(convolved),
+                self.zgate_preact(x),
+                self.ogate_preact(x),
+            ),
+            axis=2,
+        )
+        y, cell = self.slstm_cell(gates, before.cell, mask)
+        return self.multihead_norm(y).astype(x.dtype), sLSTMState(conv, cell)
+
+    def init_state(self, batch_size: int) -> sLSTMState:
+        """The state before the first position, zeros."""
+        width, kernel_size = self.config.hidden_size, self.config.conv1d_kernel_size
+        shape = (_STATES, batch_size, self.config.num_heads, self.config.head_dim)
+        return sLSTMState(
+            mx.zeros((batch_size, max(kernel_size - 1, 0), width), dtype=self._dtype),
+            mx.zeros(shape, dtype=mx.float32),
+        )
+
+    @property
+    def _dtype(self) -> mx.Dtype:
+        return self.multihead_norm.weight.dtype
