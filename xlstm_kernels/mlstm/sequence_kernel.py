@@ -229,7 +229,6 @@ def _over_time(masked: bool) -> str:
         float inner = 0.0f;
         _Pragma("clang loop unroll(full)")
         for (uint s = 0; s < ROWS_OF_LANE; ++s) {{
-            query_own[s] = live ? query_own[s] : 0.0f;
             key_own[s] = live ? admit * key_own[s] : 0.0f;
             n_own[s] = forget * n_own[s] + key_own[s];
             inner += query_own[s] * n_own[s];

@@ -252,9 +252,18 @@ def test_initial_m_far_from_the_gates(device, m):
     judge(inputs, *run(inputs, device))
 
 
+def test_floor_of_an_m_between_two_floats(device):
+    """The last bit of -70 is 7.6e-6, and where the floor is the denominator, h is as wrong as it."""
+    inputs = Draw(1, 3, 40, 8, 8, initial=True, seed=6).inputs()
+    c, n, m = inputs.states
+    nothing = mx.full(inputs.i.shape, -INF)
+    inputs = replace(inputs, i=nothing, states=(c, n, mx.full(m.shape, -70.123456)))
+    judge(inputs, *run(inputs, device), Bars(h=1e-6))
+
+
 def test_zero_divided_by_zero_is_zero(device):
-    """With m = 100 the floor is no float32, without eps nothing else is in the denominator."""
-    inputs = gated([(slice(None), 100.0, 0.5)])
+    """With m = 110 the floor is no float32, without eps nothing else is in the denominator."""
+    inputs = gated([(slice(None), 110.0, 0.5)])
     inputs = replace(inputs, q=mx.zeros_like(inputs.q), eps=0.0)
     h, _ = run(inputs, device)
     assert not mx.any(h).item()
