@@ -100,8 +100,8 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
 
     def _heads(self, x: mx.array) -> mx.array:
         """(B, S, NH * DH) as (B, NH, S, DH); nothing moves in memory."""
-        batch, steps, _ = x.shape
-        return x.reshape((batch, steps, self.config.num_heads, -1)).transpose(0, 2, 1, 3)
+        (batch, steps, width), heads = x.shape, self.config.num_heads
+        return x.reshape((batch, steps, heads, width // heads)).transpose(0, 2, 1, 3)
 
     def _gates(self, x: mx.array) -> mx.array:
         """(B, S, NH) as (B, NH, S), bounded, and float32: the mLSTM takes their exp."""

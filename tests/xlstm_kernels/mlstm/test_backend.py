@@ -143,12 +143,13 @@ def test_a_parallel_form_gives_last_states_to_who_asks():
     judge(inputs, *parallel(*inputs.sequence, mode="inference"))
 
 
-def test_the_settings_reach_the_kernel():
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_the_settings_reach_every_form(mode, device):
     inputs = Draw(1, 1, 33, 8, 8, eps=1e-3, seed=4).inputs()
-    for mode in ("train", "inference"):
-        for end in (1, 8, 33):
-            part = Inputs(*piece(inputs, 0, end), eps=1e-3)
-            judge(part, *backend(eps=1e-3, chunk_size=16, mode=mode)(*part.sequence))
+    configured = backend(eps=1e-3, chunk_size=16, mode=mode, **METAL)
+    for end in (1, 8, 33):
+        part = Inputs(*piece(inputs, 0, end), eps=1e-3)
+        judge(part, *configured(*part.sequence))
 
 
 # --- inference -----------------------------------------------------------------------------------

@@ -1,0 +1,357 @@
+"""xLSTM: its parameters' names, its values, and that a sequence in pieces is the whole."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx import nn, optimizers
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
+
+from tests.xlstm_kernels.nn.conftest import VOCABULARY, expected_logits, numbers_of
+from tests.xlstm_kernels.nn.oracle import Sizes, cross_entropy, logits
+from xlstm_kernels.nn import xLSTM, xLSTMConfig
+
+BAR = 5e-6  # relative L2 error: that of one operator is 2e-6, and three blocks follow each other
+# Of Hugging Face's NX-AI/xLSTM-7b.
+OF_A_BLOCK = [
+    "ffn.proj_down.weight",
+    "ffn.proj_up.weight",
+    "ffn.proj_up_gate.weight",
+    "mlstm_layer.fgate_preact.bias",
+    "mlstm_layer.fgate_preact.weight",
+    "mlstm_layer.igate_preact.bias",
+    "mlstm_layer.igate_preact.weight",
+    "mlstm_layer.k.weight",
+    "mlstm_layer.multihead_norm.weight",
+    "mlstm_layer.ogate_preact.weight",
+    "mlstm_layer.out_proj.weight",
+    "mlstm_layer.q.weight",
+    "mlstm_layer.v.weight",
+    "norm_ffn.weight",
+    "norm_mlstm.weight",
+]
+OUTSIDE = ["backbone.embeddings.weight", "backbone.out_norm.weight", "lm_head.weight"]
+
+
+def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in tree_flatten(model.parameters())}
+
+
+def test_parameters_are_those_of_xlstm_7b():
+    """None of them is ever evaluated here."""
+    found = shapes(xLSTM(xLSTMConfig()))
+    blocks = [f"backbone.blocks.{index}.{name}" for index in range(32) for name in OF_A_BLOCK]
+    assert sorted(found) == sorted([*blocks, *OUTSIDE])
+    assert sum(np.prod(shape) for shape in found.values()) == 6_865_424_896
+    first = {name: found[f"backbone.blocks.0.{name}"] for name in OF_A_BLOCK}
+    assert first["mlstm_layer.q.weight"] == (2048, 4096)
+    assert first["mlstm_layer.multihead_norm.weight"] == (4096,)
+    assert first["mlstm_layer.fgate_preact.weight"] == (8, 4096)
+    assert first["ffn.proj_down.weight"] == (4096, 10944)
+
+
+def test_parameters_of_an_slstm_block(small_model):
+    place = "backbone.blocks.1."
+    found = {
+        name.removeprefix(place): shape
+        for name, shape in shapes(small_model()).items()
+        if name.startswith(place)
+    }
+    gates = {f"slstm_layer.{gate}gate_preact.weight": (4, 8, 8) for gate in "ifzo"}
+    assert found == {
+        "norm_slstm.weight": (32,),
+        "slstm_layer.conv1d.weight": (32, 4),
+        "slstm_layer.conv1d.bias": (32,),
+        **gates,
+        "slstm_layer.slstm_cell.recurrent_weight": (4, 4, 8, 8),
+        "slstm_layer.slstm_cell.bias": (4, 4, 8),
+        "slstm_layer.multihead_norm.weight": (32,),
+        "norm_ffn.weight": (32,),
+        "ffn.proj_up_gate.weight": (48, 32),
+        "ffn.proj_up.weight": (48, 32),
+        "ffn.proj_down.weight": (32, 48),
+    }
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"slstm_at": ()},
+        {"slstm_at": (0, 1, 2), "conv1d_kernel_size": 0},
+        {"use_bias": True, "tie_word_embeddings": True},
+        {"add_out_norm": False, "gate_soft_cap": None, "output_logit_soft_cap": None},
+        {"gate_soft_cap": 2.0, "output_logit_soft_cap": 3.0, "qk_dim_factor": 1.0},
+        {"mode": "train", "chunkwise_kernel": "chunkwise--native_custbw", "v_dim_factor": 2.0},
+        {
+            "mode": "train_with_padding",
+            "chunkwise_kernel": "parallel--native_autograd",
+            "return_last_states": False,
+        },
+    ],
+    ids="-".join,
+)
+def test_logits(settings, small_model, draw_tokens, relative_error):
+    model, tokens = small_model(**settings), draw_tokens(2, 19)
+    predicted = model(tokens)
+    assert predicted.dtype == mx.float32
+    assert relative_error(predicted, expected_logits(model, tokens)) < BAR
+
+
+def test_logits_on_metal(small_model, draw_tokens, device, relative_error):
+    model, tokens = small_model(hidden_size=16, slstm_num_heads=2), draw_tokens(1, 5)
+    expected = expected_logits(model, tokens)
+    whole, cache = model(tokens, model.init_cache(1))
+    assert relative_error(whole, expected) < BAR
+    following = draw_tokens(1, 1)
+    one, _ = model(following, cache)
+    both = expected_logits(model, mx.concatenate((tokens, following), axis=1))
+    assert relative_error(one, both[:, -1:]) < BAR
+
+
+def test_bfloat16(small_model, draw_tokens, relative_error):
+    model, tokens = small_model(), draw_tokens(2, 19)
+    model.set_dtype(mx.bfloat16)
+    predicted, cache = model(tokens, model.init_cache(2))
+    assert predicted.dtype == mx.float32
+    assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
+    (c, n, m), (conv, cell), _ = cache
+    assert {state.dtype for state in (c, n, m, cell)} == {mx.float32}
+    assert conv.dtype == mx.bfloat16
+    inside, _ = model.backbone(tokens)
+    assert inside.dtype == mx.bfloat16
+    cache, outputs = model.init_cache(2), []
+    for token in mx.split(tokens, 19, axis=1):
+        one, cache = model(token, cache)
+        outputs.append(one)
+    stepwise = mx.concatenate(outputs, axis=1)
+    assert relative_error(stepwise, expected_logits(model, tokens)) < 3e-2
+
+
+# --- in pieces ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "transform"),
+    [
+        ({}, mx.compile),
+        ({}, lambda model: model),
+        ({"mode": "train"}, lambda model: model),
+        ({"slstm_at": (0, 2)}, lambda model: model),
+    ],
+    ids=["compiled", "called", "train", "slstm_at"],
+)
+def test_step_by_step_is_the_whole(settings, transform, small_model, draw_tokens, relative_error):
+    model, tokens = small_model(**settings), draw_tokens(3, 23)
+    expected = expected_logits(model, tokens)
+    assert relative_error(model(tokens), expected) < BAR
+    call = transform(model)
+    cache, outputs = model.init_cache(3), []
+    for token in mx.split(tokens, 23, axis=1):
+        one, cache = call(token, cache)
+        outputs.append(one)
+    assert relative_error(mx.concatenate(outputs, axis=1), expected) < BAR
+
+
+def test_pieces_of_any_length_are_the_whole(small_model, draw_tokens, relative_error):
+    model, tokens = small_model(), draw_tokens(2, 40)
+    cache, outputs = model.init_cache(2), []
+    for piece in mx.split(tokens, [3, 3, 20, 21, 38], axis=1):
+        one, cache = model(piece, cache)
+        outputs.append(one)
+    assert [one.shape[1] for one in outputs] == [3, 0, 17, 1, 17, 2]
+    assert relative_error(mx.concatenate(outputs, axis=1), expected_logits(model, tokens)) < BAR
+
+
+def test_a_cache_can_be_used_again(small_model, draw_tokens):
+    model = small_model()
+    _, cache = model(draw_tokens(1, 5), model.init_cache(1))
+    token = draw_tokens(1, 1)
+    first, _ = model(token, cache)
+    again, _ = model(token, cache)
+    assert mx.array_equal(first, again).item()
+
+
+# --- masks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["left", "right", "anywhere", "everywhere"])
+def test_what_is_masked_is_not_there(where, small_model, draw_tokens, relative_error):
+    """Each sequence by itself, without its masked tokens, in two pieces: the same."""
+    model, tokens = small_model(), draw_tokens(4, 30)
+    kept = np.array([[30], [29], [7], [1]])
+    mask = {
+        "left": np.arange(30) >= 30 - kept,
+        "right": np.arange(30) < kept,
+        "anywhere": np.random.default_rng(1).random((4, 30)) < 0.6,
+        "everywhere": np.zeros((4, 30), bool),
+    }[where]
+    cache, outputs = model.init_cache(4), []
+    for part in (slice(0, 13), slice(13, 30)):
+        one, cache = model(tokens[:, part], cache, mx.array(mask[:, part]))
+        outputs.append(one)
+    predicted = np.array(mx.concatenate(outputs, axis=1))
+    assert np.isfinite(predicted).all()
+    following = draw_tokens(4, 1)
+    after, _ = model(following, cache)
+    for row, live in enumerate(mask):
+        alone = mx.array(np.append(np.array(tokens[row])[live], np.array(following[row])))[None]
+        expected = expected_logits(model, alone)
+        if live.any():
+            actual = mx.array(predicted[row][live][None])
+            assert relative_error(actual, expected[:, :-1]) < BAR
+        assert relative_error(after[row : row + 1], expected[:, -1:]) < BAR
+
+
+def test_a_mask_without_a_cache(small_model, draw_tokens):
+    model, tokens = small_model(), draw_tokens(2, 9)
+    mask = mx.array([[False] * 4 + [True] * 5, [True] * 9])
+    with_cache, _ = model(tokens, model.init_cache(2), mask)
+    assert mx.array_equal(model(tokens, mask=mask), with_cache).item()
+    assert mx.allclose(model(tokens[:1, 4:]), with_cache[:1, 4:], atol=1e-5).item()
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def loss_of(model, tokens):
+    predicted = model(tokens[:, :-1])
+    return nn.losses.cross_entropy(predicted, tokens[:, 1:], reduction="mean")
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_gradients(mode, small_model, draw_tokens, draw):
+    """Along drawn directions, one for each parameter, as the definition's differences."""
+    model, tokens = small_model(mode=mode), draw_tokens(2, 18)
+    loss, gradients = nn.value_and_grad(model, loss_of)(model, tokens)
+    config, numbers = model.config, numbers_of(model)
+    sizes = Sizes(config.num_hidden_layers, config.num_heads)
+    seen, following = np.array(tokens[:, :-1]), np.array(tokens[:, 1:])
+
+    def definition(name: str, change: np.ndarray) -> float:
+        changed = {**numbers, name: numbers[name] + change}
+        return cross_entropy(logits(changed, seen, sizes), following)
+
+    assert loss.item() == pytest.approx(definition(OUTSIDE[0], np.zeros(())), rel=BAR)
+    for name, gradient in tree_flatten(gradients):
+        direction = np.array(draw(gradient.shape, mx.float32)).astype(np.float64)
+        step = 1e-5 * direction
+        expected = (definition(name, step) - definition(name, -step)) / 2e-5
+        actual = float(np.sum(np.array(gradient).astype(np.float64) * direction))
+        scale = float(np.linalg.norm(np.array(gradient)))
+        assert scale > 0, name
+        assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
+
+
+def test_it_learns(small_model, draw_tokens):
+    model = xLSTM(small_model().config)
+    tokens = mx.concatenate([draw_tokens(1, 4)] * 3, axis=1)
+    optimizer = optimizers.Adam(learning_rate=2e-2)
+    call = nn.value_and_grad(model, loss_of)
+
+    losses = []
+    for _ in range(15):
+        loss, gradients = call(model, tokens)
+        optimizer.update(model, gradients)
+        mx.eval(model.parameters(), optimizer.state)
+        losses.append(loss.item())
+    assert abs(losses[0] - np.log(VOCABULARY)) < 1
+    assert losses[-1] < losses[0] / 3
+
+
+# --- weights -----------------------------------------------------------------------------------
+
+
+def test_weights_are_saved_and_loaded(small_model, draw_tokens, tmp_path):
+    model, tokens, path = small_model(), draw_tokens(1, 9), str(tmp_path / "model.safetensors")
+    model.save_weights(path)
+    other = xLSTM(model.config)
+    assert not mx.allclose(other(tokens), model(tokens)).item()
+    other.load_weights(path)
+    assert mx.array_equal(other(tokens), model(tokens)).item()
+
+
+def test_weights_by_other_names(small_model, draw_tokens):
+    """NX-AI's name of the embeddings, and fused matrices, as rows one after the other."""
+    model, tokens = small_model(use_bias=True), draw_tokens(1, 9)
+    weights = dict(tree_flatten(model.parameters()))
+    theirs = {"embedding.weight": weights.pop("backbone.embeddings.weight")}
+    fused = {
+        "mlstm_layer.qkv_opreact": ("q", "k", "v", "ogate_preact"),
+        "mlstm_layer.ifgate_preact": ("igate_preact", "fgate_preact"),
+        "ffn.proj_up_gate_z": ("proj_up_gate", "proj_up"),
+    }
+    for index in (0, 2):
+        for name, parts in fused.items():
+            layer, _, _ = name.partition(".")
+            for kind in ("weight", "bias"):
+                pieces = [
+                    weights.pop(f"backbone.blocks.{index}.{layer}.{part}.{kind}") for part in parts
+                ]
+                theirs[f"backbone.blocks.{index}.{name}.{kind}"] = mx.concatenate(pieces)
+    other = xLSTM(model.config)
+    other.load_weights(list(other.sanitize({**weights, **theirs}).items()))
+    assert mx.array_equal(other(tokens), model(tokens)).item()
+
+
+def test_weights_of_a_head_that_is_tied(small_model):
+    model = small_model(tie_word_embeddings=True)
+    weights = dict(tree_flatten(model.parameters()))
+    assert model.sanitize({**weights, "lm_head.weight": mx.zeros((1,))}) == weights
+    untied = small_model()
+    assert "lm_head.weight" in untied.sanitize({"lm_head.weight": mx.zeros((1,))})
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((mx.zeros((2, 3)),), ValueError, r"token ids \(B, S\), got mlx.core.float32 \(2, 3\)"),
+        ((mx.zeros((3,), mx.int32),), ValueError, r"token ids \(B, S\), got .*int32 \(3,\)"),
+        ((mx.zeros((2, 3), mx.int32), []), ValueError, "for each of 3 blocks, got 0"),
+        (
+            (mx.zeros((2, 3), mx.int32), None, mx.zeros((2, 4), mx.bool_)),
+            ValueError,
+            r"mask must have shape \(2, 3\), \(B, S\); got \(2, 4\)",
+        ),
+        (
+            (mx.zeros((2, 3), mx.int32), None, mx.zeros((2, 3))),
+            TypeError,
+            "mask must be an array of booleans",
+        ),
+    ],
+)
+def test_what_is_refused(arguments, error, message, small_model):
+    with pytest.raises(error, match=message):
+        small_model()(*arguments)
+
+
+def test_a_cache_of_another_batch(small_model, draw_tokens):
+    model = small_model()
+    with pytest.raises(ValueError, match="c must have shape"):
+        model(draw_tokens(2, 1), model.init_cache(3))
+
+
+def test_a_cache_needs_a_mode_with_last_states(small_model, draw_tokens):
+    model = small_model(mode="train_with_padding", return_last_states=False)
+    with pytest.raises(ValueError, match="'train_with_padding' returns no last states"):
+        model(draw_tokens(1, 5), model.init_cache(1))
+
+
+def test_states_of_half_precision(small_model, draw_tokens):
+    model = small_model(inference_state_dtype="bfloat16")
+    (c, n, m), *_ = model.init_cache(1)
+    assert [state.dtype for state in (c, n, m)] == [mx.bfloat16, mx.bfloat16, mx.float32]
+    _, after = model(draw_tokens(1, 5), model.init_cache(1))
+    assert tree_map(lambda state: state.dtype, list(after[0])) == [
+        mx.bfloat16,
+        mx.bfloat16,
+        mx.float32,
+    ]
+    assert tree_unflatten(tree_flatten(after[0]))[0].shape == c.shape
