@@ -253,7 +253,7 @@ def test_initial_m_far_from_the_gates(device, m):
 
 
 def test_floor_of_an_m_between_two_floats(device):
-    """The last bit of -70 is 7.6e-6, and where the floor is the denominator, h is as wrong as it."""
+    """The last bit of -70 is 7.6e-6, and h is as wrong as the floor where that divides it."""
     inputs = Draw(1, 3, 40, 8, 8, initial=True, seed=6).inputs()
     c, n, m = inputs.states
     nothing = mx.full(inputs.i.shape, -INF)
