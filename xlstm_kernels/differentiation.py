@@ -17,19 +17,23 @@ Operation: TypeAlias = Callable[..., Any]
 Gradient: TypeAlias = Callable[[Arrays, Arrays], Arrays]
 
 
-def differentiable(function: Operation, gradient: Gradient) -> Operation:
+def differentiable(
+    function: Operation, gradient: Callable[..., Arrays], *, of_outputs: bool = False
+) -> Operation:
     """Return `function` with a gradient of its own.
 
     Args:
         function: takes arrays, returns an array or a tuple of arrays; may launch kernels.
         gradient: called with the inputs of `function` and the cotangents of its outputs, returns
             the gradient in each input. Made of differentiable operations, it has a gradient too.
+        of_outputs: call it with the outputs of `function` as well.
     """
     operation = mx.custom_function(function)
 
     @operation.vjp
-    def pull_back(primals: Any, cotangents: Any, _outputs: Any) -> Any:
-        gradients = gradient(_as_tuple(primals), _as_tuple(cotangents))
+    def pull_back(primals: Any, cotangents: Any, outputs: Any) -> Any:
+        more = (_as_tuple(outputs),) if of_outputs else ()
+        gradients = gradient(_as_tuple(primals), _as_tuple(cotangents), *more)
         return gradients[0] if len(gradients) == 1 else gradients
 
     return operation

@@ -55,15 +55,15 @@ def chunk_states(
     """
     if backend == executors.NATIVE:
         return chunk_states_reference(k, v, gates, c_initial, n_initial, chunk_size=chunk_size)
-    c, n = _KERNEL(
+    c, n = _STATES(
         k,
         v,
         gates.prefix,
         gates.prefix_rest,
-        gates.admitted,
         mx.contiguous(c_initial),
         mx.contiguous(n_initial),
         mx.array(chunk_size, dtype=mx.uint32),
+        gates.admitted,
         backend=backend,
         chunks=math.ceil(k.shape[2] / chunk_size),
     )
@@ -94,6 +94,53 @@ def chunk_states_reference(
     return mx.stack(c, axis=2), mx.stack(n, axis=2)
 
 
+def chunk_state_gradients(
+    q: mx.array,
+    cotangent: mx.array,
+    gates: LogGates,
+    inverse: mx.array,
+    bias: mx.array,
+    c_cotangent: mx.array,
+    n_cotangent: mx.array,
+    *,
+    chunk_size: int,
+    backend: str,
+) -> tuple[mx.array, mx.array]:
+    """The gradients in the states before every chunk, and those given of the last.
+
+    dC_{k-1} = exp(G_L) dC_k + sum_t exp(G_t) q_t / sqrt(DK) (dh_t / normaliser_t)^T, and dn
+    likewise with the gradient in the normaliser's sum for the row of dh.
+
+    Args:
+        q: (B, NH, S, DK), read through its strides.
+        cotangent: of h, (B, NH, S, DV), read through its strides.
+        gates: of the S steps, in chunks of `chunk_size`.
+        inverse: 1 / normaliser, zero where h is zero whatever comes, (B, NH, S) float32.
+        bias: gradient in the normaliser's sum before its bound, (B, NH, S) float32.
+        c_cotangent: of the last C, (B, NH, DK, DV) float32.
+        n_cotangent: of the last n, (B, NH, DK) float32.
+        chunk_size: L; the last chunk may be shorter.
+        backend: name of an executor.
+
+    Returns:
+        dC (B, NH, NC + 1, DK, DV) and dn (B, NH, NC + 1, DK), float32.
+    """
+    c, n = _STATE_GRADIENTS(
+        q,
+        cotangent,
+        gates.prefix,
+        gates.prefix_rest,
+        mx.contiguous(c_cotangent),
+        mx.contiguous(n_cotangent),
+        mx.array(chunk_size, dtype=mx.uint32),
+        inverse,
+        bias,
+        backend=backend,
+        chunks=math.ceil(q.shape[2] / chunk_size),
+    )
+    return c, n
+
+
 # --- Metal -------------------------------------------------------------------------------------
 
 # A threadgroup of four simdgroups holds 64 x 64 elements of C in registers, 16 rows (of DK) a
@@ -120,23 +167,49 @@ def _launch(keys: mx.array, values: mx.array, *_others: mx.array, chunks: int) -
     )
 
 
-_KERNEL = Kernel(
-    name="xlstm_mlstm_chunk_states",
-    inputs=(
+# Forward, a step adds its key by its weight at the chunk's end; backward, its query by its weight
+# at the chunk's start, times the cotangent over the normaliser.
+_FORWARD_FACTORS = """
+                    const float2 here = float2(prefix[step], prefix_rest[step]);
+                    const float key_factor = metal::precise::exp(
+                        admitted[step] + xlstm_pair_difference(total, here));
+                    const float value_factor = key_factor == 0.0f ? 0.0f : 1.0f;
+                    const float n_factor = 1.0f;"""
+_BACKWARD_FACTORS = """
+                    const float value_factor = inverse[step];
+                    const float key_factor = value_factor == 0.0f
+                        ? 0.0f
+                        : root * metal::precise::exp(prefix[step]);
+                    const float n_factor = bias[step];"""
+
+_INPUTS = (
+    *(
         "keys",
         "values",
         "prefix",
         "prefix_rest",
-        "admitted",
         "c_initial",
         "n_initial",
         "chunk_size",
     ),
-    outputs=("c_states", "n_states"),
-    launch=_launch,
-    contiguous_inputs=False,
-    header=PAIRS + STAGING,
-    body="""
+    "admitted",
+)
+_GRADIENT_INPUTS = (*_INPUTS[:-1], "inverse", "bias")
+
+
+def _kernel(name: str, inputs: tuple[str, ...], *, backward: bool) -> Kernel:
+    factors = _BACKWARD_FACTORS if backward else _FORWARD_FACTORS
+    root = "    const float root = metal::precise::rsqrt(static_cast<float>(key_width));\n"
+    if not backward:
+        root = ""
+    return Kernel(
+        name=name,
+        inputs=inputs,
+        outputs=("c_states", "n_states"),
+        launch=_launch,
+        contiguous_inputs=False,
+        header=PAIRS + STAGING,
+        body=f"""
     // keys (B, NH, S, DK), values (B, NH, S, DV): strided; contiguous: prefix, prefix_rest,
     // admitted (B, NH, S), c_initial (B, NH, DK, DV), n_initial (B, NH, DK);
     // c_states (B, NH, NC + 1, DK, DV), n_states (B, NH, NC + 1, DK).
@@ -150,6 +223,7 @@ _KERNEL = Kernel(
     threadgroup float* value_tile = tile + TIME * STRIDE;
     threadgroup float weight[TIME];
     threadgroup float live[TIME];
+    threadgroup float n_weight[TIME];
 
     const uint member = thread_index_in_threadgroup;
     const uint members = threads_per_threadgroup.x;
@@ -172,59 +246,60 @@ _KERNEL = Kernel(
         + (sequence % heads) * values_strides[1] + first_value * values_strides[3];
     const size_t gate_start = static_cast<size_t>(sequence) * steps;
     const size_t width = static_cast<size_t>(key_width) * value_width;
-    const size_t corner = static_cast<size_t>(first_key) * value_width + first_value;
+{root}    const size_t corner = static_cast<size_t>(first_key) * value_width + first_value;
 
     metal::simdgroup_float8x8 c[2][VALUES / FRAGMENT];
     const size_t n_start = static_cast<size_t>(sequence) * key_width + first_key;
     float n = keeps_n ? n_initial[n_start + member] : 0.0f;
-    {
+    {{
         const size_t start = sequence * width + corner;
-        for (uint element = member; element < KEYS * VALUES; element += members) {
+        for (uint element = member; element < KEYS * VALUES; element += members) {{
             const uint key = element / VALUES;
             const uint column = element % VALUES;
             const bool inside = key < key_count && column < value_count;
             tile[key * STRIDE + column] =
                 inside ? c_initial[start + static_cast<size_t>(key) * value_width + column] : 0.0f;
-        }
+        }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
-        for (uint half_row = 0; half_row < 2; ++half_row) {
+        for (uint half_row = 0; half_row < 2; ++half_row) {{
             #pragma unroll
-            for (uint column = 0; column < VALUES / FRAGMENT; ++column) {
+            for (uint column = 0; column < VALUES / FRAGMENT; ++column) {{
                 simdgroup_load(c[half_row][column],
                     tile + (row + half_row * FRAGMENT) * STRIDE + column * FRAGMENT, STRIDE);
-            }
-        }
-    }
-    for (uint chunk = 0; chunk <= chunks; ++chunk) {
-        // What is in registers is the state before this chunk; behind the last one, the last state.
+            }}
+        }}
+    }}
+    for (uint round = 0; round <= chunks; ++round) {{
+        // What is in registers is the state between two chunks.
         threadgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
-        for (uint half_row = 0; half_row < 2; ++half_row) {
+        for (uint half_row = 0; half_row < 2; ++half_row) {{
             #pragma unroll
-            for (uint column = 0; column < VALUES / FRAGMENT; ++column) {
+            for (uint column = 0; column < VALUES / FRAGMENT; ++column) {{
                 simdgroup_store(c[half_row][column],
                     tile + (row + half_row * FRAGMENT) * STRIDE + column * FRAGMENT, STRIDE);
-            }
-        }
+            }}
+        }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        const size_t state = sequence * static_cast<size_t>(chunks + 1) + chunk;
+        const size_t state = sequence * static_cast<size_t>(chunks + 1)
+            + {"(chunks - round)" if backward else "round"};
         const size_t start = state * width + corner;
-        for (uint element = member; element < KEYS * VALUES; element += members) {
+        for (uint element = member; element < KEYS * VALUES; element += members) {{
             const uint key = element / VALUES;
             const uint column = element % VALUES;
-            if (key < key_count && column < value_count) {
+            if (key < key_count && column < value_count) {{
                 c_states[start + static_cast<size_t>(key) * value_width + column] =
                     tile[key * STRIDE + column];
-            }
-        }
-        if (keeps_n) {
+            }}
+        }}
+        if (keeps_n) {{
             n_states[state * key_width + first_key + member] = n;
-        }
-        if (chunk == chunks) {
+        }}
+        if (round == chunks) {{
             break;
-        }
-        const uint begin = chunk * chunk_size;
+        }}
+        const uint begin = {"(chunks - 1 - round)" if backward else "round"} * chunk_size;
         const uint end = metal::min(begin + chunk_size, steps);
         const float2 total =
             float2(prefix[gate_start + end - 1], prefix_rest[gate_start + end - 1]);
@@ -232,26 +307,26 @@ _KERNEL = Kernel(
         const metal::simdgroup_float8x8 decayed(decay);
         n *= decay;
         #pragma unroll
-        for (uint half_row = 0; half_row < 2; ++half_row) {
+        for (uint half_row = 0; half_row < 2; ++half_row) {{
             #pragma unroll
-            for (uint column = 0; column < VALUES / FRAGMENT; ++column) {
+            for (uint column = 0; column < VALUES / FRAGMENT; ++column) {{
                 simdgroup_multiply(c[half_row][column], decayed, c[half_row][column]);
-            }
-        }
-        for (uint first = begin; first < end; first += TIME) {
+            }}
+        }}
+        for (uint first = begin; first < end; first += TIME) {{
             const uint count = metal::min(TIME, end - first);
             threadgroup_barrier(mem_flags::mem_threadgroup);
-            if (member < TIME) {
-                float factor = 0.0f;
-                if (member < count) {
-                    const size_t step = gate_start + first + member;
-                    const float2 here = float2(prefix[step], prefix_rest[step]);
-                    factor = metal::precise::exp(
-                        admitted[step] + xlstm_pair_difference(total, here));
-                }
-                weight[member] = factor;
-                live[member] = factor == 0.0f ? 0.0f : 1.0f;
-            }
+            if (member < TIME) {{
+                weight[member] = 0.0f;
+                live[member] = 0.0f;
+                n_weight[member] = 0.0f;
+                if (member < count) {{
+                    const size_t step = gate_start + first + member;{factors}
+                    weight[member] = key_factor;
+                    live[member] = value_factor;
+                    n_weight[member] = n_factor;
+                }}
+            }}
             threadgroup_barrier(mem_flags::mem_threadgroup);
             xlstm_stage<TIME, KEYS, STRIDE>(
                 key_tile, key_start + first * keys_strides[2], keys_strides[2], keys_strides[3],
@@ -260,34 +335,38 @@ _KERNEL = Kernel(
                 value_tile, value_start + first * values_strides[2], values_strides[2],
                 values_strides[3], count, value_count, live, member, members);
             threadgroup_barrier(mem_flags::mem_threadgroup);
-            if (keeps_n) {
-                for (uint step = 0; step < count; ++step) {
-                    n += key_tile[step * STRIDE + member];
-                }
-            }
+            if (keeps_n) {{
+                for (uint step = 0; step < count; ++step) {{
+                    n += key_tile[step * STRIDE + member] * n_weight[step];
+                }}
+            }}
             #pragma unroll
-            for (uint step = 0; step < TIME; step += FRAGMENT) {
+            for (uint step = 0; step < TIME; step += FRAGMENT) {{
                 #pragma unroll
-                for (uint half_row = 0; half_row < 2; ++half_row) {
+                for (uint half_row = 0; half_row < 2; ++half_row) {{
                     const uint key = row + half_row * FRAGMENT;
-                    if (key < key_count && step < count) {
+                    if (key < key_count && step < count) {{
                         metal::simdgroup_float8x8 left;
                         simdgroup_load(
                             left, key_tile + step * STRIDE + key, STRIDE, ulong2(0), true);
                         #pragma unroll
-                        for (uint column = 0; column < VALUES / FRAGMENT; ++column) {
-                            if (column * FRAGMENT < value_count) {
+                        for (uint column = 0; column < VALUES / FRAGMENT; ++column) {{
+                            if (column * FRAGMENT < value_count) {{
                                 metal::simdgroup_float8x8 right;
                                 simdgroup_load(right,
                                     value_tile + step * STRIDE + column * FRAGMENT, STRIDE);
                                 simdgroup_multiply_accumulate(
                                     c[half_row][column], left, right, c[half_row][column]);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+                            }}
+                        }}
+                    }}
+                }}
+            }}
+        }}
+    }}
     """,
-)
+    )
+
+
+_STATES = _kernel("xlstm_mlstm_chunk_states", _INPUTS, backward=False)
+_STATE_GRADIENTS = _kernel("xlstm_mlstm_chunk_state_gradients", _GRADIENT_INPUTS, backward=True)

@@ -37,8 +37,10 @@ def fused_outputs(
     *,
     normalize: bool,
     backend: str,
-) -> tuple[mx.array, mx.array, mx.array]:
-    """The outputs h (B, NH, S, DV) in the dtype of v, and the last C and n, float32.
+) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+    """The outputs h (B, NH, S, DV) in the dtype of v, the last C and n, and the sums.
+
+    The sums are what the normaliser bounds from below, (B, NH, S); all but h are float32.
 
     Args:
         q: (B, NH, S, DK), DK at most `KEY_WIDTH_LIMIT`, read through its strides.
@@ -50,20 +52,10 @@ def fused_outputs(
         normalize: whether to divide at all.
         backend: name of an executor.
     """
-    h, c, n = _KERNELS[normalize](
-        q,
-        k,
-        v,
-        gates.prefix,
-        gates.prefix_rest,
-        gates.admitted,
-        gates.floor,
-        mx.contiguous(states.c),
-        mx.contiguous(states.n),
-        eps,
-        backend=backend,
-    )
-    return h, c, n
+    gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor)
+    initial = mx.contiguous(states.c), mx.contiguous(states.n)
+    h, c, n, sums = _KERNELS[normalize](q, k, v, *gated, *initial, eps, backend=backend)
+    return h, c, n, sums
 
 
 # A threadgroup keeps 32 columns of C, simdgroup s of them the rows 8 s .. 8 s + 7 of every slab of
@@ -83,8 +75,9 @@ def _launch(queries: mx.array, _keys: mx.array, values: mx.array, *_others: mx.a
             values.shape,
             (batch, heads, key_width, value_width),
             (batch, heads, key_width),
+            values.shape[:3],
         ),
-        output_dtypes=(values.dtype, mx.float32, mx.float32),
+        output_dtypes=(values.dtype, mx.float32, mx.float32, mx.float32),
         template=(
             ("T", values.dtype),
             ("SIMDGROUPS", simdgroups),
@@ -101,7 +94,7 @@ def _kernel(normalize: bool) -> Kernel:
             *("queries", "keys", "values", "prefix", "prefix_rest", "admitted"),
             *("least_normaliser", "c_initial", "n_initial", "epsilon"),
         ),
-        outputs=("outputs", "c_last", "n_last"),
+        outputs=("outputs", "c_last", "n_last", "row_sums"),
         launch=_launch,
         contiguous_inputs=False,
         header=PAIRS + STAGING,
@@ -308,6 +301,9 @@ def _kernel(normalize: bool) -> Kernel:
                 sum += weight_tile[member * TIME + column];
             }}
             row_divisor[member] = {divisor};
+            if (member < count && threadgroup_position_in_grid.x == 0) {{
+                row_sums[gate_start + first + member] = sum;
+            }}
         }}
         for (uint unit = simdgroup; unit < 2 * VALUES / FRAGMENT; unit += SIMDGROUPS) {{
             const uint row = unit / (VALUES / FRAGMENT) * FRAGMENT;

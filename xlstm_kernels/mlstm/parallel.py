@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlstm_kernels.mlstm.arguments import require_eps
-from xlstm_kernels.mlstm.chunkwise import Form, Result, run
+from xlstm_kernels.mlstm.chunked import Form, Result, run
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -30,6 +30,7 @@ def mlstm_parallel(
     return_last_states: bool = False,
     eps: float = 1e-6,
     *,
+    normalizer_grad: bool = True,
     mask: mx.array | None = None,
     backend: str | None = None,
 ) -> Result:
@@ -39,6 +40,6 @@ def mlstm_parallel(
     faster from a few hundred steps on; initial and last states are welcome here too.
     """
     operator = "mlstm_parallel"
-    form = Form(None, require_eps(operator, eps))
+    form = Form(None, require_eps(operator, eps), normalizer_grad=bool(normalizer_grad))
     given = (c_initial, n_initial, m_initial)
     return run(operator, form, (q, k, v, i, f), given, return_last_states, mask, backend)

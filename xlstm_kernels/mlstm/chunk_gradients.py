@@ -1,0 +1,127 @@
+"""Gradients of the chunkwise mLSTM in queries, keys and values: three kernels of one shape.
+
+With u_t = dh_t / (max(|a_t|, floor_t) + eps), da_t the gradient in the normaliser's sum a_t, P of
+`chunk_outputs`, and E_ts = (u_t . v_s + da_t) P_ts, exactly (also through the normaliser, which
+other implementations take for a constant),
+
+    dq_t = (sum_s E_ts k_s + exp(G_t) (C u_t + da_t n)) / sqrt(DK)
+    dk_s = sum_t E_ts q_t / sqrt(DK) + e_s (dC v_s + dn)
+    dv_s = sum_t P_ts (q_t . k_s) u_t / sqrt(DK) + e_s k_s dC
+
+where C, n are the states before the chunk, dC, dn the gradients in those behind it, and e_s =
+exp(log i'_s + G_L - G_s). m counts as a constant: what it changes is in `gate_gradients`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels.mlstm.tile_kernel import tile_kernel
+from xlstm_kernels.mlstm.tiles import Factor, Tiles
+
+if TYPE_CHECKING:
+    from xlstm_kernels.mlstm.gates import LogGates
+
+
+class InputGradients(NamedTuple):
+    """Gradients in q, k and v, and for the gates' sake their dot products with q and k.
+
+    Attributes:
+        q: (B, NH, S, DK).
+        k: (B, NH, S, DK).
+        v: (B, NH, S, DV).
+        q_dot: q . dq of every step, (B, NH, S) float32.
+        k_dot: k . dk of every step, (B, NH, S) float32.
+    """
+
+    q: mx.array
+    k: mx.array
+    v: mx.array
+    q_dot: mx.array
+    k_dot: mx.array
+
+
+def input_gradients(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    cotangent: mx.array,
+    gates: LogGates,
+    inverse: mx.array,
+    bias: mx.array,
+    states: tuple[mx.array, mx.array] | None,
+    state_gradients: tuple[mx.array, mx.array],
+    *,
+    chunk_size: int,
+    backend: str,
+) -> InputGradients:
+    """The gradients in q, k and v.
+
+    Args:
+        q: (B, NH, S, DK), read through its strides, as k, v and the cotangent are.
+        k: (B, NH, S, DK).
+        v: (B, NH, S, DV).
+        cotangent: of h, (B, NH, S, DV).
+        gates: of the S steps, in chunks of `chunk_size`.
+        inverse: 1 / normaliser, zero where h is zero whatever comes, (B, NH, S) float32.
+        bias: da, (B, NH, S) float32.
+        states: C and n before every chunk, None if all of them are zero.
+        state_gradients: dC and dn, of `chunk_states.chunk_state_gradients`.
+        chunk_size: L; the last chunk may be shorter.
+        backend: name of an executor.
+    """
+    size = mx.array(chunk_size, dtype=mx.uint32)
+    gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor, inverse)
+    settings = {"backend": backend, "chunk_size": chunk_size}
+    q_gradient, q_dots = _QUERIES[states is not None](
+        cotangent, v, k, size, *gated, bias, *(states or ()), q, **settings
+    )
+    k_gradient, k_dots = _KEYS(v, cotangent, q, size, *gated, bias, *state_gradients, k, **settings)
+    (v_gradient,) = _VALUES(k, q, cotangent, size, *gated, state_gradients[0], **settings)
+    return InputGradients(
+        q_gradient, k_gradient, v_gradient, mx.sum(q_dots, axis=0), mx.sum(k_dots, axis=0)
+    )
+
+
+_QUERIES = {
+    carried: tile_kernel(
+        Tiles(
+            name="xlstm_mlstm_chunk_query_gradients" + "_carried" * carried,
+            rows=Factor.COTANGENT,
+            columns=Factor.KEY,
+            sums=Factor.KEY,
+            past=True,
+            carried=carried,
+            transposed=True,
+            bias="row",
+            vector=carried,
+            scaled=True,
+            dotted=True,
+        )
+    )
+    for carried in (False, True)
+}
+_KEYS = tile_kernel(
+    Tiles(
+        name="xlstm_mlstm_chunk_key_gradients",
+        rows=Factor.KEY,
+        columns=Factor.COTANGENT,
+        sums=Factor.QUERY,
+        past=False,
+        transposed=True,
+        bias="column",
+        vector=True,
+        dotted=True,
+    )
+)
+_VALUES = tile_kernel(
+    Tiles(
+        name="xlstm_mlstm_chunk_value_gradients",
+        rows=Factor.KEY,
+        columns=Factor.QUERY,
+        sums=Factor.COTANGENT,
+        past=False,
+    )
+)

@@ -1,0 +1,292 @@
+"""What the chunked forms of the mLSTM share: checks, composition of the kernels, and the gradient.
+
+Forward, the gates come first, then the states between chunks, then what the steps read of both; the
+fused form has the last two in one kernel. Backward, the states are computed again, the gradients in
+the states follow from the last chunk to the first, and then those in q, k, v and the gates.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.mlstm.arguments import (
+    States,
+    initial_states,
+    require_mask,
+    require_sequence,
+    zero_states,
+)
+from xlstm_kernels.mlstm.chunk_gradients import input_gradients
+from xlstm_kernels.mlstm.chunk_outputs import chunk_outputs
+from xlstm_kernels.mlstm.chunk_states import chunk_state_gradients, chunk_states
+from xlstm_kernels.mlstm.fused import TIME, fused_outputs
+from xlstm_kernels.mlstm.gate_gradients import gate_gradients
+from xlstm_kernels.mlstm.gates import log_gates
+
+Result = mx.array | tuple[mx.array, States]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is fixed before arrays come in.
+
+    Attributes:
+        chunk_size: steps of a chunk, None for all in one.
+        eps: added to the normaliser.
+        sigmoid_input: the input gate is a sigmoid, and nothing is stabilised.
+        normalize: whether h is divided by the normaliser.
+        fused: one kernel from the first step to the last.
+        normalizer_grad: whether gradients flow through the normaliser.
+    """
+
+    chunk_size: int | None
+    eps: float
+    sigmoid_input: bool = False
+    normalize: bool = True
+    fused: bool = False
+    normalizer_grad: bool = True
+
+
+def run(
+    operator: str,
+    form: Form,
+    inputs: tuple[mx.array, mx.array, mx.array, mx.array, mx.array],
+    given: tuple[mx.array | None, mx.array | None, mx.array | None],
+    return_last_states: bool,
+    mask: mx.array | None,
+    backend: str | None,
+) -> Result:
+    """Check the arguments that all chunked forms share, and compute.
+
+    Args:
+        operator: names itself in messages.
+        form: what is fixed before arrays come in.
+        inputs: q, k, v, i and f.
+        given: the initial c, n and m.
+        return_last_states: whether to return the last states as well.
+        mask: (B, S) booleans, or None.
+        backend: as a caller gave it.
+    """
+    require_sequence(operator, *inputs)
+    q, _, v, *_ = inputs
+    states = initial_states(operator, q, v, given)
+    require_mask(operator, q, mask)
+    resolved = executors.resolve(backend)
+    if not q.shape[2]:
+        h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)
+    else:
+        operation = _operation(form, resolved, states is not None, mask is not None)
+        masks = () if mask is None else (mask,)
+        h, c, n, m, _ = operation(*inputs, *(states or ()), *masks)
+        last = States(c, n, m)
+    return (h, last) if return_last_states else h
+
+
+def require_chunk_size(operator: str, chunk_size: int) -> int:
+    """Return a chunk size of at least 1.
+
+    Raises:
+        TypeError: for anything that is no int.
+        ValueError: for one below 1.
+    """
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
+        raise TypeError(f"{operator}: chunk_size must be an int, got {type(chunk_size).__name__}")
+    if chunk_size < 1:
+        raise ValueError(f"{operator}: chunk_size must be at least 1, got {chunk_size}")
+    return chunk_size
+
+
+@functools.cache
+def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operation:
+    """The differentiable (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m, normaliser's sums)."""
+
+    def forward(*arrays: mx.array) -> Arrays:
+        return _compute(Call.of(arrays, carried, masked), form, backend)
+
+    reference = functools.partial(_native_gradient, form, carried, masked)
+    if backend == executors.NATIVE:
+        return differentiable(forward, lambda primals, cotangents: reference(*primals, *cotangents))
+
+    def kernels(*arrays: mx.array) -> Arrays:
+        count = len(arrays) - len(_OUTPUTS) - len(_KEPT)
+        primals, cotangents = arrays[:count], arrays[count : count + len(_OUTPUTS)]
+        return _gradient(Call.of(primals, carried, masked), form, backend, cotangents, arrays[-2:])
+
+    # What is kept of the outputs is a function of the primals, and counts there.
+    def reference_of_all(*arrays: mx.array) -> Arrays:
+        return reference(*arrays[: -len(_KEPT)])
+
+    gradient = differentiable(kernels, gradient_of(reference_of_all))
+
+    def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        gradients: Arrays = gradient(*primals, *cotangents, outputs[0], outputs[-1])
+        return gradients
+
+    return differentiable(forward, pull_back, of_outputs=True)
+
+
+# What an operation gives, and what of it the gradient uses.
+_OUTPUTS = ("h", "c", "n", "m", "sums")
+_KEPT = ("h", "sums")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arrays of a call: the states are zero, and no step is masked, unless they are given."""
+
+    q: mx.array
+    k: mx.array
+    v: mx.array
+    i: mx.array
+    f: mx.array
+    states: States
+    carried: bool
+    mask: mx.array | None
+
+    @staticmethod
+    def of(arrays: Arrays, carried: bool, masked: bool) -> Call:
+        """Take apart the arguments of an operation."""
+        q, k, v, i, f = arrays[:5]
+        states = States(*arrays[5:8]) if carried else zero_states(q, v)
+        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None)
+
+    def chunk_size(self, form: Form) -> int:
+        """Steps of a chunk: no more than there are."""
+        steps = self.q.shape[2]
+        return steps if form.chunk_size is None else min(form.chunk_size, steps)
+
+
+def _compute(call: Call, form: Form, backend: str) -> Arrays:
+    """h, c, n, m and the sums; what nobody looks at of them is never evaluated."""
+    q, k, v = call.q, call.k, call.v
+    eps = mx.array(form.eps, dtype=mx.float32)
+    is_fused = form.fused and backend != executors.NATIVE
+    chunk_size = TIME if is_fused else call.chunk_size(form)
+    gates = log_gates(
+        call.i,
+        call.f,
+        call.states.m,
+        call.mask,
+        chunk_size=chunk_size,
+        sigmoid_input=form.sigmoid_input,
+        constant_m=not form.normalizer_grad,
+        backend=backend,
+    )
+    if is_fused:
+        h, c, n, sums = fused_outputs(
+            q, k, v, gates, call.states, eps, normalize=form.normalize, backend=backend
+        )
+        return h, c, n, gates.m, sums
+    c, n = chunk_states(
+        k, v, gates, call.states.c, call.states.n, chunk_size=chunk_size, backend=backend
+    )
+    # A single chunk that begins with nothing reads no state: its kernel need not wait for one.
+    is_read = call.carried or chunk_size < q.shape[2]
+    h, sums = chunk_outputs(
+        q,
+        k,
+        v,
+        gates,
+        (c, n) if is_read else None,
+        eps,
+        chunk_size=chunk_size,
+        normalize=form.normalize,
+        normalizer_grad=form.normalizer_grad,
+        backend=backend,
+    )
+    return h, c[:, :, -1], n[:, :, -1], gates.m, sums
+
+
+def _native_gradient(form: Form, carried: bool, masked: bool, *arrays: mx.array) -> Arrays:
+    """The gradient that MLX derives from its own operations: of primals, then cotangents."""
+    primals, cotangents = arrays[: -len(_OUTPUTS)], arrays[-len(_OUTPUTS) :]
+    masks = primals[-1:] if masked else ()
+    _, gradients = mx.vjp(
+        lambda *given: _compute(Call.of((*given, *masks), carried, masked), form, executors.NATIVE),
+        list(primals[:-1] if masked else primals),
+        list(cotangents),
+    )
+    return (*gradients, *map(mx.zeros_like, masks))
+
+
+def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Arrays) -> Arrays:
+    """The same by kernels, exactly."""
+    q, k, v, states = call.q, call.k, call.v, call.states
+    h_cotangent, c_cotangent, n_cotangent, m_cotangent, _ = cotangents
+    chunk_size = call.chunk_size(form)
+    chunks = {"chunk_size": chunk_size, "backend": backend}
+    gates = log_gates(
+        call.i, call.f, states.m, call.mask, sigmoid_input=form.sigmoid_input, **chunks
+    )
+    c, n = chunk_states(k, v, gates, states.c, states.n, **chunks)
+    inverse, bias, by_eps = _normaliser_gradient(form, gates.floor, h_cotangent, *kept)
+    c_gradients, n_gradients = chunk_state_gradients(
+        q, h_cotangent, gates, inverse, bias, c_cotangent, n_cotangent, **chunks
+    )
+    is_read = call.carried or chunk_size < q.shape[2]
+    inputs = input_gradients(
+        q,
+        k,
+        v,
+        h_cotangent,
+        gates,
+        inverse,
+        bias,
+        (c, n) if is_read else None,
+        (c_gradients, n_gradients),
+        **chunks,
+    )
+    last = _inner(c[:, :, -1], c_cotangent) + _inner(n[:, :, -1], n_cotangent)
+    first = _inner(states.c, c_gradients[:, :, 0]) + _inner(states.n, n_gradients[:, :, 0])
+    by_m = mx.concatenate([by_eps[..., :-1], by_eps[..., -1:] + m_cotangent - last], axis=-1)
+    of_gates = gate_gradients(
+        call.i,
+        call.f,
+        gates,
+        call.mask,
+        inputs.q_dot,
+        inputs.k_dot,
+        by_m if form.normalizer_grad else None,
+        last,
+        first,
+        sigmoid_input=form.sigmoid_input,
+    )
+    initial = (c_gradients[:, :, 0], n_gradients[:, :, 0], of_gates.m)
+    return (
+        *(inputs.q, inputs.k, inputs.v),
+        *(of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype)),
+        *(initial if call.carried else ()),
+        *(() if call.mask is None else (mx.zeros_like(call.mask),)),
+    )
+
+
+def _normaliser_gradient(
+    form: Form, floor: mx.array, h_cotangent: mx.array, h: mx.array, sums: mx.array
+) -> Arrays:
+    """1 / normaliser, the gradient in the sums, and that in m by eps; (B, NH, S) float32."""
+    nothing = mx.zeros_like(floor)
+    live = mx.isfinite(floor)
+    if not form.normalize:
+        return mx.where(live, mx.ones_like(floor), nothing), nothing, nothing
+    eps = mx.array(form.eps, dtype=floor.dtype)
+    size = mx.abs(sums)
+    inverse = mx.where(live, mx.reciprocal(mx.maximum(size, floor) + eps), nothing)
+    if not form.normalizer_grad:
+        return inverse, nothing, nothing
+    read = mx.where(
+        live, mx.sum(h_cotangent.astype(mx.float32) * h.astype(mx.float32), axis=-1), nothing
+    )
+    pulled = mx.negative(read) * inverse
+    bias = mx.where(size > floor, pulled * mx.sign(sums), nothing)
+    return inverse, bias, pulled * eps
+
+
+def _inner(states: mx.array, gradients: mx.array) -> mx.array:
+    """The inner product of each head's state with its gradient, (B, NH, 1)."""
+    products = mx.flatten(states * gradients, 2)
+    return mx.sum(products, axis=-1, keepdims=True)
