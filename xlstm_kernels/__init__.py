@@ -1,4 +1,8 @@
-"""Metal kernels for xLSTM on MLX: exact gradients, and a pure-MLX path for other machines."""
+"""Metal kernels for xLSTM on MLX: exact gradients, and a pure-MLX path for other machines.
+
+Operators are functions; layers, and a model, are in `xlstm_kernels.nn`. `xlstm_kernels.slstm` is
+the function: it hides the package of that name, of which one imports with `from`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,55 @@ except ImportError as error:
         "Install it with: pip install 'embercoach[kernels]'"
     ) from error
 
+from xlstm_kernels import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
+from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
+from xlstm_kernels.conv.depthwise_conv_3tap import depthwise_conv_3tap
 from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.memory.memcpy import copy
+from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
+from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
+from xlstm_kernels.mlstm.parallel import mlstm_parallel
+from xlstm_kernels.mlstm.registry import (
+    get_available_mlstm_kernels,
+    get_available_mlstm_sequence_kernels,
+    get_available_mlstm_step_kernels,
+    get_mlstm_kernel,
+    get_mlstm_sequence_kernel,
+    get_mlstm_step_kernel,
+)
+from xlstm_kernels.mlstm.sequence import mlstm_sequence
+from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+from xlstm_kernels.mlstm.step import mlstm_step
+from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
+from xlstm_kernels.slstm.sequence import slstm, slstm_step
 
-__all__ = ["Kernel", "rms_norm", "soft_cap"]
+__all__ = [
+    "Kernel",
+    "causal_conv1d",
+    "causal_conv1d_update",
+    "copy",
+    "depthwise_conv_3tap",
+    "get_available_mlstm_kernels",
+    "get_available_mlstm_sequence_kernels",
+    "get_available_mlstm_step_kernels",
+    "get_mlstm_kernel",
+    "get_mlstm_sequence_kernel",
+    "get_mlstm_step_kernel",
+    "mLSTMBackend",
+    "mLSTMBackendConfig",
+    "mlstm_chunkwise",
+    "mlstm_parallel",
+    "mlstm_sequence",
+    "mlstm_siging_chunkwise",
+    "mlstm_step",
+    "multi_head_layer_norm",
+    "multi_head_rms_norm",
+    "nn",
+    "rms_norm",
+    "slstm",
+    "slstm_step",
+    "soft_cap",
+]

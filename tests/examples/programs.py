@@ -1,4 +1,4 @@
-"""The two examples as programs: run, imported, and linted."""
+"""The examples as programs: run, imported, and linted."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PLANTED = "examples/train_classifier.py"
 FIXED = "examples/train_classifier_fixed.py"
 RACE = "examples/softmax_race.py"
+XLSTM = "examples/run_xlstm.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ import click
 import pytest
 import yaml
 
+import xlstm_kernels
 from embercoach import rulebook
 from embercoach.cli.entry import group
 from embercoach.config import load
@@ -178,6 +180,20 @@ def test_the_exit_codes(tmp_path: Path) -> None:
 def test_the_bars_are_those_that_are_tested() -> None:
     table = rows("what", "precision at least", "recall at least")
     assert [tuple(map(float, row[1:])) for row in table] == list(BARS.values())
+
+
+def test_the_table_of_kernels_is_that_of_the_pack() -> None:
+    table = rows("what", "function", "layouts", "backends")
+    functions = [cell.strip("`") for _, cell, _, _ in table]
+    operators = {
+        name
+        for name in xlstm_kernels.__all__
+        if inspect.isfunction(value := getattr(xlstm_kernels, name))
+        and "backend" in inspect.signature(value).parameters
+    }
+    assert len(functions) == len(set(functions))
+    assert set(functions) == operators
+    assert {backends for *_, backends in table} == {"Metal, MLX"}
 
 
 # --- the snippets ------------------------------------------------------------------------------

@@ -343,7 +343,34 @@ def test_kernel_on_metal(metal):
 
 
 def test_public_names():
-    assert sorted(xlstm_kernels.__all__) == ["Kernel", "rms_norm", "soft_cap"]
+    assert xlstm_kernels.__all__ == [
+        "Kernel",
+        "causal_conv1d",
+        "causal_conv1d_update",
+        "copy",
+        "depthwise_conv_3tap",
+        "get_available_mlstm_kernels",
+        "get_available_mlstm_sequence_kernels",
+        "get_available_mlstm_step_kernels",
+        "get_mlstm_kernel",
+        "get_mlstm_sequence_kernel",
+        "get_mlstm_step_kernel",
+        "mLSTMBackend",
+        "mLSTMBackendConfig",
+        "mlstm_chunkwise",
+        "mlstm_parallel",
+        "mlstm_sequence",
+        "mlstm_siging_chunkwise",
+        "mlstm_step",
+        "multi_head_layer_norm",
+        "multi_head_rms_norm",
+        "nn",
+        "rms_norm",
+        "slstm",
+        "slstm_step",
+        "soft_cap",
+    ]
+    assert all(getattr(xlstm_kernels, name).__doc__ for name in xlstm_kernels.__all__)
 
 
 def test_import_without_mlx_says_what_to_install():

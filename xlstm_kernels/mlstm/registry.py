@@ -10,8 +10,8 @@ NX-AI's names with `triton` mean ours with `metal`, so that their configurations
 differ there by their numerics or gradients, and no longer do here: every form is stable for any
 gates, and every gradient is that of the whole expression. So `chunkwise--native_custbw`, of which
 NX-AI's backward pass is written by hand and leaves out the normaliser, is here the same as
-`chunkwise--native_autograd`, in values and in gradients; and `parallel--native_stablef_autograd` is
-`parallel--native_autograd`.
+`chunkwise--native_autograd`, in values and in gradients (`normalizer_grad=False` gives theirs); and
+`parallel--native_stablef_autograd` is `parallel--native_autograd`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
     Returns:
         A function `(q, k, v, i, f, c_initial=None, n_initial=None, m_initial=None,
         return_last_states=False, eps=1e-6, chunk_size=64, *, mask=None)` with the arguments and
-        results of `mlstm_chunkwise`; a parallel form makes nothing of the chunk size. The one with
-        a sigmoid for its input gate (`siging`) has no m: its m_initial must be None, its last
-        states are (c, n), and it also takes `normalize=True`.
+        results of `mlstm_chunkwise`, of which the chunkwise forms take `normalizer_grad=True` and
+        `fused=False` too; a parallel form makes nothing of the chunk size. The one with a sigmoid
+        for its input gate (`siging`) has no m: its m_initial must be None, its last states are
+        (c, n), and it takes `normalize=True`.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.

@@ -68,6 +68,33 @@ def test_sizes():
     assert sLSTMLayerConfig(hidden_size=64, num_heads=4).head_dim == 16
 
 
+def test_every_setting_reaches_its_layer():
+    kernels = {
+        "chunkwise_kernel": "parallel--metal",
+        "sequence_kernel": "native_sequence__native",
+        "step_kernel": "native",
+        "mode": "train_with_padding",
+        "chunk_size": 16,
+        "return_last_states": False,
+        "autocast_kernel_dtype": "float16",
+        "eps": 1e-4,
+        "inference_state_dtype": "bfloat16",
+    }
+    both = {"hidden_size": 60, "num_hidden_layers": 3, "norm_eps": 1e-5}
+    mlstm = {
+        "num_heads": 3,
+        "qk_dim_factor": 0.2,
+        "v_dim_factor": 0.3,
+        "use_bias": True,
+        "gate_soft_cap": None,
+    }
+    slstm = {"conv1d_kernel_size": 2}
+    config = xLSTMConfig(**both, **mlstm, **slstm, **kernels, slstm_num_heads=5)
+    backend = mLSTMBackendConfig(**kernels)
+    assert config.mlstm_layer() == mLSTMLayerConfig(**both, **mlstm, mlstm_backend=backend)
+    assert config.slstm_layer(2) == sLSTMLayerConfig(**both, **slstm, num_heads=5, layer_index=2)
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.01, 1.5, 2.0])
 def test_a_feed_forward_width_is_hugging_faces(factor):
     """Rounded up, but a fraction of a unit above a multiple is dropped."""

@@ -1,0 +1,67 @@
+"""The small xLSTM generates, and tells whether a token at a time gives what the whole gives."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.examples.programs import XLSTM, findings, imported, run
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    return imported(XLSTM)
+
+
+def test_it_runs() -> None:
+    result = run(XLSTM)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    sizes, generated, compared = result.stdout.splitlines()
+    assert sizes == "816,920 parameters; blocks: mLSTMBlock, sLSTMBlock, mLSTMBlock, mLSTMBlock"
+    tokens = re.fullmatch(r"read 44 tokens, generated 32: \[((\d+, ){7}\d+)\]", generated)
+    assert tokens is not None
+    assert len(set(tokens[1].split(", "))) > 1
+    (error,) = re.findall(r"relative error (\d\.\de-\d\d)$", compared)
+    assert 0 < float(error) < 5e-6
+
+
+def test_it_obeys_its_options() -> None:
+    outputs = [run(XLSTM, "--tokens", "3", "--prompt", "x", "--seed", seed) for seed in "112"]
+    assert [one.returncode for one in outputs] == [0, 0, 0]
+    first, again, other = (one.stdout for one in outputs)
+    assert first == again != other
+    assert "read 1 tokens, generated 3:" in first
+
+
+@pytest.mark.parametrize("options", [("--prompt", ""), ("--tokens", "0")])
+def test_it_refuses_to_do_nothing(options: tuple[str, ...]) -> None:
+    result = run(XLSTM, *options)
+    assert result.returncode == 2
+    assert "there must be a prompt, and at least one token to generate" in result.stderr
+
+
+def test_it_tells_a_difference(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that forgets its state between tokens, but says nothing of it."""
+
+    class Forgetful(example.xLSTM):
+        def __call__(self, inputs, cache=None, mask=None):
+            forgotten = self.init_cache(1) if cache and inputs.shape[1] == 1 else cache
+            return super().__call__(inputs, forgotten, mask)
+
+    monkeypatch.setattr(example, "xLSTM", Forgetful)
+    monkeypatch.setattr(sys, "argv", [XLSTM, "--tokens", "4"])
+    assert example.main() == 1
+    assert capsys.readouterr().out.endswith("they differ!\n")
+
+
+def test_nothing_in_it_is_found() -> None:
+    assert {one["severity"] for one in findings(XLSTM)} == {"note"}
