@@ -120,7 +120,6 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         self._sequence = get_mlstm_sequence_kernel(config.sequence_kernel)
         self._has_sequence_kernel = own_name(config.sequence_kernel).endswith("metal")
         self._step = get_mlstm_step_kernel(config.step_kernel)
-        self._state_dtype = DTYPES[config.inference_state_dtype]
 
     def __call__(
         self,
@@ -217,6 +216,11 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             query, key, value, i, f, *states, eps=self.config.eps, dtype_state=self._state_dtype
         )
         return mx.expand_dims(h, axis=2), last
+
+    @property
+    def _state_dtype(self) -> mx.Dtype:
+        # Not kept: a dtype can be neither copied nor pickled, and a layer must be.
+        return DTYPES[self.config.inference_state_dtype]
 
     def _runs_sequence_kernel(self) -> bool:
         return self._has_sequence_kernel and executors.resolve(None) != executors.NATIVE

@@ -12,8 +12,6 @@ from xlstm_kernels.nn.normalization import RMSNorm
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import mlx.core as mx
 
     from xlstm_kernels.nn.config import xLSTMConfig
@@ -33,7 +31,7 @@ class mLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         self.norm_mlstm = _norm(config)
         self.mlstm_layer = mLSTMLayer(config.mlstm_layer())
         self.norm_ffn = _norm(config)
-        self.ffn = _feed_forward(config, config.ffn_size, nn.silu)
+        self.ffn = _feed_forward(config, config.ffn_size, "silu")
 
     def __call__(
         self, x: mx.array, state: MLSTMState | None = None, mask: mx.array | None = None
@@ -63,7 +61,7 @@ class sLSTMBlock(nn.Module):  # noqa: N801
         self.norm_slstm = _norm(config)
         self.slstm_layer = sLSTMLayer(config.slstm_layer(layer_index))
         self.norm_ffn = _norm(config)
-        self.ffn = _feed_forward(config, config.slstm_ffn_size, nn.gelu)
+        self.ffn = _feed_forward(config, config.slstm_ffn_size, "gelu")
 
     def __call__(
         self, x: mx.array, state: sLSTMState | None = None, mask: mx.array | None = None
@@ -82,9 +80,7 @@ def _norm(config: xLSTMConfig) -> RMSNorm:
     return RMSNorm(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
 
 
-def _feed_forward(
-    config: xLSTMConfig, size: int, activation: Callable[[mx.array], mx.array]
-) -> FeedForward:
+def _feed_forward(config: xLSTMConfig, size: int, activation: str) -> FeedForward:
     return FeedForward(
         config.hidden_size,
         size,

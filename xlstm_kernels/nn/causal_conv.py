@@ -66,6 +66,10 @@ class CausalConv1d(nn.Module):
         rows = mx.concatenate((state.astype(x.dtype), gathered), axis=1)
         return _at(y, mx.argsort(order, axis=1)), _at(rows, last)
 
+    def _extra_repr(self) -> str:
+        channels, kernel_size = self.weight.shape
+        return f"{channels}, kernel_size={kernel_size}, activation={self.activation!r}"
+
     def _convolve(self, x: mx.array, state: mx.array | None) -> tuple[mx.array, mx.array]:
         y, last = causal_conv1d(x, self.weight, self.bias, state, True, self.activation)
         return y, last

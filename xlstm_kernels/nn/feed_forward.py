@@ -9,9 +9,9 @@ from mlx import nn
 from xlstm_kernels.nn.initialization import output_linear, small_linear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import mlx.core as mx
+
+_ACTIVATIONS = {"silu": nn.silu, "gelu": nn.gelu, "relu": nn.relu}
 
 
 class FeedForward(nn.Module):
@@ -20,21 +20,30 @@ class FeedForward(nn.Module):
     Args:
         hidden_size: D, the width of the residual stream.
         up_size: the width in between.
-        activation: of the gate: `nn.silu` as in xLSTM-7B, `nn.gelu` as behind an sLSTM.
+        activation: of the gate: `"silu"` as in xLSTM-7B, `"gelu"` as behind an sLSTM, or `"relu"`.
         use_bias: whether the linear layers have biases.
         num_hidden_layers: blocks of the model, which scale the initial values of the way down.
+
+    Raises:
+        ValueError: for another activation.
     """
 
     def __init__(
         self,
         hidden_size: int,
         up_size: int,
-        activation: Callable[[mx.array], mx.array] = nn.silu,
+        activation: str = "silu",
         *,
         use_bias: bool = False,
         num_hidden_layers: int = 1,
     ) -> None:
         super().__init__()
+        if activation not in _ACTIVATIONS:
+            raise ValueError(
+                f"FeedForward: activation must be one of {', '.join(map(repr, _ACTIVATIONS))}, "
+                f"got {activation!r}"
+            )
+        # By name: MLX's activations can be neither copied nor pickled, and a layer must be.
         self.activation = activation
         self.proj_up_gate = small_linear(hidden_size, up_size, bias=use_bias)
         self.proj_up = small_linear(hidden_size, up_size, bias=use_bias)
@@ -44,4 +53,8 @@ class FeedForward(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """Transform x (..., D), position by position."""
-        return self.proj_down(self.activation(self.proj_up_gate(x)) * self.proj_up(x))
+        gate = _ACTIVATIONS[self.activation](self.proj_up_gate(x))
+        return self.proj_down(gate * self.proj_up(x))
+
+    def _extra_repr(self) -> str:
+        return f"activation={self.activation!r}"

@@ -44,6 +44,10 @@ class HeadwiseLinear(nn.Module):
         turned = by_head @ self.weight.transpose(0, 2, 1)
         return turned.transpose(1, 0, 2).reshape((batch, steps, heads, outputs))
 
+    def _extra_repr(self) -> str:
+        num_heads, head_dim, _ = self.weight.shape
+        return f"num_heads={num_heads}, head_dim={head_dim}"
+
 
 class sLSTMCell(nn.Module):  # noqa: N801
     """The recurrence of an sLSTM with its parameters.
@@ -82,6 +86,10 @@ class sLSTMCell(nn.Module):  # noqa: N801
         """
         after_each, last = slstm(gates, self.recurrent_weight, self.bias, state, mask=mask)
         return after_each[0], mx.squeeze(last, axis=2)
+
+    def _extra_repr(self) -> str:
+        _, num_heads, head_dim = self.bias.shape
+        return f"num_heads={num_heads}, head_dim={head_dim}"
 
 
 class sLSTMLayer(nn.Module):  # noqa: N801

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx import nn
 
 from tests.xlstm_kernels.conv import oracle as conv
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
@@ -126,8 +125,13 @@ def test_a_cell_gives_y_and_its_state(draw):
 
 
 def test_a_feed_forward_layer(draw, wide, relative_error):
-    layer, x = FeedForward(6, 10, nn.relu, use_bias=True), draw((2, 5, 6), mx.float32)
+    layer, x = FeedForward(6, 10, "relu", use_bias=True), draw((2, 5, 6), mx.float32)
     layer.proj_up.bias = draw((10,), mx.float32)
     gate = np.maximum(wide(x) @ wide(layer.proj_up_gate.weight).T, 0)
     up = wide(x) @ wide(layer.proj_up.weight).T + wide(layer.proj_up.bias)
     assert relative_error(layer(x), (gate * up) @ wide(layer.proj_down.weight).T) < 2e-6
+
+
+def test_a_feed_forward_layer_refuses_other_activations():
+    with pytest.raises(ValueError, match="one of 'silu', 'gelu', 'relu', got 'tanh'"):
+        FeedForward(6, 10, "tanh")

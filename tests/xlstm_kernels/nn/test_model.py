@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -273,6 +276,36 @@ def test_weights_are_saved_and_loaded(small_model, draw_tokens, tmp_path):
     assert not mx.allclose(other(tokens), model(tokens)).item()
     other.load_weights(path)
     assert mx.array_equal(other(tokens), model(tokens)).item()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_model_can_be_copied_and_sent(copied, small_model, draw_tokens):
+    model, tokens = small_model(), draw_tokens(1, 3)
+    other = copied(model)
+    assert mx.array_equal(other(tokens), model(tokens)).item()
+    other.set_dtype(mx.float16)
+    assert model.lm_head.weight.dtype == mx.float32
+    assert str(other) == str(model)
+    assert "(conv1d): CausalConv1d(32, kernel_size=4, activation='silu')" in str(model)
+    assert "(slstm_cell): sLSTMCell(num_heads=4, head_dim=8)" in str(model)
+
+
+def test_a_model_can_be_quantized(small_model, draw_tokens, relative_error, wide):
+    model, tokens = small_model(), draw_tokens(2, 9)
+    exact = wide(model(tokens))
+    nn.quantize(
+        model,
+        group_size=32,
+        bits=8,
+        class_predicate=lambda path, layer: (
+            hasattr(layer, "to_quantized")
+            and layer.weight.shape[-1] % 32 == 0
+            and "igate" not in path
+            and "fgate" not in path
+        ),
+    )
+    assert "lm_head.scales" in shapes(model)
+    assert 1e-4 < relative_error(model(tokens), exact) < 3e-2
 
 
 def test_weights_by_other_names(small_model, draw_tokens):
