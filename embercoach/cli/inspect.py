@@ -9,6 +9,7 @@ import click
 from embercoach import rulebook
 from embercoach.cli import codes
 from embercoach.engine.files import discover
+from embercoach.kernel_builder import Fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.config.load import Scope
     from embercoach.config.settings import SimulatorSettings
+    from embercoach.kernel_builder import Origin
 
 
 def show_files(scopes: tuple[Scope, ...], request: Request) -> int:
@@ -60,6 +62,10 @@ def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
     for pattern, profile in settings.per_file_profiles:
         yield f"{_quoted(pattern)} = {_quoted(profile)}"
     yield from _simulator(settings.simulator)
+    for builder in settings.kernel_builders:
+        yield f"[kernel-builders.{_quoted(builder.symbol)}]"
+        for parameter, origin in builder.origins:
+            yield f"{parameter} = {_origin(origin)}"
 
 
 def _simulator(settings: SimulatorSettings) -> Iterator[str]:
@@ -70,6 +76,16 @@ def _simulator(settings: SimulatorSettings) -> Iterator[str]:
     yield f"memory = {settings.memory / (1 << 30)!r}"
     yield f"checks = {_boolean(settings.checks)}"
     yield f"allow = {_list(settings.allow)}"
+
+
+def _origin(origin: Origin) -> str:
+    if not isinstance(origin, Fixed):
+        return _quoted(origin) if isinstance(origin, str) else str(origin)
+    value = origin.value
+    if isinstance(value, bool):
+        return f"{{ value = {_boolean(value)} }}"
+    shown = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+    return f"{{ value = {shown} }}"
 
 
 def _boolean(value: bool) -> str:

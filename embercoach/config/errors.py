@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,3 +37,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     by_folded = {name.casefold(): name for name in sorted(known)}
     found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None
+
+
+def type_name(value: Any) -> str:
+    """What messages call the type of a value that TOML can hold."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text"}
+    names |= {list: "a list", dict: "a table"}
+    return names.get(type(value), f"a {type(value).__name__}")

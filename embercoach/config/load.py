@@ -122,6 +122,7 @@ def _settings(file: ConfigFile | None, top: Layer, *, named: bool) -> Settings:
         respect_gitignore=_first(top.respect_gitignore, base.respect_gitignore, default=True),
         show_notes=_first(top.show_notes, base.show_notes, default=False),
         simulator=base.simulator,
+        kernel_builders=base.kernel_builders,
     )
 
 

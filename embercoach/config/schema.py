@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from embercoach.config.errors import ConfigError, suggestion
+from embercoach.config.builders import kernel_builders
+from embercoach.config.errors import ConfigError, suggestion, type_name
 from embercoach.config.patterns import check_pattern
 from embercoach.config.selectors import Selection, check_selector
 from embercoach.config.settings import SimulatorSettings
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embercoach.config.files import ConfigFile
+    from embercoach.kernel_builder import KernelBuilder
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ class Layer:
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
+    kernel_builders: tuple[KernelBuilder, ...] = ()
 
 
 KEYS = (
@@ -46,6 +49,7 @@ KEYS = (
     "show-notes",
     "respect-gitignore",
     "simulator",
+    "kernel-builders",
 )
 SIMULATOR_KEYS = ("compiler", "timeout", "memory", "checks", "allow")
 
@@ -76,6 +80,7 @@ def layer_of(file: ConfigFile) -> Layer:
         show_notes=reader.get("show-notes", _boolean),
         respect_gitignore=reader.get("respect-gitignore", _boolean),
         simulator=_simulator(reader),
+        kernel_builders=reader.get("kernel-builders", kernel_builders) or (),
     )
 
 
@@ -118,7 +123,7 @@ class _Reader:
         """The reader of a table inside this one, which may hold the known keys only."""
         table = self._table.get(key, {})
         if not isinstance(table, dict):
-            message = f"{key}: must be a table, not {_type(table)}"
+            message = f"{key}: must be a table, not {type_name(table)}"
             raise ConfigError(message, self._file.path, self._file.line_of(key))
         for inner in table:
             if inner not in known:
@@ -143,7 +148,7 @@ def check_profile(value: Any) -> str:
         ConfigError: there is no such profile.
     """
     if not isinstance(value, str):
-        raise ConfigError(f"must be a text, not {_type(value)}")
+        raise ConfigError(f"must be a text, not {type_name(value)}")
     if value not in PROFILES:
         known = " or ".join(f"'{name}'" for name in PROFILES)
         raise ConfigError(f"unknown profile '{value}'{suggestion(value, PROFILES)} ({known})")
@@ -152,19 +157,21 @@ def check_profile(value: Any) -> str:
 
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"must be true or false, not {_type(value)}")
+        raise ConfigError(f"must be true or false, not {type_name(value)}")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"must be a text, not {_type(value) if value != '' else 'an empty one'}")
+        raise ConfigError(
+            f"must be a text, not {type_name(value) if value != '' else 'an empty one'}"
+        )
     return value
 
 
 def _positive(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"must be a number, not {_type(value)}")
+        raise ConfigError(f"must be a number, not {type_name(value)}")
     if not 0 < value < float("inf"):
         raise ConfigError(f"must be a number above 0, not {value}")
     return float(value)
@@ -190,10 +197,10 @@ def check_kind(value: str) -> str:
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise ConfigError(f"must be a list of texts, not {_type(value)}")
+        raise ConfigError(f"must be a list of texts, not {type_name(value)}")
     for item in value:
         if not isinstance(item, str):
-            raise ConfigError(f"must be a list of texts, but holds {_type(item)}")
+            raise ConfigError(f"must be a list of texts, but holds {type_name(item)}")
     return tuple(value)
 
 
@@ -214,7 +221,7 @@ def _pattern(pattern: str) -> str:
 
 def _table(value: Any, of: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"must be a table from patterns to {of}, not {_type(value)}")
+        raise ConfigError(f"must be a table from patterns to {of}, not {type_name(value)}")
     for pattern in value:
         _pattern(pattern)
     return value
@@ -228,9 +235,3 @@ def _pattern_selectors(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _pattern_profiles(value: Any) -> tuple[tuple[str, str], ...]:
     table = _table(value, "profiles")
     return tuple((pattern, check_profile(profile)) for pattern, profile in table.items())
-
-
-def _type(value: Any) -> str:
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text"}
-    names |= {list: "a list", dict: "a table"}
-    return names.get(type(value), f"a {type(value).__name__}")

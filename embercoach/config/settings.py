@@ -10,6 +10,8 @@ from embercoach.rulebook import static_codes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from embercoach.kernel_builder import KernelBuilder
+
 #: Folders that hold no code of the project's own. The same as ruff's, plus our cache.
 DEFAULT_EXCLUDE = (
     ".bzr",
@@ -77,6 +79,7 @@ class Settings:
         respect_gitignore: pass over what git ignores.
         show_notes: list notes, instead of only counting them.
         simulator: how kernels are run.
+        kernel_builders: wrappers of ``mx.fast.metal_kernel``.
     """
 
     root: Path
@@ -89,3 +92,4 @@ class Settings:
     respect_gitignore: bool = True
     show_notes: bool = False
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
+    kernel_builders: tuple[KernelBuilder, ...] = ()

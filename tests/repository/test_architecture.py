@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "embercoach"
 
-BOTTOM = {"finding", "rulebook"}
+BOTTOM = {"finding", "rulebook", "kernel_builder"}
 # What each room may import besides itself. A new room needs a place here, chosen on purpose.
 MAY_IMPORT: dict[str, set[str]] = {
     "finding": set(),
+    "kernel_builder": set(),
     "rulebook": {"finding"},
     "metal": set(),
-    "analysis": {"metal"},
+    "analysis": {"metal", "kernel_builder"},
     "checks": {"analysis", "metal"} | BOTTOM,
     "fixes": BOTTOM,
     "config": BOTTOM,

@@ -1,0 +1,93 @@
+"""The table ``kernel-builders``: a table for each wrapper, its keys metal_kernel's parameters."""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
+
+from embercoach.config.errors import ConfigError, suggestion, type_name
+from embercoach.kernel_builder import PARAMETERS, Fixed, KernelBuilder
+
+if TYPE_CHECKING:
+    from embercoach.kernel_builder import Origin
+
+TEXTS = ("name", "source", "header")
+LISTS = ("input_names", "output_names")
+FLAGS = ("ensure_row_contiguous", "atomic_outputs")
+
+
+def kernel_builders(value: Any) -> tuple[KernelBuilder, ...]:
+    """The wrappers of a table from dotted names to tables.
+
+    Raises:
+        ConfigError: a mistake in it.
+    """
+    if not isinstance(value, dict):
+        message = f"must be a table from dotted names to tables, not {type_name(value)}"
+        raise ConfigError(message)
+    return tuple(_builder(symbol, table) for symbol, table in value.items())
+
+
+def _builder(symbol: str, table: Any) -> KernelBuilder:
+    words = symbol.split(".")
+    if len(words) < 2 or not all(map(_is_name, words)):
+        # Without quotes TOML splits a name at its dots, and this is the first part of it.
+        message = f"'{symbol}' is no dotted name in quotes, such as \"package.module.Name\""
+        raise ConfigError(message)
+    if words[0] == "mlx":
+        raise ConfigError(f"'{symbol}' is MLX's own, which needs no table")
+    if not isinstance(table, dict):
+        message = f"'{symbol}' must be a table from parameters of metal_kernel to parameters of it"
+        raise ConfigError(f"{message}, not {type_name(table)}")
+    seen: dict[str | int, str] = {}
+    origins: list[tuple[str, Origin]] = []
+    for parameter, given in table.items():
+        if parameter not in PARAMETERS:
+            hint = suggestion(parameter, PARAMETERS) or f" (known: {', '.join(PARAMETERS)})"
+            raise ConfigError(f"'{symbol}': metal_kernel has no parameter '{parameter}'{hint}")
+        origin = _origin(f"'{symbol}': {parameter}", parameter, given)
+        if not isinstance(origin, Fixed):
+            other = seen.setdefault(origin, parameter)
+            if other != parameter:
+                raise ConfigError(f"'{symbol}': {other} and {parameter} cannot both be {origin!r}")
+        origins.append((parameter, origin))
+    if "source" not in table:
+        raise ConfigError(f"'{symbol}' must say which parameter is metal_kernel's source")
+    return KernelBuilder(symbol, tuple(origins))
+
+
+def _origin(where: str, parameter: str, given: Any) -> Origin:
+    if isinstance(given, dict):
+        return _fixed(where, parameter, given)
+    if isinstance(given, str):
+        if not _is_name(given):
+            raise ConfigError(f"{where}: '{given}' is no name of a parameter")
+        return given
+    if isinstance(given, bool) or not isinstance(given, int):
+        wanted = "a parameter's name, its position, or { value = ... }"
+        raise ConfigError(f"{where} must be {wanted}, not {type_name(given)}")
+    if given < 0:
+        raise ConfigError(f"{where}: positions are counted from 0, and {given} is none")
+    return given
+
+
+def _fixed(where: str, parameter: str, given: dict[str, Any]) -> Fixed:
+    if list(given) != ["value"]:
+        raise ConfigError(f"{where}: a table here has one key, 'value': what is always passed")
+    value = given["value"]
+    if parameter in TEXTS:
+        wanted, fits = "a text", isinstance(value, str)
+    elif parameter in LISTS:
+        wanted = "a list of texts"
+        fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    elif parameter in FLAGS:
+        wanted, fits = "true or false", isinstance(value, bool)
+    else:
+        raise ConfigError(f"{where} can be a parameter's name or position only")
+    if not fits:
+        raise ConfigError(f"{where}: value must be {wanted}, not {type_name(value)}")
+    return Fixed(tuple(value) if isinstance(value, list) else value)
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not iskeyword(word)

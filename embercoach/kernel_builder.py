@@ -1,0 +1,55 @@
+"""Wrappers of ``mx.fast.metal_kernel`` that a project declares: where MLX gets what from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+#: The parameters of ``mx.fast.metal_kernel`` in their order.
+PARAMETERS = (
+    "name",
+    "input_names",
+    "output_names",
+    "source",
+    "header",
+    "ensure_row_contiguous",
+    "atomic_outputs",
+    "compile_options",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What a wrapper passes whatever it is called with."""
+
+    value: str | bool | tuple[str, ...]
+
+
+#: Where a wrapper takes an argument from: its own keyword, its own position from 0, or nowhere.
+Origin: TypeAlias = "str | int | Fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBuilder:
+    """A class or function whose calls describe a kernel.
+
+    Attributes:
+        symbol: dotted name, as in an import: ``package.module.Name``.
+        origins: for parameters of ``metal_kernel``, where their arguments come from. What is
+            passed for others is unknown.
+    """
+
+    symbol: str
+    origins: tuple[tuple[str, Origin], ...]
+
+    @property
+    def last_name(self) -> str:
+        """The name without its module."""
+        return self.symbol.rpartition(".")[2]
+
+    def origin(self, parameter: str) -> Origin | None:
+        """Where the argument for a parameter of ``metal_kernel`` comes from, None if unknown."""
+        return next((origin for name, origin in self.origins if name == parameter), None)

@@ -1,0 +1,108 @@
+"""The table ``kernel-builders``: what it may hold, and what is told of mistakes in it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.config import ConfigError, load
+from embercoach.kernel_builder import Fixed, KernelBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = '[tool.embercoach.kernel-builders."pack.kernel.Kernel"]\n'
+
+
+def builders_of(folder: Path, body: str) -> tuple[KernelBuilder, ...]:
+    (folder / "pyproject.toml").write_text(f"[tool.embercoach]\n{body}", encoding="utf-8")
+    (scope,) = load([str(folder)])
+    return scope.settings.kernel_builders
+
+
+def test_without_a_table_there_are_none(tmp_path: Path) -> None:
+    assert builders_of(tmp_path, "") == ()
+
+
+def test_names_positions_and_fixed_values(tmp_path: Path) -> None:
+    body = f"""
+{TABLE}
+name = "name"
+input_names = 1
+output_names = {{ value = ["out"] }}
+source = "body"
+header = {{ value = "" }}
+ensure_row_contiguous = {{ value = false }}
+compile_options = "options"
+
+[tool.embercoach.kernel-builders."pack.build"]
+source = 0
+"""
+    assert builders_of(tmp_path, body) == (
+        KernelBuilder(
+            "pack.kernel.Kernel",
+            (
+                ("name", "name"),
+                ("input_names", 1),
+                ("output_names", Fixed(("out",))),
+                ("source", "body"),
+                ("header", Fixed("")),
+                ("ensure_row_contiguous", Fixed(False)),
+                ("compile_options", "options"),
+            ),
+        ),
+        KernelBuilder("pack.build", (("source", 0),)),
+    )
+
+
+def test_they_travel_between_processes() -> None:
+    builder = KernelBuilder("pack.build", (("source", 0), ("header", Fixed(""))))
+    assert pickle.loads(pickle.dumps(builder)) == builder
+
+
+WHERE = "kernel-builders: 'pack.kernel.Kernel'"
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "words"),
+    [
+        ("kernel-builders = 1", 2,
+         "kernel-builders: must be a table from dotted names to tables, not a number"),
+        ("[tool.embercoach.kernel-builders.pack.kernel.Kernel]\nsource = 'body'", 2,
+         "'pack' is no dotted name in quotes, such as \"package.module.Name\""),
+        ("[tool.embercoach.kernel-builders.'a.b-c']\nsource = 'body'", 2, "'a.b-c' is no dotted"),
+        ("[tool.embercoach.kernel-builders.'a.class']\nsource = 'body'", 2, "'a.class' is no"),
+        ('kernel-builders."pack.Kernel" = "body"', 2, "'pack.Kernel' must be a table from"),
+        ('[tool.embercoach.kernel-builders."mlx.core.fast.metal_kernel"]\nsource = "source"', 2,
+         "'mlx.core.fast.metal_kernel' is MLX's own, which needs no table"),
+        (f"{TABLE}sorce = 'body'", 2,
+         f"{WHERE}: metal_kernel has no parameter 'sorce'; did you mean 'source'?"),
+        (f"{TABLE}grid = 'grid'", 2, "no parameter 'grid' (known: name, input_names, output_n"),
+        (f"{TABLE}name = 'name'", 2, f"{WHERE} must say which parameter is metal_kernel's source"),
+        (f"{TABLE}source = 'a body'", 2, "source: 'a body' is no name of a parameter"),
+        (f"{TABLE}source = ''", 2, "source: '' is no name of a parameter"),
+        (f"{TABLE}source = -1", 2, "source: positions are counted from 0, and -1 is none"),
+        (f"{TABLE}source = true", 2, "source must be a parameter's name, its position, or "),
+        (f"{TABLE}source = ['body']", 2, "{ value = ... }, not a list"),
+        (f"{TABLE}source = 'body'\nheader = 'body'", 2,
+         f"{WHERE}: source and header cannot both be 'body'"),
+        (f"{TABLE}source = 3\nheader = 3", 2, "source and header cannot both be 3"),
+        (f"{TABLE}source = 'body'\nheader = {{ valu = '' }}", 2,
+         "header: a table here has one key, 'value'"),
+        (f"{TABLE}source = 'body'\nheader = {{ value = 1 }}", 2,
+         "header: value must be a text, not a number"),
+        (f"{TABLE}source = 'body'\ninput_names = {{ value = [1] }}", 2,
+         "input_names: value must be a list of texts"),
+        (f"{TABLE}source = 'body'\natomic_outputs = {{ value = 0 }}", 2,
+         "atomic_outputs: value must be true or false, not a number"),
+        (f"{TABLE}source = 'body'\ncompile_options = {{ value = '' }}", 2,
+         "compile_options can be a parameter's name or position only"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told(body: str, line: int, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        builders_of(tmp_path, body)
+    assert str(caught.value).startswith(f"{tmp_path / 'pyproject.toml'}:{line}: kernel-builders: ")
+    assert words in str(caught.value)
