@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis import (
+    builders,
     classes,
     evidence,
     fourier,
@@ -53,6 +54,7 @@ from embercoach.analysis.values import (
     Union,
     Unknown,
     Value,
+    Wrapped,
 )
 
 if TYPE_CHECKING:
@@ -125,7 +127,15 @@ def apply(
         result: Value = UNKNOWN
     else:
         result = handler(frame, node, callee, arguments)
-    if frame.record and (_matters(callee, arguments) or _builds(callee, result)):
+    built = None
+    if frame.module.builders:
+        built = builders.built(frame, node, callee, arguments, result)
+    if built is not None:
+        result = built.result
+        if frame.record:
+            kernel = Symbol(kernels.METAL_KERNEL)
+            frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
+    elif frame.record and (_matters(callee, arguments) or _builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
@@ -300,6 +310,13 @@ def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argum
     return Sequence("list", Array(traced=True))
 
 
+def _wrapped(
+    frame: Frame, node: cst.Call, callee: Wrapped, arguments: tuple[Argument, ...]
+) -> Value:
+    handler = _HANDLERS.get(type(callee.value))
+    return UNKNOWN if handler is None else handler(frame, node, callee.value, arguments)
+
+
 def _union(frame: Frame, node: cst.Call, callee: Union, arguments: tuple[Argument, ...]) -> Value:
     results: list[Value] = []
     for option in options(callee):
@@ -320,6 +337,7 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     Transformed: _transformed,
     Callable: _callable,
     Kernel: _kernel,
+    Wrapped: _wrapped,
     Union: _union,
 }
 
@@ -343,4 +361,6 @@ def call_value(frame: Frame, callee: Value, values: tuple[Value, ...]) -> Value:
         return UNKNOWN if entry is None else api_result(entry, arguments)
     if isinstance(callee, Transformed):
         return call_value(frame, callee.inner, values)
+    if isinstance(callee, Wrapped):
+        return call_value(frame, callee.value, values)
     return UNKNOWN

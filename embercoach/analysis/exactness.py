@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.dispatch import evaluate
+from embercoach.analysis.kernels import holds_kernel
+from embercoach.analysis.lattice import join_all
 from embercoach.analysis.values import (
     BOOL,
     NONE,
@@ -21,9 +23,11 @@ from embercoach.analysis.values import (
     Function,
     Kernel,
     Number,
+    Piece,
     Sequence,
     Str,
     Value,
+    Wrapped,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 MAX_ITEMS = 64
 #: Rounds of loops that one run of a function may take one by one.
 MAX_ROUNDS = 256
-_NEVER_NONE = (Number, Str, Sequence, Dict, DType, Function, Kernel, Callable)
+_NEVER_NONE = (Number, Str, Sequence, Dict, DType, Function, Kernel, Wrapped, Callable)
 _ORDERS: dict[str, Fn[[Any, Any], bool]] = {
     "<": op.lt,
     "<=": op.le,
@@ -54,6 +58,8 @@ def truth(value: Value) -> bool | None:
         return None if value.text is None else bool(value.text)
     if type(value) is Sequence and value.kind in ("list", "tuple") and value.items is not None:
         return bool(value.items)
+    if type(value) is Dict and value.exact:
+        return bool(value.known)
     return True if type(value) in (Function, Kernel) else None
 
 
@@ -120,6 +126,10 @@ def _is_in(left: Value, right: Value) -> bool | None:
         if type(left) is not Str or left.text is None or right.text is None:
             return None
         return left.text in right.text
+    if type(right) is Dict:
+        if type(left) is not Str or left.text is None or not right.exact:
+            return None
+        return right.get(left.text) is not None
     one = _constant(left)
     if one is None or type(right) is not Sequence or right.items is None:
         return None
@@ -131,6 +141,8 @@ def _is_in(left: Value, right: Value) -> bool | None:
 
 def items_of(value: Value) -> tuple[Value, ...] | None:
     """What iterating over a value yields one by one, None if that is not known."""
+    if type(value) is Dict and value.exact and len(value.known) <= MAX_ITEMS:
+        return tuple(Str((Piece(key),)) for key, _ in value.known)
     if type(value) is not Sequence or value.kind == "set" or value.items is None:
         return None
     return value.items if len(value.items) <= MAX_ITEMS else None
@@ -147,26 +159,60 @@ def numbers(arguments: tuple[Value, ...]) -> tuple[Value, ...] | None:
 
 
 def comprehended(frame: Frame, node: Any, item: Value) -> tuple[Value, ...] | None:
-    """The items of a comprehension of strings over what is known, None if they are not known."""
-    if not (frame.exact or type(item) is Str) or type(node) is cst.SetComp:
+    """The items of a comprehension over what is known, None if they are not known.
+
+    Only one of strings or kernels is followed, or one in a function that is run for its constants.
+    """
+    if type(node) is cst.SetComp:
+        return None
+    rounds = _rounds(frame, node, (node.elt,), item)
+    return None if rounds is None else tuple(element for (element,) in rounds)
+
+
+def comprehended_dict(frame: Frame, node: cst.DictComp, item: Value) -> Dict | None:
+    """What a comprehension of a dictionary makes, as ``comprehended``."""
+    rounds = _rounds(frame, node, (node.key, node.value), item)
+    if rounds is None:
+        return None
+    known: dict[str, Value] = {}
+    for key, value in rounds:
+        if type(key) is not Str or key.text is None:
+            return Dict(join_all(value for _, value in rounds))
+        known[key.text] = value
+    return Dict(join_all(known.values()), tuple(known.items()), exact=True)
+
+
+#: What a round of a comprehension makes: its element, or a key and a value.
+_Round = tuple[Value, ...]
+
+
+def _rounds(
+    frame: Frame, node: cst.BaseComp, elements: tuple[cst.BaseExpression, ...], item: Value
+) -> list[_Round] | None:
+    builds = holds_kernel(item)
+    if not (frame.exact or type(item) is Str or builds):
         return None
     names, record = frame.names, frame.record
-    frame.names, frame.record = dict(names), False
-    found: list[Value] = []
+    # The kernels of each round are built by calls of their own.
+    frame.names, frame.record = dict(names), record and builds
+    found: list[_Round] = []
     try:
-        return tuple(found) if _gather(frame, node.for_in, node.elt, found) else None
+        return found if _gather(frame, node.for_in, elements, found) else None
     finally:
         frame.names, frame.record = names, record
 
 
 def _gather(
-    frame: Frame, clause: cst.CompFor | None, element: cst.BaseExpression, found: list[Value]
+    frame: Frame,
+    clause: cst.CompFor | None,
+    elements: tuple[cst.BaseExpression, ...],
+    found: list[_Round],
 ) -> bool:
-    """Add the elements of a comprehension; whether they are known."""
+    """Add what the rounds of a comprehension make; whether it is known."""
     from embercoach.analysis.statements import assign
 
     if clause is None:
-        found.append(evaluate(frame, element))
+        found.append(tuple(evaluate(frame, element) for element in elements))
         return len(found) <= MAX_ITEMS
     items = items_of(evaluate(frame, clause.iter))
     if items is None:
@@ -176,6 +222,6 @@ def _gather(
         verdicts = [truth(evaluate(frame, condition.test)) for condition in clause.ifs]
         if None in verdicts:
             return False
-        if all(verdicts) and not _gather(frame, clause.inner_for_in, element, found):
+        if all(verdicts) and not _gather(frame, clause.inner_for_in, elements, found):
             return False
     return True

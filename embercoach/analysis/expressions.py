@@ -222,10 +222,12 @@ def _comprehension(frame: Frame, node: Any) -> Value:
     finally:
         frame.names = outer_names
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
-    if frame.module.mentions_kernels and isinstance(result, Sequence):
-        items = exactness.comprehended(frame, node, result.item)
-        if items is not None:
-            return Sequence(result.kind, None, items)
+    if frame.module.mentions_kernels:
+        if isinstance(result, Sequence):
+            items = exactness.comprehended(frame, node, result.item)
+            return result if items is None else Sequence(result.kind, None, items)
+        assert isinstance(result, Dict)
+        return exactness.comprehended_dict(frame, node, result.item) or result
     return result
 
 

@@ -29,6 +29,7 @@ from embercoach.analysis.values import (
     UNKNOWN,
     Array,
     Callable,
+    Instance,
     Kernel,
     LibraryObject,
     Sequence,
@@ -199,8 +200,14 @@ def _yielded_item(annotated: Value, inferred: Value) -> Value:
 
 
 def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
-    """Whether what is annotated as a callable may be a kernel that the function builds."""
-    if not any(isinstance(o, (Callable, LibraryObject)) for o in options(annotated)):
+    """Whether what is annotated as a callable may be a kernel that the function builds.
+
+    Or, as an instance of a class, a wrapper of one.
+    """
+    kinds: tuple[type, ...] = (Callable, LibraryObject)
+    if info.module.builders:
+        kinds = (*kinds, Instance)
+    if not any(isinstance(o, kinds) for o in options(annotated)):
         return False
     return info.module.mentions_kernels
 

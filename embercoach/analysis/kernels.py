@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import Argument, CallFact
 from embercoach.analysis.lattice import join_all, options
-from embercoach.analysis.values import UNKNOWN, Dict, Kernel, Sequence, Str, Symbol, Union, Value
+from embercoach.analysis.values import (
+    UNKNOWN,
+    Dict,
+    Kernel,
+    Sequence,
+    Str,
+    Symbol,
+    Union,
+    Value,
+    Wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,10 +82,12 @@ def _order(kernel: Kernel) -> tuple[str, int]:
 
 
 def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
-    """The kernels that a value may be, or holds in lists and dictionaries."""
+    """The kernels that a value may be, or wraps, or holds in lists and dictionaries."""
     kind = type(value)
     if kind is Kernel:
         yield value  # type: ignore[misc]
+    elif kind is Wrapped:
+        yield value.kernel  # type: ignore[attr-defined]
     elif kind is Union:
         held = [kernel for o in options(value) for kernel in kernels_held(o, depth)]
         yield from held if len(held) < 2 else sorted(held, key=_order)

@@ -40,6 +40,7 @@ from embercoach.analysis.values import (
     NoneValue,
     Number,
     Numpy,
+    Piece,
     Sequence,
     Setting,
     Str,
@@ -51,6 +52,7 @@ from embercoach.analysis.values import (
     Union,
     Unknown,
     Value,
+    Wrapped,
 )
 
 if TYPE_CHECKING:
@@ -255,6 +257,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
     Bytes: _bound,
     Template: _bound,
     FilePath: files.member,
+    Wrapped: lambda frame, owner, name: member(frame, owner.value, name),
 }
 
 
@@ -326,12 +329,8 @@ def _sequence_method(owner: Sequence, name: str) -> Value:
 
 def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
     everything = join_all([owner.item, *(v for _, v in owner.known)]) if owner.known else owner.item
-    if name == "items":
-        return Sequence("iterator", Sequence("tuple", everything, (STR, everything)))
-    if name == "values":
-        return Sequence("iterator", everything)
-    if name == "keys":
-        return Sequence("iterator", STR)
+    if name in ("items", "values", "keys"):
+        return _dict_view(owner, name, everything)
     if name in ("get", "pop", "setdefault"):
         key = arguments[0].value if arguments else UNKNOWN
         text = key.text if isinstance(key, Str) else None
@@ -348,6 +347,23 @@ def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
     if name == "copy":
         return owner
     return NONE if name in ("update", "clear") else UNKNOWN
+
+
+def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
+    """What iterating over a dictionary yields, one by one where it holds just what is known."""
+    entries = owner.known if owner.exact else None
+    if name == "values":
+        items = None if entries is None else tuple(value for _, value in entries)
+        return Sequence("iterator", everything if items is None else None, items)
+    if entries is None:
+        item: Value = STR if name == "keys" else Sequence("tuple", everything, (STR, everything))
+        return Sequence("iterator", item)
+    keys = [Str((Piece(key),)) for key, _ in entries]
+    if name == "keys":
+        return Sequence("iterator", None, tuple(keys))
+    pairs = zip(keys, entries, strict=True)
+    rows = (Sequence("tuple", None, (key, value)) for key, (_, value) in pairs)
+    return Sequence("iterator", None, tuple(rows))
 
 
 def _tree_method(name: str) -> Value:

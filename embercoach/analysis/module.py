@@ -59,7 +59,10 @@ class Module:
         self.imported: set[Module] = set()
         self.has_star_import = False
         self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
-        self.mentions_kernels = "metal_kernel" in source
+        #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
+        self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
+        self.wrappers: dict[str, Value] = {}
+        self.mentions_kernels = "metal_kernel" in source or bool(self.builders)
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)

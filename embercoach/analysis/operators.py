@@ -273,7 +273,7 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
     if symbol == "*":
         number = as_number(right)
         times = None if number is None else number.const
-        if left.items is None or type(times) is not int:
+        if left.items is None or not isinstance(times, int):  # a bool as well
             return Sequence(left.kind, left.item)
         if 0 <= times * len(left.items) <= 16:
             return Sequence(left.kind, None, left.items * times)

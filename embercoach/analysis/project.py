@@ -16,6 +16,8 @@ from embercoach.analysis.remembering import forget
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from embercoach.kernel_builder import KernelBuilder
+
 #: Source characters of parsed modules kept at most, besides those in use: a tree takes some
 #: 100 bytes of memory a character.
 KEPT_CHARACTERS = 6_000_000
@@ -39,7 +41,8 @@ class Project:
     learns of it must not be seen by its importers, or results would depend on the order of files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kernel_builders: tuple[KernelBuilder, ...] = ()) -> None:
+        self.kernel_builders = kernel_builders
         self._parsed: OrderedDict[Path, _Parsed] = OrderedDict()
         self._imported: dict[Path, Module | None] = {}
         self._characters = 0

@@ -104,7 +104,7 @@ def _clean(text: FoldedText, arguments: Arguments, literals: Literals) -> Folded
 def repeated(text: Str, times: Value) -> Value:
     """``text * times``."""
     number = times.const if isinstance(times, Number) else None
-    if text.pieces is None or type(number) is not int:
+    if text.pieces is None or not isinstance(number, int):  # a bool as well
         return STR
     if not 0 <= number * len(text.pieces) <= MAX_PIECES:
         return STR if number > 0 else Str(())

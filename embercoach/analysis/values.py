@@ -307,6 +307,14 @@ class Kernel(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Wrapped(Value):
+    """What a wrapper of ``metal_kernel`` made of a kernel: ``value``, whose calls launch unseen."""
+
+    value: Value
+    kernel: Kernel
+
+
+@dataclass(frozen=True, slots=True)
 class FilePath(Value):
     """A path made of ``__file__``, or with ``is_open`` the file of that path, opened to be read."""
 

@@ -15,6 +15,7 @@ from embercoach.analysis.facts import Argument, CallFact, Fact, Place
 from embercoach.analysis.kernels import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.values import NONE, Function, Kernel, Sequence, Str, Symbol, Value
 from embercoach.checks.registry import Report
+from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.strings import Folded
     from embercoach.metal.body import MetalText
 
-#: The parameters of ``metal_kernel`` in their order, as far as checks ask for them.
-PARAMETERS = ("name", "input_names", "output_names", "source", "header")
-#: Others, that have defaults too.
-SETTINGS = ("header", "ensure_row_contiguous", "atomic_outputs", "compile_options")
+#: The parameters of ``metal_kernel`` that checks ask for by their place too.
+PARAMETERS = ALL_PARAMETERS[:5]
+#: Those that have defaults.
+SETTINGS = ALL_PARAMETERS[4:]
 SOURCE = "source"
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from embercoach.checks.signatures import WrittenKernel
     from embercoach.finding import Finding
+    from embercoach.kernel_builder import KernelBuilder
     from embercoach.report.styled import Line
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(?::(?P<column>[0-9]+))?", re.DOTALL)
@@ -68,7 +69,7 @@ def explain(place: Place, output_format: str) -> int:
         raise click.UsageError(str(error)) from error
     result = run(scope.paths, scope.settings, cache=False)
     found = _at(place, result.findings)
-    kernels = _kernels(place, source, found)
+    kernels = _kernels(place, source, found, scope.settings.kernel_builders)
     sources = Sources({place.file: source})
     if output_format == "json":
         told = _document(place, RunResult(found, result.problems), kernels, sources)
@@ -104,9 +105,16 @@ def _at(place: Place, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return first or tuple(f for f in findings if f.line < place.line <= f.end_line)
 
 
-def _kernels(place: Place, source: str, found: tuple[Finding, ...]) -> list[WrittenKernel]:
+def _kernels(
+    place: Place,
+    source: str,
+    found: tuple[Finding, ...],
+    builders: tuple[KernelBuilder, ...],
+) -> list[WrittenKernel]:
     """The kernels that the place belongs to; none unless a finding there is about one."""
-    if "metal_kernel" not in source and not any(f.code.startswith("KERNEL-") for f in found):
+    names = ("metal_kernel", *(builder.last_name for builder in builders))
+    has_name = any(name in source for name in names)
+    if not has_name and not any(f.code.startswith("KERNEL-") for f in found):
         return []
     if Path(place.file).suffix not in (".py", ".pyi", ""):
         return []
@@ -114,7 +122,7 @@ def _kernels(place: Place, source: str, found: tuple[Finding, ...]) -> list[Writ
     from embercoach.checks.signatures import written_kernels
 
     try:
-        written = written_kernels(source, Path(place.file).absolute(), checks.Project())
+        written = written_kernels(source, Path(place.file).absolute(), checks.Project(builders))
     except checks.SyntaxProblem:
         return []  # told among the problems
     return [kernel for kernel in written if kernel.covers(place.line)]

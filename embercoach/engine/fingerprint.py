@@ -8,24 +8,40 @@ from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from embercoach.rulebook import pages_directory
+
+if TYPE_CHECKING:
+    from embercoach.kernel_builder import KernelBuilder
 
 #: Raised when what the cache stores changes its meaning.
 FORMAT = 1
 #: Rooms and modules that decide what is found.
-DECISIVE = ("analysis", "checks", "metal", "finding.py", "fixes/source.py", "engine")
+DECISIVE = (
+    "analysis",
+    "checks",
+    "metal",
+    "finding.py",
+    "kernel_builder.py",
+    "fixes/source.py",
+    "engine",
+)
 PARSERS = ("libcst", "tree_sitter", "tree_sitter_cpp")
 
 
 @cache
-def fingerprint() -> str:
+def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
     """A digest of the deciding modules' and the rule pages' contents, the parsers and this Python.
+
+    And of the settings that decide what is found, not only what is told of it: ``builders``.
 
     Contents and not times: installers and archives set times to what they like.
     """
     digest = blake2b(digest_size=12)
     digest.update(f"{FORMAT} {sys.version_info[:3]} {sys.implementation.name}".encode())
+    if builders:
+        digest.update(repr(builders).encode())
     package = Path(__file__).resolve().parent.parent
     for name in DECISIVE:
         place = package / name

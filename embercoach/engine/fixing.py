@@ -77,7 +77,7 @@ class Fixer:
         self._debug = debug
         self._unsafe = unsafe
         self._judge = Judge(settings)
-        self._inspector = Inspector(debug=debug)
+        self._inspector = Inspector(settings.kernel_builders, debug=debug)
 
     def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
         """Fix a file by its path as shown, from the bytes given or those on disk."""

@@ -14,6 +14,7 @@ from embercoach.engine.verdict import raw_to_tuple
 
 if TYPE_CHECKING:
     from embercoach.checks import Project
+    from embercoach.kernel_builder import KernelBuilder
 
 #: ``skipped`` by its own comment, ``checked``, ``broken`` source, or a check that ``failed``.
 Kind = Literal["skipped", "checked", "broken", "failed"]
@@ -45,8 +46,12 @@ def digest_of(data: bytes) -> str:
 class Inspector:
     """Inspects files; one a process, as it keeps the parsed modules of the project."""
 
-    def __init__(self, *, debug: bool = False) -> None:
-        """Set ``debug`` to add the traceback to the message of a failure."""
+    def __init__(self, builders: tuple[KernelBuilder, ...] = (), *, debug: bool = False) -> None:
+        """Make one for projects with these wrappers of ``mx.fast.metal_kernel``.
+
+        Set ``debug`` to add the traceback to the message of a failure.
+        """
+        self._builders = builders
         self._debug = debug
         self._project: Project | None = None
 
@@ -97,7 +102,7 @@ class Inspector:
 
         try:
             if language == PYTHON:
-                self._project = self._project or checks.Project()
+                self._project = self._project or checks.Project(self._builders)
                 report = checks.check_source(text, path, self._project)
             elif language == METAL:
                 report = checks.check_metal(text)

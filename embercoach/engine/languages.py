@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from embercoach.kernel_builder import KernelBuilder
 
 Language = Literal["python", "metal", "objective-c"]
 
@@ -35,6 +38,10 @@ def language_of(path: str) -> Language:
     return _BY_SUFFIX.get(path[dot:], PYTHON) if dot >= 0 else PYTHON
 
 
-def relevant(data: bytes, language: Language = PYTHON) -> bool:
+def relevant(
+    data: bytes, language: Language = PYTHON, builders: tuple[KernelBuilder, ...] = ()
+) -> bool:
     """Whether a file's bytes are worth decoding and parsing."""
-    return any(word in data for word in _RELEVANT[language])
+    if any(word in data for word in _RELEVANT[language]):
+        return True
+    return language == PYTHON and any(b.last_name.encode() in data for b in builders)

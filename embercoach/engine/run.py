@@ -160,9 +160,10 @@ class _Run:
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
         self._states = States(time.time_ns())
-        self._cache = Cache(settings.root, fingerprint()) if cache else None
+        self._cache = Cache(settings.root, fingerprint(settings.kernel_builders)) if cache else None
         known = self._cache.severities if self._cache is not None else None
         self.tally = _Tally(Judge(settings, known))
+        self._builders = settings.kernel_builders
         self._debug = debug
         self._on_progress = on_progress
 
@@ -174,7 +175,7 @@ class _Run:
             data = self._read(file) if given is None else given
             if data is None:
                 continue
-            if not relevant(data, language_of(file.path.name)):
+            if not relevant(data, language_of(file.path.name), self._builders):
                 self.tally.skipped += 1
             elif self._cache is not None:
                 digest = digest_of(data)
@@ -230,7 +231,7 @@ class _Run:
         sizes = [size for _, _, size in files]
         done = total - len(files)
         folders = [file.path.parent for file, _, _ in files]
-        make = partial(Inspector, debug=self._debug)
+        make = partial(Inspector, self._builders, debug=self._debug)
         for number, result in spread(make, tasks, sizes, folders, jobs):
             file = files[number][0]
             if isinstance(result, Crash):

@@ -417,6 +417,41 @@ def kernels_of(program: str) -> list[tuple[str | None, str | None]]:
     return found
 
 
+@pytest.mark.parametrize(
+    "built",
+    [
+        "{n: kernel(n) for n in SIZES}",
+        "{(n, 1): kernel(n) for n in SIZES.keys() if n != 'c'}",
+        "[kernel(n) for n, size in SIZES.items()]",
+        "[kernel(size) for size in ALIASES.values()]",
+        "{n: kernel('a' * (n == 1) + 'b' * (n == 2)) for n in (1, 2)}",
+    ],
+)
+def test_kernels_of_a_comprehension_are_built_one_by_one(built: str) -> None:
+    program = f"""
+    import mlx.core as mx
+    SIZES = {{"a": 1, "b": 2}}
+    ALIASES = {{"one": "a", "two": "b"}}
+    def kernel(name):
+        return mx.fast.metal_kernel(name, ["x"], ["y"], f"y[0] = {{name}};")
+    KERNELS = {built}
+    """
+    found = {source for source, _ in kernels_of(program) if source is not None}
+    assert found == {"y[0] = a;", "y[0] = b;"}
+
+
+def test_a_dictionary_that_may_have_grown_is_not_gone_through() -> None:
+    program = """
+    import mlx.core as mx
+    SIZES = {"a": 1}
+    def add(name):
+        SIZES[name] = 2
+    add(input())
+    KERNELS = {n: mx.fast.metal_kernel("k", ["x"], ["y"], f"y[0] = {n};") for n in SIZES}
+    """
+    assert all(source is None for source, _ in kernels_of(program))
+
+
 def test_a_kernel_is_built_once_for_each_text_that_it_may_have() -> None:
     program = """
         import mlx.core as mx

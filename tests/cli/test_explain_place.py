@@ -163,3 +163,62 @@ def test_a_file_that_does_not_parse(embercoach: Cli, file: Path) -> None:
     assert ran.code == 2
     assert "syntax error" in ran.out
     assert "Nothing is found" not in ran.out
+
+
+BUILDERS = """
+[kernel-builders."pack.Kernel"]
+name = 0
+input_names = "inputs"
+output_names = { value = ["y"] }
+source = "body"
+header = { value = "" }
+"""
+BUILT = '''\
+from pack import Kernel
+
+K = Kernel(
+    "scale",
+    inputs=["x"],
+    body="""
+        y[thread_position_in_grid.x] = T(x[0] * cap[0]);
+    """,
+)
+
+
+def run(x):
+    return K(x)
+'''
+HEAD = """\
+The kernel `scale`, as MLX writes it:
+    template <the launch's template arguments>
+    [[kernel]] void custom_kernel_scale_...(
+"""
+
+
+def test_a_kernel_of_a_wrapper_of_the_settings(embercoach: Cli, project: Path) -> None:
+    (project / "built.py").write_text(BUILT, encoding="utf-8")
+    ran = embercoach("explain", "built.py:4")
+    assert ran.out == "Nothing is found at built.py:4.\n"
+    (project / "embercoach.toml").write_text(BUILDERS, encoding="utf-8")
+    ran = embercoach("explain", "built.py:4")
+    assert ran.out.startswith(f"Nothing is found at built.py:4.\n\n{HEAD}")
+    ran = embercoach("explain", "built.py:7")
+    assert "KERNEL-SIG-005" in ran.out
+    assert HEAD in ran.out
+    assert HEAD not in embercoach("explain", "built.py:13").out
+    checked = embercoach("check", "--output-format", "concise", "built.py")
+    assert checked.out.splitlines()[0].startswith("built.py:7:49: KERNEL-SIG-005 error")
+
+
+def test_settings_with_wrappers_are_shown_as_they_can_be_used(
+    embercoach: Cli, project: Path
+) -> None:
+    (project / "embercoach.toml").write_text(
+        f"{BUILDERS}atomic_outputs = {{ value = true }}\n", encoding="utf-8"
+    )
+    shown = embercoach("check", "--show-settings").out
+    assert 'output_names = { value = ["y"] }' in shown
+    assert "atomic_outputs = { value = true }" in shown
+    (project / "shown.toml").write_text(shown, encoding="utf-8")
+    again = embercoach("check", "--show-settings", "--config", "shown.toml").out
+    assert again.splitlines()[3:] == shown.splitlines()[3:]

@@ -18,6 +18,7 @@ from embercoach.engine import fingerprint as fingerprint_module
 from embercoach.engine.cache import FOLDER, Cache, States
 from embercoach.engine.inspection import Inspection, digest_of
 from embercoach.engine.run import RunResult, run
+from embercoach.kernel_builder import KernelBuilder
 
 pytestmark = pytest.mark.usefixtures("planted")
 
@@ -161,11 +162,31 @@ def test_another_program_means_another_cache(
 ) -> None:
     check()
     for number in range(5):
-        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda n=number: f"program{n}")
+        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda _, n=number: f"program{n}")
         assert check().cached == 0
         assert check().cached == 3
     assert len(list((project / FOLDER).glob("results-*"))) == cache_module.VERSIONS
     assert (project / FOLDER / "results-program4").exists()
+
+
+def test_other_kernel_builders_mean_another_cache(project: Path) -> None:
+    one, other = (
+        (KernelBuilder("pack.Kernel", (("source", origin),)),) for origin in ("body", "text")
+    )
+    check()
+    assert check(kernel_builders=one).cached == 0
+    assert check(kernel_builders=other).cached == 0
+    assert check(kernel_builders=one).cached == 3
+    assert check().cached == 3
+
+
+def test_a_file_that_calls_a_kernel_builder_is_checked(project: Path) -> None:
+    (project / "c.py").write_text("from pack import Kernel\nbad_pull\n")
+    builder = KernelBuilder("pack.Kernel", (("source", "body"),))
+    assert {f.path for f in check().findings} == {"a.py", "b.py"}
+    result = check(kernel_builders=(builder,))
+    assert {f.path for f in result.findings} == {"a.py", "b.py", "c.py"}
+    assert result.files_skipped == 0
 
 
 def test_the_fingerprint_knows_every_deciding_file(monkeypatch: pytest.MonkeyPatch) -> None:
