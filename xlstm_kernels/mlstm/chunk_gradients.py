@@ -32,8 +32,9 @@ class InputGradients(NamedTuple):
         q: (B, NH, S, DK).
         k: (B, NH, S, DK).
         v: (B, NH, S, DV).
-        q_dot: q . dq of every step, (B, NH, S) float32.
-        k_dot: k . dk of every step, (B, NH, S) float32.
+        q_dot: q . dq of every step but for what it read of itself, (B, NH, S) float32.
+        k_dot: k . dk of every step but for the same, (B, NH, S) float32.
+        own_dot: that, (B, NH, S) float32.
     """
 
     q: mx.array
@@ -41,6 +42,7 @@ class InputGradients(NamedTuple):
     v: mx.array
     q_dot: mx.array
     k_dot: mx.array
+    own_dot: mx.array
 
 
 def input_gradients(
@@ -75,14 +77,15 @@ def input_gradients(
     size = mx.array(chunk_size, dtype=mx.uint32)
     gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor, inverse)
     settings = {"backend": backend, "chunk_size": chunk_size}
-    q_gradient, q_dots = _QUERIES[states is not None](
+    q_gradient, q_dots, _ = _QUERIES[states is not None](
         cotangent, v, k, size, *gated, bias, *(states or ()), q, **settings
     )
-    k_gradient, k_dots = _KEYS(v, cotangent, q, size, *gated, bias, *state_gradients, k, **settings)
-    (v_gradient,) = _VALUES(k, q, cotangent, size, *gated, state_gradients[0], **settings)
-    return InputGradients(
-        q_gradient, k_gradient, v_gradient, mx.sum(q_dots, axis=0), mx.sum(k_dots, axis=0)
+    k_gradient, k_dots, own_dots = _KEYS(
+        v, cotangent, q, size, *gated, bias, *state_gradients, k, **settings
     )
+    (v_gradient,) = _VALUES(k, q, cotangent, size, *gated, state_gradients[0], **settings)
+    dots = (mx.sum(tiles, axis=0) for tiles in (q_dots, k_dots, own_dots))
+    return InputGradients(q_gradient, k_gradient, v_gradient, *dots)
 
 
 _QUERIES = {

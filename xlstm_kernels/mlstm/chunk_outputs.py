@@ -106,7 +106,7 @@ def chunk_outputs_reference(
     )
     queries, keys, values = (in_chunks(array, chunk_size) for array in rows)
     queries = queries * mx.array(key_width**-0.5, dtype=queries.dtype)
-    floor = in_chunks(gates.floor, chunk_size)
+    floor = in_chunks(gates.floor, chunk_size, fill=mx.inf)
     weights = (queries @ mx.swapaxes(keys, -1, -2)) * weights_within(gates, chunk_size)
     numerator = weights @ values
     normaliser = mx.sum(weights, axis=-1)

@@ -241,19 +241,21 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
         (c_gradients, n_gradients),
         **chunks,
     )
-    last = _inner(c[:, :, -1], c_cotangent) + _inner(n[:, :, -1], n_cotangent)
-    first = _inner(states.c, c_gradients[:, :, 0]) + _inner(states.n, n_gradients[:, :, 0])
-    by_m = mx.concatenate([by_eps[..., :-1], by_eps[..., -1:] + m_cotangent - last], axis=-1)
+    flows = _inner(c, c_gradients) + _inner(n, n_gradients)
+    by_m = None
+    if form.normalizer_grad:
+        # The last states are scaled by exp(-m).
+        behind = by_eps[..., -1:] + m_cotangent - flows[..., -1:]
+        by_m = mx.concatenate([by_eps[..., :-1], behind], axis=-1)
     of_gates = gate_gradients(
         call.i,
         call.f,
         gates,
         call.mask,
-        inputs.q_dot,
-        inputs.k_dot,
-        by_m if form.normalizer_grad else None,
-        last,
-        first,
+        (inputs.q_dot, inputs.k_dot, inputs.own_dot),
+        flows,
+        by_m,
+        chunk_size=chunk_size,
         sigmoid_input=form.sigmoid_input,
     )
     initial = (c_gradients[:, :, 0], n_gradients[:, :, 0], of_gates.m)
@@ -287,6 +289,8 @@ def _normaliser_gradient(
 
 
 def _inner(states: mx.array, gradients: mx.array) -> mx.array:
-    """The inner product of each head's state with its gradient, (B, NH, 1)."""
-    products = mx.flatten(states * gradients, 2)
-    return mx.sum(products, axis=-1, keepdims=True)
+    """Inner products of states (B, NH, NC, ...) with their gradients, (B, NH, NC)."""
+    one, other = mx.flatten(states, 3), mx.flatten(gradients, 3)
+    # A product of matrices needs no memory for the terms.
+    product = mx.expand_dims(one, axis=-2) @ mx.expand_dims(other, axis=-1)
+    return mx.squeeze(product, axis=(-2, -1))

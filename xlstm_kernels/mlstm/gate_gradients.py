@@ -5,6 +5,10 @@ With m for a constant, and L_t = log sigmoid(f_t),
     di_t = k_t . dk_t
     dL_t = sum_{r >= t} (q_r . dq_r - k_r . dk_r) + <C, dC> + <n, dn>   (C, n the last states)
 
+The sum is what flows past step t. What a step has of itself flows past none, and drops out of both
+products beforehand; between two chunks the flow is the inner product of the states and their
+gradients. So each sum goes over a part of a chunk, forward or backward, whichever has less to sum.
+
 m itself matters twice: by eps, which is in units of exp(-m), and for the last states, which are
 scaled by exp(-m). Its gradient runs back along the maxima that it was taken of, m_t = max(L_t +
 m_{t-1}, i_t), and ends at the input gate that was the greater one.
@@ -15,6 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
+
+from xlstm_kernels.mlstm.chunks import in_chunks
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
@@ -33,12 +39,11 @@ def gate_gradients(
     f: mx.array,
     gates: LogGates,
     mask: mx.array | None,
-    q_dot: mx.array,
-    k_dot: mx.array,
+    dots: tuple[mx.array, mx.array, mx.array],
+    flows: mx.array,
     m_cotangent: mx.array | None,
-    last: mx.array,
-    first: mx.array,
     *,
+    chunk_size: int,
     sigmoid_input: bool,
 ) -> GateGradients:
     """The gradients in the gates.
@@ -48,17 +53,18 @@ def gate_gradients(
         f: (B, NH, S).
         gates: of the S steps.
         mask: (B, S) booleans, or None.
-        q_dot: q . dq, (B, NH, S).
-        k_dot: k . dk, (B, NH, S).
+        dots: q . dq and k . dk, each but for what a step has of itself, and that, (B, NH, S).
+        flows: <C, dC> + <n, dn> of the states before every chunk and after the last,
+            (B, NH, NC + 1).
         m_cotangent: what eps makes of m at every step, (B, NH, S); the last m's own cotangent is
             in its last step. None takes m for a constant.
-        last: <C, dC> + <n, dn> of the last states, (B, NH, 1).
-        first: the same of the states before the first step.
+        chunk_size: L; the last chunk may be shorter.
         sigmoid_input: there is no m, and the input gate is a sigmoid.
     """
-    forget = mx.cumsum(q_dot - k_dot, axis=-1, reverse=True) + last
-    admit = k_dot
-    m_gradient = mx.zeros_like(first)
+    q_dot, k_dot, own_dot = dots
+    forget = _past_steps(q_dot, k_dot, flows, chunk_size)[..., : i.shape[-1]]
+    admit = k_dot + own_dot
+    m_gradient = flows[..., :1]
     if m_cotangent is not None and not sigmoid_input:
         chosen = gates.admitted == mx.zeros_like(gates.admitted)
         flowing = _back_to_choices(m_cotangent, chosen)
@@ -66,7 +72,7 @@ def gate_gradients(
         admit = admit + mx.where(chosen, flowing, nothing)
         passed = mx.where(chosen, nothing, flowing)
         forget = forget + passed
-        m_gradient = first + passed[..., :1]
+        m_gradient = m_gradient + passed[..., :1]
     if sigmoid_input:
         admit = admit * mx.sigmoid(mx.negative(i.astype(mx.float32)))
     forget = forget * mx.sigmoid(mx.negative(f.astype(mx.float32)))
@@ -75,6 +81,21 @@ def gate_gradients(
         admit = mx.where(live, admit, mx.zeros_like(admit))
         forget = mx.where(live, forget, mx.zeros_like(forget))
     return GateGradients(admit, forget, m_gradient)
+
+
+def _past_steps(
+    ending: mx.array, beginning: mx.array, flows: mx.array, chunk_size: int
+) -> mx.array:
+    """What flows past every step, summed from the edge of its chunk that has less to sum."""
+    ending, beginning = in_chunks(ending, chunk_size), in_chunks(beginning, chunk_size)
+    terms = ending - beginning
+    sizes = mx.abs(ending) + mx.abs(beginning)
+    before, behind = (mx.expand_dims(edge, axis=-1) for edge in (flows[..., :-1], flows[..., 1:]))
+    forward = before - mx.cumsum(terms, axis=-1, inclusive=False)
+    backward = behind + mx.cumsum(terms, axis=-1, reverse=True)
+    forward_size = mx.abs(before) + mx.cumsum(sizes, axis=-1, inclusive=False)
+    backward_size = mx.abs(behind) + mx.cumsum(sizes, axis=-1, reverse=True)
+    return mx.flatten(mx.where(forward_size < backward_size, forward, backward), 2, 3)
 
 
 def _back_to_choices(cotangent: mx.array, chosen: mx.array) -> mx.array:

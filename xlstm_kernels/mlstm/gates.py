@@ -136,12 +136,12 @@ def _stabilised(
         sums = pairs.add(pairs.Pair(*(_later(part, reach, 0.0) for part in sums)), sums)
         reach += reach
     after = pairs.maximum(after, pairs.add(pairs.pair(m_initial), sums))
+    if constant_m:
+        after = pairs.constant(after)
     # The caller gets m as one float: from the last step on everything is scaled by just that.
     m_last = after.high[..., -1:]
     rounded = mx.concatenate([after.low[..., :-1], mx.zeros_like(m_last)], axis=-1)
     after = pairs.Pair(after.high, rounded)
-    if constant_m:
-        after = pairs.constant(after)
     before = pairs.Pair(
         mx.concatenate([m_initial, after.high[..., :-1]], axis=-1),
         mx.concatenate([mx.zeros_like(m_initial), after.low[..., :-1]], axis=-1),

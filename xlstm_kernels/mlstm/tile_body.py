@@ -45,6 +45,7 @@ _START = """
     threadgroup float row_prefix_rest[TILE];
     threadgroup float row_number[TILE];  // what the weights or the normaliser need of the row
     threadgroup float vector_factor[TILE];
+    threadgroup float own_weight[TILE];  // of a row and its own step
 
     const uint member = thread_index_in_threadgroup;
     const uint members = threads_per_threadgroup.x;
@@ -193,6 +194,12 @@ def _pair_products(tiles: Tiles) -> str:
         "row": " + row_number[own + row]",
         "column": " + other_bias",
     }[tiles.bias]
+    # Kept apart: the gates' gradients are sums from which it drops out.
+    own_step = """
+            if (from + lane == first + own + row) {
+                own_weight[own + row] = weight;
+                weight = 0.0f;
+            }"""
     other_admitted = "const float other_admitted = there_is ? admitted[other] : -INFINITY;"
     other_bias = "const float other_bias = there_is ? bias[other] : 0.0f;"
     return f"""
@@ -258,6 +265,7 @@ def _pair_products(tiles: Tiles) -> str:
                 weight = (weight_tile[(own + row) * STRIDE + lane]{bias})
                     * metal::precise::exp({exponent});
             }}
+{own_step if tiles.dotted else ""}
             weight_tile[(own + row) * STRIDE + lane] = weight;
             row_sum[row] += weight;
         }}
@@ -294,8 +302,9 @@ def _end(tiles: Tiles) -> str:
         value += " + vector_factor[row] * vectors[state * result_width + first_column + column]"
     if tiles.normaliser:
         value += " / row_number[row]"
+    scale = " * root" if tiles.scaled else ""
     if tiles.scaled:
-        value = f"({value}) * root"
+        value = f"({value}){scale}"
     normaliser = """
         const float sum = simd_sum(row_sum[line]);
         if (lane == 0) {
@@ -309,17 +318,32 @@ def _end(tiles: Tiles) -> str:
     const auto dotted_start = dotted_input + (sequence / heads) * dotted_input_strides[0]
         + (sequence % heads) * dotted_input_strides[1] + first * dotted_input_strides[2]
         + first_column * dotted_input_strides[3];"""
+    own_start = f"""
+        float dot = 0.0f;
+        float own_dot = 0.0f;
+        const size_t step = gate_start + first + metal::min(row, count - 1);
+        const float own_factor = own_weight[row] * ({tiles.sums.value}){scale};"""
     dot = """
+                float own_value = 0.0f;
+                if (own_factor != 0.0f) {
+                    own_value = own_factor * static_cast<float>(sum_start[(first + row)
+                        * summed_input_strides[2] + column * summed_input_strides[3]]);
+                }
                 if (row_factor[row] != 0.0f) {
-                    dot += value * static_cast<float>(dotted_start[
+                    const float other = static_cast<float>(dotted_start[
                         row * dotted_input_strides[2] + column * dotted_input_strides[3]]);
+                    dot += value * other;
+                    own_dot += own_value * other;
                 }"""
     dots = """
         dot = simd_sum(dot);
+        own_dot = simd_sum(own_dot);
         if (lane == 0 && row < count) {
             const size_t tile = threadgroup_position_in_grid.x;
             const size_t sequences = row_input_shape[0] * heads;
-            row_dots[(tile * sequences + sequence) * steps + first + row] = dot;
+            const size_t place = (tile * sequences + sequence) * steps + first + row;
+            row_dots[place] = dot;
+            own_dots[place] = own_dot;
         }"""
     return f"""
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -333,12 +357,12 @@ def _end(tiles: Tiles) -> str:
     #pragma unroll
     for (uint line = 0; line < FRAGMENT; ++line) {{
         const uint row = own + line;{normaliser if tiles.normaliser else ""}
-        {"float dot = 0.0f;" if tiles.dotted else ""}
+        {own_start if tiles.dotted else ""}
         for (uint column = lane; column < COLUMNS; column += 32) {{
             if (row < count && column < column_count) {{
-                const float value = {value};
+                const float value = {value};{dot if tiles.dotted else ""}
                 result[result_start + row * size_t(result_width) + column] =
-                    static_cast<T>(value);{dot if tiles.dotted else ""}
+                    static_cast<T>({"value + own_value" if tiles.dotted else "value"});
             }}
         }}{dots if tiles.dotted else ""}
     }}

@@ -34,7 +34,7 @@ def tile_kernel(tiles: Tiles) -> Kernel:
         outputs=(
             "result",
             *(("row_sums",) if tiles.normaliser else ()),
-            *(("row_dots",) if tiles.dotted else ()),
+            *(("row_dots", "own_dots") if tiles.dotted else ()),
         ),
         launch=functools.partial(_launch, tiles),
         contiguous_inputs=False,
@@ -53,7 +53,7 @@ def _launch(tiles: Tiles, rows: mx.array, *others: mx.array, chunk_size: int) ->
     if tiles.normaliser:
         shapes.append((batch, heads, steps))
     if tiles.dotted:
-        shapes.append((columns, batch, heads, steps))
+        shapes += [(columns, batch, heads, steps)] * 2
     return Launch(
         grid=(columns * _THREADS, row_tiles, batch * heads),
         threadgroup=(_THREADS, 1, 1),

@@ -41,7 +41,8 @@ class Tiles:
         normaliser: divide by max(|sum of the weights + e_r x_r w|, floor) + eps; the sum is an
             output too.
         scaled: multiply the result by 1 / sqrt(DK).
-        dotted: give each row's dot product with a further input, by column tiles.
+        dotted: give each row's dot products with a further input, by column tiles: of the result
+            but for the row's own step, and of what that adds.
     """
 
     name: str

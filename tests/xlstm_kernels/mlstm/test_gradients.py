@@ -1,0 +1,364 @@
+"""Gradients of the chunked forms, in every input and initial state, with cotangents of all outputs.
+
+Judged by the gradient of the definition in float64, which itself is held to finite differences.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from mlx import nn
+
+from tests.xlstm_kernels.mlstm.comparing import Draw, draws, wide
+from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
+from tests.xlstm_kernels.mlstm.oracle import mlstm
+from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
+from xlstm_kernels.mlstm.parallel import mlstm_parallel
+from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.xlstm_kernels.mlstm.comparing import Inputs
+
+FORMS = {
+    "chunks of 64": functools.partial(mlstm_chunkwise, chunk_size=64),
+    "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
+    "fused": functools.partial(mlstm_chunkwise, fused=True),
+    "parallel": mlstm_parallel,
+}
+NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
+# Relative L2 errors in float32; a sum over all later steps goes into f and m.
+BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
+# How much bigger the terms of a gradient may be than their sum, for the bar to judge it alone.
+MILD = 30.0
+ROUNDING = 2.0**-24
+QUICK = settings(
+    deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(params=FORMS.values(), ids=list(FORMS))
+def form(request: pytest.FixtureRequest) -> Callable[..., object]:
+    return request.param
+
+
+def with_states(inputs: Inputs) -> Inputs:
+    if inputs.states is not None:
+        return inputs
+    batch, heads, _, keys = inputs.q.shape
+    shapes = ((batch, heads, keys, inputs.v.shape[-1]), (batch, heads, keys), (batch, heads, 1))
+    return dataclasses.replace(inputs, states=tuple(mx.zeros(shape) for shape in shapes))
+
+
+def cotangents_of(inputs: Inputs, seed: int) -> list[np.ndarray]:
+    """Of h, C, n and m, normal numbers in float32."""
+    generator = np.random.default_rng(seed)
+    shapes = [inputs.v.shape, *(state.shape for state in with_states(inputs).states)]
+    return [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def expected_gradients(inputs: Inputs, given: list[np.ndarray], **more: object) -> Gradients:
+    c, n, m = map(wide, with_states(inputs).states)
+    h, dc, dn, dm = (array.astype(np.float64) for array in given)
+    return gradients(
+        *map(wide, inputs.sequence),
+        (c, n, m[..., 0]),
+        (h, dc, dn, dm[..., 0]),
+        eps=inputs.eps,
+        mask=None if inputs.mask is None else np.array(inputs.mask),
+        **more,
+    )
+
+
+def computed_gradients(form: Callable, inputs: Inputs, given: list[np.ndarray], device: str):
+    count = 8 if inputs.states is not None else 5
+
+    def outputs(*arrays):
+        states = dict(zip(("c_initial", "n_initial", "m_initial"), arrays[5:], strict=False))
+        h, last = form(
+            *arrays[:5],
+            **states,
+            return_last_states=True,
+            eps=inputs.eps,
+            mask=inputs.mask,
+            backend=device,
+        )
+        return (h, *last)
+
+    arguments = [*inputs.sequence, *(inputs.states or ())]
+    cotangents = [mx.array(array) for array in given]
+    cotangents[0] = cotangents[0].astype(inputs.v.dtype)
+    _, found = mx.vjp(outputs, arguments, cotangents)
+    assert len(found) == count
+    return dict(zip(NAMES, found, strict=False))
+
+
+def judge_gradients(inputs: Inputs, found: dict, given: list[np.ndarray], bars=None) -> None:
+    """By the bars; where terms cancel, by what float32 can do: see `comparing`."""
+    kinds = ({}, {"magnitudes": True}, {"dtype": np.float32})
+    every = (expected_gradients(inputs, given, **kind) for kind in kinds)
+    for name, *three in zip(NAMES, *every, strict=True):
+        if name not in found:
+            continue
+        gradient = wide(found[name])
+        assert np.all(np.isfinite(gradient)), name
+        wanted, terms, single = (np.asarray(x, float).reshape(gradient.shape) for x in three)
+        size = np.linalg.norm(wanted)
+        if name == "m":  # one more sum of what flows past a step, as f's are
+            size = np.hypot(size, np.linalg.norm(wide(found["f"])))
+        allowed = (bars or BARS)[name] * size
+        if name == "f":  # where all is forgotten at once, next to nothing beside i's
+            allowed += 2 * ROUNDING * np.linalg.norm(wide(found["i"]))
+        if np.linalg.norm(terms) > MILD * size:
+            rounding = 4 * ROUNDING * np.linalg.norm(terms)
+            allowed = max(allowed, rounding, 2 * np.linalg.norm(single - wanted))
+        error = np.linalg.norm(gradient - wanted)
+        assert error <= allowed, f"{name}: {error:.2e} of {size:.2e}, allowed {allowed:.2e}"
+
+
+# --- the oracle itself -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("gates", ["normal", "capped"])
+def test_the_oracle_is_the_slope(masked, gates):
+    """Central differences in float64, along random directions of every argument."""
+    inputs = with_states(Draw(1, 2, 7, 3, 2, gates=gates, initial=True, masked=masked).inputs())
+    given = cotangents_of(inputs, 1)
+    result = expected_gradients(inputs, given)
+    mask = None if inputs.mask is None else np.array(inputs.mask)
+    arguments = [*map(wide, inputs.sequence), *map(wide, inputs.states)]
+    arguments[-1] = arguments[-1][..., 0]
+
+    def loss(*at):
+        out = mlstm(*at[:5], at[5:], eps=inputs.eps, mask=mask)
+        parts = zip((out.h, out.c, out.n, out.m[..., None]), given, strict=True)
+        return sum(float((part * weight).sum()) for part, weight in parts)
+
+    generator = np.random.default_rng(2)
+    for index, gradient in enumerate(result):
+        direction = generator.standard_normal(gradient.shape)
+        ends = []
+        for sign in (1, -1):
+            moved = list(arguments)
+            moved[index] = moved[index] + sign * 1e-6 * direction
+            ends.append(loss(*moved))
+        slope = (ends[0] - ends[1]) / 2e-6
+        assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-5, abs=1e-6)
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@given(
+    draw=draws(lengths=(1, 2, 63, 64, 65), gates=("normal", "capped")),
+    seed=st.integers(0, 2**32 - 1),
+)
+@example(draw=Draw(2, 3, 65, 33, 40, gates="normal", initial=True, masked=True, eps=1e-3), seed=0)
+@example(draw=Draw(1, 1, 100, 8, 8, gates="capped", initial=True, eps=1e-3), seed=1)
+@QUICK
+def test_gradients(draw, seed, form, device):
+    inputs = draw.inputs()
+    given = cotangents_of(inputs, seed)
+    found = computed_gradients(form, inputs, given, device)
+    judge_gradients(inputs, found, given)
+
+
+def test_gradients_over_500_steps(form, device):
+    inputs = Draw(1, 1, 500, 8, 8, initial=True, seed=3).inputs()
+    given = cotangents_of(inputs, 4)
+    judge_gradients(inputs, computed_gradients(form, inputs, given, device), given)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
+)
+def test_gradients_in_halves(dtype, bar, form, device):
+    inputs = Draw(1, 3, 70, 33, 40, initial=True, seed=5).inputs(dtype)
+    given = cotangents_of(inputs, 6)
+    given[0] = np.array(mx.array(given[0]).astype(dtype).astype(mx.float32))
+    found = computed_gradients(form, inputs, given, device)
+    assert {name: array.dtype for name, array in found.items()} == dict.fromkeys("qkvif", dtype) | (
+        dict.fromkeys("cnm", mx.float32)
+    )
+    judge_gradients(inputs, found, given, dict.fromkeys(NAMES, bar))
+
+
+@pytest.mark.parametrize("cut", [1, 40, 64])
+def test_split_equals_whole(cut, form, device):
+    """Backward through two calls, the second of which begins where the first one ends."""
+    inputs = Draw(1, 3, 97, 16, 24, initial=True, seed=7).inputs()
+    given = cotangents_of(inputs, 8)
+
+    def outputs(*arrays):
+        parts, states = [], arrays[5:]
+        for part in (slice(None, cut), slice(cut, None)):
+            pieces = (array[:, :, part] for array in arrays[:5])
+            h, states = form(*pieces, *states, return_last_states=True, backend=device)
+            parts.append(h)
+        return (mx.concatenate(parts, axis=2), *states)
+
+    _, found = mx.vjp(
+        outputs, [*inputs.sequence, *inputs.states], [mx.array(array) for array in given]
+    )
+    judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
+
+
+def test_a_reset_cuts_gradients_off(form, device):
+    inputs = Draw(1, 3, 66, 8, 8, initial=True, seed=9).inputs()
+    f = np.array(inputs.f)
+    f[..., 30] = -np.inf
+    inputs = dataclasses.replace(inputs, f=mx.array(f))
+    given = cotangents_of(inputs, 10)
+    given[0][:, :, :30] = 0
+    found = computed_gradients(form, inputs, given, device)
+    for name in ("q", "k", "v"):
+        assert not mx.any(found[name][:, :, :30]).item()
+        assert mx.any(found[name][:, :, 31:]).item()
+    assert not mx.any(found["c"]).item()
+    for name in ("i", "f"):
+        assert mx.all(mx.isfinite(found[name])).item()
+        assert mx.max(mx.abs(found[name][..., :30])).item() < 1e-5
+
+
+def test_masked_steps_have_no_gradient(form, device):
+    inputs = Draw(2, 3, 66, 8, 8, initial=True, masked=True, seed=11).inputs()
+    found = computed_gradients(form, inputs, cotangents_of(inputs, 12), device)
+    gone = np.broadcast_to(~np.array(inputs.mask)[:, None], inputs.i.shape)
+    for name in ("q", "k", "v", "i", "f"):
+        assert not np.array(found[name])[gone].any()
+        assert np.array(found[name])[~gone].any()
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("chunk_size", [16, 64])
+def test_sigmoid_gates(normalize, chunk_size, device):
+    inputs = Draw(1, 3, 50, 8, 12, initial=True, masked=True, seed=13).inputs()
+    generator = np.random.default_rng(14)
+
+    def outputs(backend):
+        def call(q, k, v, i, f, c, n):
+            h, last = mlstm_siging_chunkwise(
+                q, k, v, i, f, c, n, return_last_states=True, normalize=normalize,
+                chunk_size=chunk_size, mask=inputs.mask, backend=backend,
+            )  # fmt: skip
+            return (h, *last)
+
+        return call
+
+    arguments = [*inputs.sequence, *inputs.states[:2]]
+    shapes = (inputs.v.shape, *(state.shape for state in inputs.states[:2]))
+    given = [mx.array(generator.standard_normal(s).astype(np.float32)) for s in shapes]
+    _, found = mx.vjp(outputs(device), arguments, given)
+    # Finite differences of the MLX operations along random directions would be too coarse in
+    # float32; the kernels are held to the gradient that MLX derives.
+    _, expected = mx.vjp(outputs("native"), arguments, given)
+    for one, other in zip(found, expected, strict=True):
+        assert np.linalg.norm(wide(one) - wide(other)) <= 5e-6 * np.linalg.norm(wide(other))
+
+
+# --- without the normaliser --------------------------------------------------------------------
+
+
+def test_without_the_normaliser_backends_agree(form, device):
+    inputs = Draw(1, 3, 66, 8, 12, initial=True, seed=15).inputs()
+    given = cotangents_of(inputs, 16)
+    partial = functools.partial(form, normalizer_grad=False)
+    found = computed_gradients(partial, inputs, given, device)
+    expected = computed_gradients(partial, inputs, given, "native")
+    exact = computed_gradients(form, inputs, given, "native")
+    for name in NAMES:
+        one, other = wide(found[name]), wide(expected[name])
+        assert np.linalg.norm(one - other) <= 2e-5 * np.linalg.norm(other), name
+    assert np.linalg.norm(wide(exact["q"]) - wide(expected["q"])) > 0.1
+
+
+def test_behind_a_norm_the_normaliser_does_not_matter(form, device):
+    """A norm over each head takes any factor out again, and with it the normaliser's gradient."""
+    inputs = Draw(1, 3, 66, 8, 16, seed=17).inputs()
+    weight = mx.array(np.random.default_rng(18).standard_normal((1, 3, 66, 16)).astype(np.float32))
+
+    def loss(normalizer_grad):
+        def call(q, k):
+            h = form(q, k, *inputs.sequence[2:], normalizer_grad=normalizer_grad, backend=device)
+            return (mx.fast.layer_norm(h, None, None, 1e-12) * weight).sum()
+
+        return mx.grad(call, argnums=(0, 1))(inputs.q, inputs.k)
+
+    for exact, without in zip(loss(True), loss(False), strict=True):
+        assert np.linalg.norm(wide(exact) - wide(without)) <= 1e-3 * np.linalg.norm(wide(exact))
+
+
+# --- transformations ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["native", pytest.param("metal", marks=pytest.mark.metal)])
+def test_compile_and_value_and_grad(form, backend, request):
+    if backend == "metal":
+        request.getfixturevalue("metal")
+    inputs = Draw(1, 3, 40, 8, 8, seed=19).inputs()
+
+    def loss(*arrays):
+        return form(*arrays, backend=backend).square().sum()
+
+    step = mx.value_and_grad(loss, argnums=tuple(range(5)))
+    value, found = step(*inputs.sequence)
+    compiled_value, compiled = mx.compile(step)(*inputs.sequence)
+    assert compiled_value.item() == pytest.approx(value.item(), rel=1e-6)
+    for one, other in zip(found, compiled, strict=True):
+        assert np.linalg.norm(wide(one) - wide(other)) <= 1e-5 * np.linalg.norm(wide(one))
+
+
+def test_checkpoints(form, device):
+    """What is computed again backward is the same."""
+    inputs = Draw(1, 3, 40, 8, 8, seed=21).inputs()
+
+    def loss(*arrays):
+        return form(*arrays, backend=device).square().sum()
+
+    expected = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
+    found = mx.grad(mx.checkpoint(loss), argnums=tuple(range(5)))(*inputs.sequence)
+    for one, other in zip(found, expected, strict=True):
+        assert mx.array_equal(one, other).item()
+
+
+def test_second_derivatives(device):
+    """The gradient's gradient, which falls back on what MLX derives from its own operations."""
+    inputs = Draw(1, 1, 20, 8, 8, seed=23).inputs()
+
+    def slope(backend):
+        def loss(q):
+            h = mlstm_chunkwise(q, *inputs.sequence[1:], chunk_size=8, backend=backend)
+            return h.square().sum()
+
+        return mx.grad(lambda q: mx.grad(loss)(q).square().sum())(inputs.q)
+
+    found, expected = wide(slope(device)), wide(slope("native"))
+    assert np.linalg.norm(expected) > 0
+    assert np.linalg.norm(found - expected) <= 1e-4 * np.linalg.norm(expected)
+
+
+def test_layers_of_mlx_train_through_it(device):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(6, 3 * 8 + 2, bias=False)
+
+        def __call__(self, x):
+            mixed = self.inner(x)[:, None]
+            q, k, v = (mixed[..., 8 * part : 8 * part + 8] for part in range(3))
+            return mlstm_chunkwise(q, k, v, mixed[..., 24], mixed[..., 25], backend=device)
+
+    mx.random.seed(0)
+    model, x = Model(), mx.random.normal((2, 30, 6))
+    loss, found = nn.value_and_grad(model, lambda m: m(x).square().mean())(model)
+    assert mx.isfinite(loss).item()
+    assert mx.any(found["inner"]["weight"]).item()
