@@ -271,6 +271,18 @@ def test_gradients(norm, device, arrays, draw, wide, relative_error):
         assert relative_error(gradient, numeric.reshape(gradient.shape)) < 5e-6
 
 
+def test_gradients_of_no_rows_are_zero(norm, device, arrays):
+    x, extras = arrays((2, 0, 3, 4), mx.float32)
+
+    def loss(x, weight, bias, gate):
+        return NORMS[norm](x, weight, bias=bias, gate=gate, backend=device).sum()
+
+    in_x, *gradients = mx.grad(loss, argnums=(0, 1, 2, 3))(x, *extras.values())
+    assert in_x.shape == x.shape
+    for gradient, array in zip(gradients, extras.values(), strict=True):
+        assert mx.array_equal(gradient, mx.zeros_like(array))
+
+
 def test_gradients_keep_their_dtypes(norm, device, precision, arrays):
     x, extras = arrays((1, 2, 2, 8), precision.dtype, extras_dtype=mx.float32)
 

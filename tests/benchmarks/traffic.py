@@ -1,0 +1,179 @@
+"""Bytes that the pack's kernels move, and have to: ``python -m tests.benchmarks.traffic``.
+
+The simulator counts each access of each thread to device memory, so the numbers are the same on
+every machine. What is bound by memory takes as long as its bytes take: at a ratio of 1.1 a tenth of
+the speed is lost. A copy that MLX makes to bring an input into order is not counted, as it is no
+launch of a kernel of ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from embercoach.simulator import activate, report
+from xlstm_kernels import rms_norm, soft_cap
+from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xlstm_kernels.differentiation import Operation
+
+#: The most that a kernel which is bound by memory may move, as a multiple of what it has to.
+BAR = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A piece of work, and the bytes that it can't do without.
+
+    Attributes:
+        name: operator, shape and dtype.
+        call: makes the inputs and launches the kernels, with ``backend="metal"``; what it returns
+            is evaluated.
+        minimum: each element of device memory that matters, in or out, counted once, in bytes.
+        kernel: the name of the kernel whose launches count; "" for all.
+    """
+
+    name: str
+    call: Callable[[], object]
+    minimum: int
+    kernel: str = ""
+
+
+def device_bytes(entry: Entry) -> int:
+    """Bytes that the launches of an entry read and write in device memory.
+
+    Raises:
+        RuntimeError: if the simulator finds anything, or nothing was launched.
+    """
+    with activate() as recorder:
+        mx.eval(entry.call())
+    if recorder.findings:
+        raise RuntimeError(report(recorder.findings[0]))
+    launches = [made for made in recorder.launches if entry.kernel in {"", made.kernel}]
+    if not launches:
+        raise RuntimeError(f"{entry.name}: no kernel {entry.kernel!r} was launched")
+    return sum(made.device_bytes for made in launches)
+
+
+def _size(dtype: mx.Dtype, *shapes: tuple[int, ...]) -> int:
+    return sum(prod(shape) for shape in shapes) * dtype.size
+
+
+def _label(operator: str, shape: tuple[int, ...], dtype: mx.Dtype) -> str:
+    return f"{operator} {'x'.join(map(str, shape))} {str(dtype).rpartition('.')[2]}"
+
+
+def _soft_cap(dtype: mx.Dtype) -> list[Entry]:
+    shape = (256, 4096)
+
+    def capped(values: mx.array) -> mx.array:
+        return soft_cap(values, 15.0, backend="metal")
+
+    return [
+        Entry(
+            _label("soft_cap", shape, dtype),
+            lambda: capped(mx.zeros(shape, dtype)),
+            _size(dtype, shape, shape),
+        ),
+        Entry(
+            _label("soft_cap gradient", shape, dtype),
+            lambda: mx.vjp(capped, [mx.zeros(shape, dtype)], [mx.zeros(shape, dtype)])[1],
+            _size(dtype, shape, shape, shape),
+            "xlstm_soft_cap_gradient",
+        ),
+    ]
+
+
+def _rms_norm(dtype: mx.Dtype) -> list[Entry]:
+    rows, columns = shape = (384, 4096)
+
+    def normalised(x: mx.array, weight: mx.array) -> mx.array:
+        return rms_norm(x, weight, backend="metal")
+
+    def gradients() -> object:
+        x, weight = mx.ones(shape, dtype), mx.ones((columns,), dtype)
+        return mx.vjp(normalised, [x, weight], [x])[1]
+
+    inverse_rms = _size(mx.float32, (rows,))
+    in_weight = _size(mx.float32, (columns,))
+    return [
+        Entry(
+            _label("rms_norm", shape, dtype),
+            lambda: normalised(mx.ones(shape, dtype), mx.ones((columns,), dtype)),
+            _size(dtype, shape, shape, (columns,)),
+        ),
+        Entry(
+            _label("rms_norm gradient", shape, dtype),
+            gradients,
+            _size(dtype, shape, shape, shape, (columns,)) + inverse_rms,
+            "xlstm_rms_norm_gradient_weighted",
+        ),
+        Entry(
+            _label("rms_norm weight gradient", shape, dtype),
+            gradients,
+            _size(dtype, shape, shape) + inverse_rms + in_weight,
+            "xlstm_rms_norm_weight_gradient",
+        ),
+    ]
+
+
+def _multi_head_norm(operator: Operation, dtype: mx.Dtype) -> list[Entry]:
+    """At the head of xLSTM-7B, of cells' outputs as they lie: (B, NH, S, DH)."""
+    batch, heads, length, columns = (1, 8, 384, 512)
+    flat = (batch, length, heads * columns)
+
+    def call(*, gated: bool) -> mx.array:
+        x = mx.ones((batch, heads, length, columns), dtype).transpose(0, 2, 1, 3)
+        gate = mx.ones(flat, dtype) if gated else None
+        return operator(x, mx.ones(flat[2:], dtype), gate=gate, backend="metal")
+
+    shape = (batch, length, heads, columns)
+    return [
+        Entry(
+            _label(operator.__name__, shape, dtype),
+            lambda: call(gated=False),
+            _size(dtype, flat, flat, flat[2:]),
+        ),
+        Entry(
+            _label(f"{operator.__name__} * sigmoid(gate)", shape, dtype),
+            lambda: call(gated=True),
+            _size(dtype, flat, flat, flat, flat[2:]),
+        ),
+    ]
+
+
+#: `tests/xlstm_kernels/test_traffic.py` holds each to the bar. All are so big, some megabytes, that
+#: a launch is bound by memory rather than by its start.
+ENTRIES: tuple[Entry, ...] = (
+    *_soft_cap(mx.bfloat16),
+    *_rms_norm(mx.bfloat16),
+    *_multi_head_norm(multi_head_layer_norm, mx.bfloat16),
+    *_multi_head_norm(multi_head_rms_norm, mx.bfloat16),
+)
+
+
+def main() -> int:
+    """Print the table."""
+    width = max(len(entry.name) for entry in ENTRIES)
+    over = 0
+    for entry in ENTRIES:
+        counted = device_bytes(entry)
+        ratio = counted / entry.minimum
+        over += ratio > BAR
+        sys.stdout.write(
+            f"{entry.name:<{width}} {counted:>11,} bytes, {entry.minimum:>11,} needed:"
+            f" {ratio:.3f} (bar {BAR})\n"
+        )
+        sys.stdout.flush()
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
