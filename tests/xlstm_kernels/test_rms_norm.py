@@ -120,10 +120,11 @@ def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide,
         assert relative_error(gradients[1], in_weight) < limit
 
 
-def test_many_rows(monkeypatch, backend, draw, wide, relative_error):
+@pytest.mark.parametrize("shape", [(700, 40), (100, 300)], ids=str)
+def test_many_rows(shape, monkeypatch, backend, draw, wide, relative_error):
     """More rows than threadgroups and blocks, as a big batch has them."""
     monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 7)
-    x, cotangent, weight = draw((700, 40), mx.float32), draw((700, 40), mx.float32), mx.ones((40,))
+    x, cotangent, weight = draw(shape, mx.float32), draw(shape, mx.float32), mx.ones(shape[1:])
     (normalised,), gradients = mx.vjp(
         lambda x, weight: rms_norm(x, weight, EPS, backend=backend), [x, weight], [cotangent]
     )

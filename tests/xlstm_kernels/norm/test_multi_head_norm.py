@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xlstm_kernels.norm import multi_head_norm as module
+from xlstm_kernels.norm import rows
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 
 EPS = 1e-5
@@ -194,9 +194,18 @@ def test_strided_inputs(norm, device, draw, wide, relative_error):
     """As the cells and the projections of a model leave them: nothing is contiguous."""
     x = draw((2, 3, 5, 40), mx.float32).transpose(0, 2, 1, 3)
     weight, bias = draw((240,), mx.float32)[::2], draw((120, 3), mx.float32)[:, 1]
-    gate = draw((2, 5, 4, 120), mx.float32)[:, ::-1, 2]
+    gate = draw((120, 5, 4, 2), mx.float32)[:, ::-1, 2].transpose(2, 1, 0)
     result = NORMS[norm](x, weight, eps=EPS, bias=bias, gate=gate, backend=device)
     expected = oracle(wide(x), norm, wide(weight), wide(bias), wide(gate))
+    assert relative_error(result, expected) < 2e-6
+
+
+def test_many_rows(monkeypatch, norm, device, arrays, wide, relative_error):
+    """More than threadgroups, each of several simdgroups, as a big batch has them."""
+    monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 3)
+    x, extras = arrays((2, 7, 2, 300), mx.float32)
+    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
+    expected = oracle(wide(x), norm, **widened(extras, wide))
     assert relative_error(result, expected) < 2e-6
 
 
@@ -210,7 +219,7 @@ def test_nothing_is_copied_on_the_way(simulator, draw):
     """The kernel gets h as it lies, which MLX would otherwise bring into order first."""
     h = draw((2, 3, 50, 40), mx.float32)
     x, gate = h.transpose(0, 2, 1, 3), draw((2, 50, 240), mx.float32)[..., 120:]
-    module.multi_head_layer_norm(x, gate=gate, backend="metal")
+    multi_head_layer_norm(x, gate=gate, backend="metal")
     (launch,) = simulator.launches
     strided = {name for name in launch.traffic if name.endswith("_strides")}
     assert strided == {"values_strides", "gate_strides"}
