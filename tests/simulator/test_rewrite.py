@@ -402,6 +402,7 @@ def test_any_body_keeps_its_lines(pieces: list[str]) -> None:
                 assert edit.new.startswith("EMBER_STORAGE(")
                 assert "threadgroup" in replaced
 
+
 @st.composite
 def edits_of(draw: st.DrawFn) -> tuple[str, list[TextEdit]]:
     text = draw(st.text("ab\n\u00e9", max_size=40))

@@ -18,6 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
+from xlstm_kernels import executors
+from xlstm_kernels.mlstm import pairs
+from xlstm_kernels.mlstm.chunks import (
+    admitted_rows,
+    chunked_prefix,
+    in_chunks,
+    rows_where,
+    weights_to_end,
+    weights_within,
+)
 from xlstm_kernels.mlstm.tile_kernel import tile_kernel
 from xlstm_kernels.mlstm.tiles import Factor, Tiles
 
@@ -72,8 +82,12 @@ def input_gradients(
         states: C and n before every chunk, None if all of them are zero.
         state_gradients: dC and dn, of `chunk_states.chunk_state_gradients`.
         chunk_size: L; the last chunk may be shorter.
-        backend: name of an executor.
+        backend: as `executors.resolve` returned it.
     """
+    if backend == executors.NATIVE:
+        return input_gradients_reference(
+            q, k, v, cotangent, gates, inverse, bias, states, state_gradients, chunk_size=chunk_size
+        )
     size = mx.array(chunk_size, dtype=mx.uint32)
     gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor, inverse)
     settings = {"backend": backend, "chunk_size": chunk_size}
@@ -87,6 +101,66 @@ def input_gradients(
     dots = (mx.sum(tiles, axis=0) for tiles in (q_dots, k_dots, own_dots))
     return InputGradients(q_gradient, k_gradient, v_gradient, *dots)
 
+
+def input_gradients_reference(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    cotangent: mx.array,
+    gates: LogGates,
+    inverse: mx.array,
+    bias: mx.array,
+    states: tuple[mx.array, mx.array] | None,
+    state_gradients: tuple[mx.array, mx.array],
+    *,
+    chunk_size: int,
+) -> InputGradients:
+    """`input_gradients` in MLX operations."""
+    steps = q.shape[2]
+    reading = rows_where(q, mx.isfinite(gates.floor))
+    pulled = rows_where(cotangent, inverse != mx.zeros_like(inverse))
+    pulled = pulled * mx.expand_dims(inverse, axis=-1)
+    rows = reading, admitted_rows(k, gates), admitted_rows(v, gates), pulled
+    queries, keys, values, u = (in_chunks(array, chunk_size) for array in rows)
+    root = mx.array(q.shape[3] ** -0.5, dtype=queries.dtype)
+    biased = mx.expand_dims(in_chunks(bias, chunk_size), axis=-1)
+    within = weights_within(gates, chunk_size)
+    decay = mx.expand_dims(pairs.exp(chunked_prefix(gates, chunk_size)), axis=-1)
+    to_end = mx.expand_dims(weights_to_end(gates, chunk_size), axis=-1)
+
+    paired = (u @ _transposed(values) + biased) * within
+    own = mx.expand_dims(mx.diagonal(paired, axis1=-2, axis2=-1), axis=-1)
+    others = paired * mx.logical_not(mx.eye(chunk_size, dtype=mx.bool_))
+    by_query, by_key = others @ keys, root * (_transposed(others) @ queries)
+    if states is not None:
+        c, n = (state[:, :, : queries.shape[2]] for state in states)
+        by_query = by_query + decay * (u @ _transposed(c) + biased * mx.expand_dims(n, axis=-2))
+    by_query = root * by_query
+    c_behind, n_behind = (gradient[:, :, 1:] for gradient in state_gradients)
+    ahead = values @ _transposed(c_behind) + mx.expand_dims(n_behind, axis=-2)
+    by_key = by_key + to_end * ahead
+    by_value = root * (_transposed((queries @ _transposed(keys)) * within) @ u)
+    by_value = by_value + to_end * (keys @ c_behind)
+
+    def whole(chunks: mx.array) -> mx.array:
+        return mx.flatten(chunks, 2, 3)[:, :, :steps]
+
+    own_key = root * own * queries
+    return InputGradients(
+        whole(by_query + root * own * keys).astype(q.dtype),
+        whole(by_key + own_key).astype(k.dtype),
+        whole(by_value).astype(v.dtype),
+        whole(mx.sum(queries * by_query, axis=-1)),
+        whole(mx.sum(keys * by_key, axis=-1)),
+        whole(mx.sum(keys * own_key, axis=-1)),
+    )
+
+
+def _transposed(matrices: mx.array) -> mx.array:
+    return mx.swapaxes(matrices, -1, -2)
+
+
+# --- Metal -------------------------------------------------------------------------------------
 
 _QUERIES = {
     carried: tile_kernel(

@@ -45,7 +45,6 @@ def chunk_outputs(
     chunk_size: int,
     normalize: bool,
     backend: str,
-    normalizer_grad: bool = True,
 ) -> tuple[mx.array, mx.array]:
     """The outputs h (B, NH, S, DV), in the dtype of v, and the a_t (B, NH, S) float32.
 
@@ -60,19 +59,10 @@ def chunk_outputs(
         chunk_size: L; the last chunk may be shorter.
         normalize: whether to divide at all.
         backend: as `executors.resolve` returned it.
-        normalizer_grad: whether a gradient derived from MLX's operations goes through it.
     """
     if backend == executors.NATIVE:
         return chunk_outputs_reference(
-            q,
-            k,
-            v,
-            gates,
-            states,
-            eps,
-            chunk_size=chunk_size,
-            normalize=normalize,
-            normalizer_grad=normalizer_grad,
+            q, k, v, gates, states, eps, chunk_size=chunk_size, normalize=normalize
         )
     size = mx.array(chunk_size, dtype=mx.uint32)
     gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor)
@@ -95,7 +85,6 @@ def chunk_outputs_reference(
     *,
     chunk_size: int,
     normalize: bool,
-    normalizer_grad: bool = True,
 ) -> tuple[mx.array, mx.array]:
     """`chunk_outputs` in MLX operations."""
     steps, key_width = q.shape[2:]
@@ -120,9 +109,7 @@ def chunk_outputs_reference(
     h = mx.where(live, numerator, mx.zeros_like(numerator))
     if normalize:
         divisor = mx.maximum(mx.abs(normaliser), floor) + eps
-        h = numerator / mx.expand_dims(
-            divisor if normalizer_grad else mx.stop_gradient(divisor), axis=-1
-        )
+        h = numerator / mx.expand_dims(divisor, axis=-1)
     outputs = mx.flatten(h, 2, 3)[:, :, :steps].astype(v.dtype)
     return outputs, mx.flatten(normaliser, 2, 3)[:, :, :steps]
 

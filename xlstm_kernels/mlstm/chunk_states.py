@@ -94,53 +94,6 @@ def chunk_states_reference(
     return mx.stack(c, axis=2), mx.stack(n, axis=2)
 
 
-def chunk_state_gradients(
-    q: mx.array,
-    cotangent: mx.array,
-    gates: LogGates,
-    inverse: mx.array,
-    bias: mx.array,
-    c_cotangent: mx.array,
-    n_cotangent: mx.array,
-    *,
-    chunk_size: int,
-    backend: str,
-) -> tuple[mx.array, mx.array]:
-    """The gradients in the states before every chunk, and those given of the last.
-
-    dC_{k-1} = exp(G_L) dC_k + sum_t exp(G_t) q_t / sqrt(DK) (dh_t / normaliser_t)^T, and dn
-    likewise with the gradient in the normaliser's sum for the row of dh.
-
-    Args:
-        q: (B, NH, S, DK), read through its strides.
-        cotangent: of h, (B, NH, S, DV), read through its strides.
-        gates: of the S steps, in chunks of `chunk_size`.
-        inverse: 1 / normaliser, zero where h is zero whatever comes, (B, NH, S) float32.
-        bias: gradient in the normaliser's sum before its bound, (B, NH, S) float32.
-        c_cotangent: of the last C, (B, NH, DK, DV) float32.
-        n_cotangent: of the last n, (B, NH, DK) float32.
-        chunk_size: L; the last chunk may be shorter.
-        backend: name of an executor.
-
-    Returns:
-        dC (B, NH, NC + 1, DK, DV) and dn (B, NH, NC + 1, DK), float32.
-    """
-    c, n = _STATE_GRADIENTS(
-        q,
-        cotangent,
-        gates.prefix,
-        gates.prefix_rest,
-        mx.contiguous(c_cotangent),
-        mx.contiguous(n_cotangent),
-        mx.array(chunk_size, dtype=mx.uint32),
-        inverse,
-        bias,
-        backend=backend,
-        chunks=math.ceil(q.shape[2] / chunk_size),
-    )
-    return c, n
-
-
 # --- Metal -------------------------------------------------------------------------------------
 
 # A threadgroup of four simdgroups holds 64 x 64 elements of C in registers, 16 rows (of DK) a
@@ -369,4 +322,4 @@ def _kernel(name: str, inputs: tuple[str, ...], *, backward: bool) -> Kernel:
 
 
 _STATES = _kernel("xlstm_mlstm_chunk_states", _INPUTS, backward=False)
-_STATE_GRADIENTS = _kernel("xlstm_mlstm_chunk_state_gradients", _GRADIENT_INPUTS, backward=True)
+STATE_GRADIENTS = _kernel("xlstm_mlstm_chunk_state_gradients", _GRADIENT_INPUTS, backward=True)

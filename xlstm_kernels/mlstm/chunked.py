@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
@@ -23,7 +23,8 @@ from xlstm_kernels.mlstm.arguments import (
 )
 from xlstm_kernels.mlstm.chunk_gradients import input_gradients
 from xlstm_kernels.mlstm.chunk_outputs import chunk_outputs
-from xlstm_kernels.mlstm.chunk_states import chunk_state_gradients, chunk_states
+from xlstm_kernels.mlstm.chunk_state_gradients import chunk_state_gradients
+from xlstm_kernels.mlstm.chunk_states import chunk_states
 from xlstm_kernels.mlstm.fused import TIME, fused_outputs
 from xlstm_kernels.mlstm.gate_gradients import gate_gradients
 from xlstm_kernels.mlstm.gates import log_gates
@@ -101,6 +102,22 @@ def require_chunk_size(operator: str, chunk_size: int) -> int:
     return chunk_size
 
 
+def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) -> Gradient:
+    """The gradient, by chunks, of any (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m)."""
+    operation = _operation(form, backend, carried, masked)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        masks = primals[-1:] if masked else ()
+        differentiated = list(primals[:-1] if masked else primals)
+        sums = mx.zeros(primals[0].shape[:3], dtype=mx.float32)
+        _, gradients = mx.vjp(
+            lambda *arrays: operation(*arrays, *masks), differentiated, [*cotangents, sums]
+        )
+        return (*gradients, *map(mx.zeros_like, masks))
+
+    return gradient
+
+
 @functools.cache
 def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operation:
     """The differentiable (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m, normaliser's sums)."""
@@ -108,23 +125,21 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
     def forward(*arrays: mx.array) -> Arrays:
         return _compute(Call.of(arrays, carried, masked), form, backend)
 
-    reference = functools.partial(_native_gradient, form, carried, masked)
-    if backend == executors.NATIVE:
-        return differentiable(forward, lambda primals, cotangents: reference(*primals, *cotangents))
-
-    def kernels(*arrays: mx.array) -> Arrays:
+    def gradient(executor: str, *arrays: mx.array) -> Arrays:
         count = len(arrays) - len(_OUTPUTS) - len(_KEPT)
         primals, cotangents = arrays[:count], arrays[count : count + len(_OUTPUTS)]
-        return _gradient(Call.of(primals, carried, masked), form, backend, cotangents, arrays[-2:])
+        return _gradient(
+            Call.of(primals, carried, masked), form, executor, cotangents, arrays[-len(_KEPT) :]
+        )
 
-    # What is kept of the outputs is a function of the primals, and counts there.
-    def reference_of_all(*arrays: mx.array) -> Arrays:
-        return reference(*arrays[: -len(_KEPT)])
-
-    gradient = differentiable(kernels, gradient_of(reference_of_all))
+    # Of MLX operations it has a gradient as it is; one of kernels takes that.
+    native = functools.partial(gradient, executors.NATIVE)
+    chosen: Operation = native
+    if backend != executors.NATIVE:
+        chosen = differentiable(functools.partial(gradient, backend), gradient_of(native))
 
     def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-        gradients: Arrays = gradient(*primals, *cotangents, outputs[0], outputs[-1])
+        gradients: Arrays = chosen(*primals, *cotangents, outputs[0], outputs[-1])
         return gradients
 
     return differentiable(forward, pull_back, of_outputs=True)
@@ -174,7 +189,6 @@ def _compute(call: Call, form: Form, backend: str) -> Arrays:
         call.mask,
         chunk_size=chunk_size,
         sigmoid_input=form.sigmoid_input,
-        constant_m=not form.normalizer_grad,
         backend=backend,
     )
     if is_fused:
@@ -196,26 +210,13 @@ def _compute(call: Call, form: Form, backend: str) -> Arrays:
         eps,
         chunk_size=chunk_size,
         normalize=form.normalize,
-        normalizer_grad=form.normalizer_grad,
         backend=backend,
     )
     return h, c[:, :, -1], n[:, :, -1], gates.m, sums
 
 
-def _native_gradient(form: Form, carried: bool, masked: bool, *arrays: mx.array) -> Arrays:
-    """The gradient that MLX derives from its own operations: of primals, then cotangents."""
-    primals, cotangents = arrays[: -len(_OUTPUTS)], arrays[-len(_OUTPUTS) :]
-    masks = primals[-1:] if masked else ()
-    _, gradients = mx.vjp(
-        lambda *given: _compute(Call.of((*given, *masks), carried, masked), form, executors.NATIVE),
-        list(primals[:-1] if masked else primals),
-        list(cotangents),
-    )
-    return (*gradients, *map(mx.zeros_like, masks))
-
-
 def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Arrays) -> Arrays:
-    """The same by kernels, exactly."""
+    """The gradients in the arrays of the call, exactly, as the kernels or their references do."""
     q, k, v, states = call.q, call.k, call.v, call.states
     h_cotangent, c_cotangent, n_cotangent, m_cotangent, _ = cotangents
     chunk_size = call.chunk_size(form)

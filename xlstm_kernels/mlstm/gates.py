@@ -62,7 +62,6 @@ def log_gates(
     chunk_size: int,
     sigmoid_input: bool,
     backend: str,
-    constant_m: bool = False,
 ) -> LogGates:
     """Prefix sums of the log-gates, in chunks.
 
@@ -74,17 +73,10 @@ def log_gates(
         chunk_size: steps of a chunk.
         sigmoid_input: the input gate's activation is the sigmoid, else the exponential function.
         backend: as `executors.resolve` returned it.
-        constant_m: whether a gradient derived from MLX's operations takes m for a constant.
     """
     if backend == executors.NATIVE:
         return log_gates_reference(
-            i,
-            f,
-            m_initial,
-            mask,
-            chunk_size=chunk_size,
-            sigmoid_input=sigmoid_input,
-            constant_m=constant_m,
+            i, f, m_initial, mask, chunk_size=chunk_size, sigmoid_input=sigmoid_input
         )
     kernel = _KERNELS[mask is not None, sigmoid_input]
     size = mx.array(chunk_size, dtype=mx.uint32)
@@ -100,7 +92,6 @@ def log_gates_reference(
     *,
     chunk_size: int,
     sigmoid_input: bool,
-    constant_m: bool = False,
 ) -> LogGates:
     """`log_gates` in MLX operations: scans that double their reach at every step."""
     forget = pairs.log_sigmoid(f.astype(mx.float32))
@@ -115,7 +106,7 @@ def log_gates_reference(
     if sigmoid_input:
         decay, floor, m_last = forget.high, mx.ones_like(admit), m_initial
     else:
-        decay, admit, floor, m_last = _stabilised(forget, admit, m_initial, constant_m)
+        decay, admit, floor, m_last = _stabilised(forget, admit, m_initial)
     if live is not None:
         floor = mx.where(live, floor, mx.full(floor.shape, mx.inf, dtype=mx.float32))
     cut = mx.array(_CUT, dtype=decay.dtype)
@@ -124,7 +115,7 @@ def log_gates_reference(
 
 
 def _stabilised(
-    forget: Pair, admit: mx.array, m_initial: mx.array, constant_m: bool
+    forget: Pair, admit: mx.array, m_initial: mx.array
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
     """Decay log f' (before it is cut off), log i', the floor, and the last m."""
     steps = admit.shape[-1]
@@ -136,8 +127,6 @@ def _stabilised(
         sums = pairs.add(pairs.Pair(*(_later(part, reach, 0.0) for part in sums)), sums)
         reach += reach
     after = pairs.maximum(after, pairs.add(pairs.pair(m_initial), sums))
-    if constant_m:
-        after = pairs.constant(after)
     # The caller gets m as one float: from the last step on everything is scaled by just that.
     m_last = after.high[..., -1:]
     rounded = mx.concatenate([after.low[..., :-1], mx.zeros_like(m_last)], axis=-1)

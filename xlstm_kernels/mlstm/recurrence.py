@@ -1,7 +1,6 @@
 """The recurrence of the mLSTM in MLX operations, which the references of step and sequence share.
 
 Its equations are in `xlstm_kernels.mlstm.step`. Everything is float32, exponents are pairs of them.
-To the gradient m is a constant: it scales numerator and denominator of h alike.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def stabilisers(forget: Pair, admit: Pair, m: mx.array) -> Pair:
-    """The m after each step: the greater one of `forget` + m and `admit`, a constant.
+    """The m after each step: the greater one of `forget` + m and `admit`.
 
     Two spans of steps, in which m becomes max(m + a, b) and max(m + a', b'), make one with
     (a + a', max(b + a', b')). So spans that end at each step are doubled till they are the whole.
@@ -29,18 +28,18 @@ def stabilisers(forget: Pair, admit: Pair, m: mx.array) -> Pair:
         m: (B, NH, 1) before the first step.
     """
     steps = forget.high.shape[2]
-    sums, greatest = pairs.constant(forget), pairs.constant(admit)
+    sums, greatest = forget, admit
     reach = 1
     while reach < steps:
         joined = pairs.maximum(pairs.add(_later(greatest, reach, -math.inf), sums), greatest)
         sums, greatest = pairs.add(_later(sums, reach, 0.0), sums), joined
         reach *= 2
-    return pairs.maximum(pairs.add(pairs.pair(mx.stop_gradient(m)), sums), greatest)
+    return pairs.maximum(pairs.add(pairs.pair(m), sums), greatest)
 
 
 def before(m: mx.array, after: Pair) -> Pair:
     """The m before each step, (B, NH, S): `m` (B, NH, 1) and what it is after each but the last."""
-    high = mx.concatenate([mx.stop_gradient(m), after.high[..., :-1]], axis=2)
+    high = mx.concatenate([m, after.high[..., :-1]], axis=2)
     return pairs.Pair(high, mx.concatenate([mx.zeros_like(m), after.low[..., :-1]], axis=2))
 
 

@@ -10,7 +10,7 @@ import functools
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.mlstm import pairs, recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -20,9 +20,11 @@ from xlstm_kernels.mlstm.arguments import (
     require_sequence,
     zero_states,
 )
+from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS
 
 _OPERATOR = "mlstm_sequence"
+_CHUNK_SIZE = 64  # of the gradient
 
 
 def mlstm_sequence(
@@ -37,14 +39,15 @@ def mlstm_sequence(
     return_last_states: bool = False,
     eps: float = 1e-6,
     *,
+    normalizer_grad: bool = True,
     mask: mx.array | None = None,
     backend: str | None = None,
 ) -> mx.array | tuple[mx.array, States]:
     """Run the mLSTM over a sequence, one step after the other.
 
     Computed in float32 and rounded once; the exponents of the gates are kept to twice the digits of
-    that, so that gates of +-100 lose none. The gradient takes m for a constant, which is exact but
-    for eps: without eps, h does not depend on m.
+    that, so that gates of +-100 lose none. Differentiable any number of times, exactly, in all
+    arrays; the gradient is computed in chunks of 64 steps.
 
     Args:
         q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow. Any S, 0
@@ -59,6 +62,7 @@ def mlstm_sequence(
         m_initial: (B, NH, 1) or (B, NH), the logarithm of their scale.
         return_last_states: whether to return the states after the last step.
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
+        normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
         backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
@@ -80,7 +84,7 @@ def mlstm_sequence(
     states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
     operation = _sequence(
         executors.resolve(backend),
-        require_eps(_OPERATOR, eps),
+        Form(_CHUNK_SIZE, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad)),
         initial=states is not None,
         masked=mask is not None,
     )
@@ -150,14 +154,14 @@ def _gates(
 
 
 @functools.cache
-def _sequence(backend: str, eps: float, *, initial: bool, masked: bool) -> Operation:
+def _sequence(backend: str, form: Form, *, initial: bool, masked: bool) -> Operation:
     """The differentiable operation (q, k, v, i, f, [c, n, m], [mask]) -> (h, c, n, m)."""
-    reference = functools.partial(mlstm_sequence_reference, eps=eps, masked=masked)
-    if backend == executors.NATIVE:
-        return reference
+    reference = functools.partial(mlstm_sequence_reference, eps=form.eps, masked=masked)
     kernel = KERNELS[initial][masked]
 
     def launch(*arrays: mx.array) -> Arrays:
-        return kernel(*arrays, mx.array(eps, dtype=mx.float32), backend=backend)
+        if backend == executors.NATIVE:
+            return reference(*arrays)
+        return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)
 
-    return differentiable(launch, gradient_of(reference))
+    return differentiable(launch, sequence_gradient(form, backend, carried=initial, masked=masked))

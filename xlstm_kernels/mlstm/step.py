@@ -20,10 +20,11 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import FLOATING, require_floating
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import pairs, recurrence
 from xlstm_kernels.mlstm.arguments import States, initial_states, require_eps
+from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS
 
 _OPERATOR = "mlstm_step"
@@ -43,12 +44,13 @@ def mlstm_step(
     eps: float = 1e-6,
     dtype_state: mx.Dtype = mx.float32,
     *,
+    normalizer_grad: bool = True,
     backend: str | None = None,
 ) -> tuple[mx.array, States]:
     """Take the mLSTM one step further.
 
-    Computed in float32; each result is rounded once. The gradient takes m for a constant, which is
-    exact but for eps: without eps, h does not depend on m.
+    Computed in float32; each result is rounded once. Differentiable any number of times, exactly,
+    in all arrays.
 
     Args:
         q: (B, NH, DK), the query; float32, float16 or bfloat16, as all that follow.
@@ -61,6 +63,7 @@ def mlstm_step(
         m: (B, NH, 1) or (B, NH), the logarithm of their scale.
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
         dtype_state: the dtype of the c and n returned. h is made of c and n before that rounding.
+        normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
             the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
@@ -80,7 +83,8 @@ def mlstm_step(
         raise TypeError(
             f"{_OPERATOR}: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
         )
-    operation = _step(executors.resolve(backend), require_eps(_OPERATOR, eps), dtype_state)
+    form = Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad))
+    operation = _step(executors.resolve(backend), form, dtype_state)
     i, f, m = (mx.squeeze(array, axis=2) if array.ndim == 3 else array for array in (i, f, m))
     h, *states = operation(q, k, v, i, f, c, n, m)
     return h, States(*states)
@@ -121,11 +125,11 @@ def mlstm_step_reference(
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
     """The h, c, n and m of `mlstm_step`, in MLX operations; i, f and the m given are (B, NH)."""
     c, n, m = states
-    past = pairs.pair(mx.stop_gradient(m.astype(mx.float32)))
+    past = pairs.pair(m.astype(mx.float32))
     kept = pairs.add(pairs.log_sigmoid(f.astype(mx.float32)), past)
     admitted = pairs.pair(i.astype(mx.float32))
     # m is returned as one number, and it is that by which C and n are scaled.
-    rounded = pairs.pair(mx.stop_gradient(pairs.maximum(kept, admitted).high))
+    rounded = pairs.pair(pairs.maximum(kept, admitted).high)
     forget, admit = recurrence.factor(kept, rounded), recurrence.factor(admitted, rounded)
     c, n = recurrence.updated(c, n, k, v, forget, admit)
     h = recurrence.read_out(q, c, n, recurrence.floor(rounded), eps).astype(v.dtype)
@@ -302,14 +306,33 @@ _KERNELS = {dtype: _kernel(dtype) for dtype in FLOATING}
 
 
 @functools.cache
-def _step(backend: str, eps: float, dtype_state: mx.Dtype) -> Operation:
+def _step(backend: str, form: Form, dtype_state: mx.Dtype) -> Operation:
     """The differentiable operation (q, k, v, i, f, c, n, m) -> (h, c, n, m) on one backend."""
-    reference = functools.partial(mlstm_step_reference, eps=eps, dtype_state=dtype_state)
-    if backend == executors.NATIVE:
-        return reference
+    reference = functools.partial(mlstm_step_reference, eps=form.eps, dtype_state=dtype_state)
+    kernel = _KERNELS[dtype_state] if backend != executors.NATIVE else None
 
     def launch(*arrays: mx.array) -> Arrays:
-        epsilon = mx.array(eps, dtype=mx.float32)
-        return _KERNELS[dtype_state](*arrays, epsilon, backend=backend)
+        if kernel is None:
+            return reference(*arrays)
+        return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)
 
-    return differentiable(launch, gradient_of(reference))
+    # A step is a sequence of one.
+    of_sequence = sequence_gradient(form, backend, carried=True, masked=False)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        *inputs, c, n, m = primals
+        h, *states = cotangents
+        whole = of_sequence(
+            (
+                *(mx.expand_dims(array, axis=2) for array in inputs),
+                *(array.astype(mx.float32) for array in (c, n, mx.expand_dims(m, axis=2))),
+            ),
+            (mx.expand_dims(h, axis=2), *(array.astype(mx.float32) for array in states)),
+        )
+        parts = (mx.squeeze(array, axis=2) for array in (*whole[:5], whole[7]))
+        *of_inputs, of_m = parts
+        of_states = (*whole[5:7], of_m)
+        typed = zip(of_states, (c, n, m), strict=True)
+        return (*of_inputs, *(array.astype(state.dtype) for array, state in typed))
+
+    return differentiable(launch, gradient)

@@ -19,9 +19,12 @@ from mlx import nn
 from tests.xlstm_kernels.mlstm.comparing import Draw, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
 from tests.xlstm_kernels.mlstm.oracle import mlstm
+from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definition
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.parallel import mlstm_parallel
+from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+from xlstm_kernels.mlstm.step import mlstm_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +36,7 @@ FORMS = {
     "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
     "fused": functools.partial(mlstm_chunkwise, fused=True),
     "parallel": mlstm_parallel,
+    "sequence": mlstm_sequence,
 }
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
@@ -212,6 +216,22 @@ def test_split_equals_whole(cut, form, device):
     judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
 
 
+def test_gradients_of_a_step(device):
+    inputs = Draw(2, 3, 1, 33, 40, initial=True, seed=25).inputs()
+    given = cotangents_of(inputs, 26)
+
+    def outputs(*arrays):
+        h, states = mlstm_step(
+            *(array[:, :, 0] for array in arrays[:5]), *arrays[5:], backend=device
+        )
+        return (h[:, :, None], *states)
+
+    _, found = mx.vjp(
+        outputs, [*inputs.sequence, *inputs.states], [mx.array(array) for array in given]
+    )
+    judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
+
+
 def test_a_reset_cuts_gradients_off(form, device):
     inputs = Draw(1, 3, 66, 8, 8, initial=True, seed=9).inputs()
     f = np.array(inputs.f)
@@ -241,28 +261,50 @@ def test_masked_steps_have_no_gradient(form, device):
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("chunk_size", [16, 64])
 def test_sigmoid_gates(normalize, chunk_size, device):
+    """Along random directions, against central differences of the definition in float64."""
     inputs = Draw(1, 3, 50, 8, 12, initial=True, masked=True, seed=13).inputs()
     generator = np.random.default_rng(14)
 
-    def outputs(backend):
-        def call(q, k, v, i, f, c, n):
-            h, last = mlstm_siging_chunkwise(
-                q, k, v, i, f, c, n, return_last_states=True, normalize=normalize,
-                chunk_size=chunk_size, mask=inputs.mask, backend=backend,
-            )  # fmt: skip
-            return (h, *last)
-
-        return call
+    def outputs(q, k, v, i, f, c, n):
+        h, last = mlstm_siging_chunkwise(
+            q, k, v, i, f, c, n, return_last_states=True, normalize=normalize,
+            chunk_size=chunk_size, mask=inputs.mask, backend=device,
+        )  # fmt: skip
+        return (h, *last)
 
     arguments = [*inputs.sequence, *inputs.states[:2]]
     shapes = (inputs.v.shape, *(state.shape for state in inputs.states[:2]))
-    given = [mx.array(generator.standard_normal(s).astype(np.float32)) for s in shapes]
-    _, found = mx.vjp(outputs(device), arguments, given)
-    # Finite differences of the MLX operations along random directions would be too coarse in
-    # float32; the kernels are held to the gradient that MLX derives.
-    _, expected = mx.vjp(outputs("native"), arguments, given)
-    for one, other in zip(found, expected, strict=True):
-        assert np.linalg.norm(wide(one) - wide(other)) <= 5e-6 * np.linalg.norm(wide(other))
+    given = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+    _, found = mx.vjp(outputs, arguments, [mx.array(array) for array in given])
+
+    def loss(*arrays):
+        moved = dataclasses.replace(
+            inputs,
+            **dict(zip("qkvif", arrays[:5], strict=True)),
+            states=(*arrays[5:], inputs.states[2]),
+        )
+        results = siging_definition(moved, normalize=normalize)
+        return sum((x * w).sum() for x, w in zip(results, given, strict=True))
+
+    numbers = [wide(array) for array in arguments]
+    for index, gradient in enumerate(found):
+        direction = generator.standard_normal(gradient.shape)
+        ends = []
+        for sign in (1, -1):
+            moved = list(numbers)
+            moved[index] = moved[index] + sign * 1e-6 * direction
+            ends.append(loss(*moved))
+        slope = (ends[0] - ends[1]) / 2e-6
+        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
+        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=5e-6 * size)
+
+
+@pytest.mark.parametrize("initial", [False, True])
+def test_gradients_at_the_limits_of_gates_are_finite(initial, form, device):
+    inputs = Draw(1, 3, 66, 8, 8, gates="infinite", initial=initial, masked=True, seed=27).inputs()
+    found = computed_gradients(form, inputs, cotangents_of(inputs, 28), device)
+    for name, gradient in found.items():
+        assert mx.all(mx.isfinite(gradient)).item(), name
 
 
 # --- without the normaliser --------------------------------------------------------------------

@@ -301,9 +301,8 @@ def test_gradient(device, gates):
         return mx.sum(weight * mlstm_sequence(*arrays, eps=0.0, mask=inputs.mask, backend=device))
 
     gradients = mx.grad(loss, argnums=tuple(range(8)))(*primals)
-    assert not mx.any(gradients[7]).item()
     numbers, nudge = [wide(array) for array in primals], 1e-6
-    for place, gradient in enumerate(gradients[:7]):
+    for place, gradient in enumerate(gradients):
         direction = generator.standard_normal(numbers[place].shape)
         direction[~np.isfinite(numbers[place])] = 0
         ends = []

@@ -11,13 +11,17 @@ from tests.xlstm_kernels.mlstm.oracle import log_sigmoid
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 
 
+def numbers(array):
+    return array if isinstance(array, np.ndarray) else wide(array)
+
+
 def definition(inputs, *, normalize, eps=1e-6):
-    q, k, v, i, f = map(wide, inputs.sequence)
+    q, k, v, i, f = map(numbers, inputs.sequence)
     batch, heads, steps, key_width = q.shape
     c = np.zeros((batch, heads, key_width, v.shape[-1]))
     n = np.zeros((batch, heads, key_width))
     if inputs.states is not None:
-        c, n = map(wide, inputs.states[:2])
+        c, n = map(numbers, inputs.states[:2])
     mask = np.ones((batch, steps), bool) if inputs.mask is None else np.array(inputs.mask)
     h = np.zeros_like(v)
     for t in range(steps):

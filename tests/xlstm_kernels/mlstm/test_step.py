@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.xlstm_kernels.conftest import wide
-from tests.xlstm_kernels.mlstm import oracle
 from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge
 from xlstm_kernels.mlstm.step import mlstm_step
 
@@ -212,48 +211,6 @@ def test_compile(device):
         ]
     else:
         judge(inputs, mx.expand_dims(h, axis=2), states)
-
-
-def loss_of_oracle(
-    arrays: list[np.ndarray], weights: list[np.ndarray], m_given: np.ndarray, m: np.ndarray
-) -> float:
-    """What the loss of the test is in float64, with states in the gauge of a given m."""
-    over_time = (array[:, :, None] for array in arrays[:5])
-    result = oracle.mlstm(*over_time, (*arrays[5:], m_given), eps=0)
-    gauge = np.exp(result.m - m)
-    states = result.c * gauge[..., None, None], result.n * gauge[..., None]
-    found = (result.h[:, :, 0], *states)
-    return sum(float((one * two).sum()) for one, two in zip(found, weights, strict=True))
-
-
-def test_gradient(device):
-    """Of h and the states, in all inputs but m, against differences of the definition."""
-    inputs = replace(ORDINARY, keys=5, values=3, eps=0.0).inputs()
-    primals = [*map(first, inputs.sequence), *inputs.states]
-    generator = np.random.default_rng(2)
-    shapes = ((2, 3, 3), (2, 3, 5, 3), (2, 3, 5))
-    weights = [generator.standard_normal(shape) for shape in shapes]
-    given = [mx.array(weight.astype(np.float32)) for weight in weights]
-
-    def loss(*arrays: mx.array) -> mx.array:
-        h, (c, n, _) = mlstm_step(*arrays, eps=0.0, backend=device)
-        return sum(mx.sum(one * two) for one, two in zip((h, c, n), given, strict=True))
-
-    gradients = mx.grad(loss, argnums=tuple(range(8)))(*primals)
-    assert not mx.any(gradients[7]).item()
-    arrays, m_given = [wide(array) for array in primals[:7]], wide(primals[7])[..., 0]
-    _, (_, _, m) = mlstm_step(*primals, eps=0.0, backend=device)
-    weights, nudge = [wide(weight) for weight in given], 1e-6
-    for place, gradient in enumerate(gradients[:7]):
-        direction = generator.standard_normal(arrays[place].shape)
-        ends = []
-        for sign in (1, -1):
-            moved = list(arrays)
-            moved[place] = arrays[place] + sign * nudge * direction
-            ends.append(loss_of_oracle(moved, weights, m_given, wide(m)[..., 0]))
-        slope = (ends[0] - ends[1]) / (2 * nudge)
-        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
-        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=2e-6 * size)
 
 
 @pytest.mark.parametrize("case", CASES)
