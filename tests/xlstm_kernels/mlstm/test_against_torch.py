@@ -14,6 +14,14 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.mlstm.comparing import Draw, wide
+from tests.xlstm_kernels.mlstm.test_gradients import (
+    BARS,
+    FORMS,
+    NAMES,
+    computed_gradients,
+    cotangents_of,
+    expected_gradients,
+)
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.parallel import mlstm_parallel
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
@@ -111,34 +119,57 @@ def test_sigmoid_gates(normalize, torch, theirs, device):
     assert distance(wide(ours), h) < 2e-6
 
 
-@pytest.mark.parametrize("form", [mlstm_chunkwise, mlstm_parallel], ids=["chunkwise", "parallel"])
-def test_gradients(form, torch, theirs):
-    """Ours, of the reference, against autograd of their step by step form in float64."""
-    inputs = Draw(1, 3, 40, 8, 12, initial=True, seed=7).inputs()
+def autograd(torch: Any, theirs: Any, inputs: Inputs, cotangents: list[np.ndarray]) -> list[Any]:
+    """Gradients of their step by step form in float64, in q, k, v, i, f, c, n and m."""
     arguments, given = doubles(torch, inputs)
-    leaves = [*arguments, given["c_initial"], given["n_initial"]]
+    leaves = [*arguments, *given.values()]
     for leaf in leaves:
         leaf.requires_grad_(True)
-    generator = np.random.default_rng(3)
-    result = inputs.expected()
-    cotangents = [generator.standard_normal(x.shape) for x in (result.h, result.c, result.n)]
-    h, (c, n, _) = theirs.get_mlstm_sequence_kernel("native_sequence__native")(
-        *arguments, **given, return_last_states=True, dtype_state=torch.float64
+    h, states = theirs.get_mlstm_sequence_kernel("native_sequence__native")(
+        *arguments, **given, return_last_states=True, dtype_state=torch.float64, eps=inputs.eps
     )
-    loss = sum((x * torch.tensor(w)).sum() for x, w in zip((h, c, n), cotangents, strict=True))
-    loss.backward()
+    parts = zip((h, *states), cotangents, strict=True)
+    sum((part * torch.tensor(weight)).sum() for part, weight in parts).backward()
+    return [leaf.grad for leaf in leaves]
 
-    def total(q, k, v, i, f, c, n):
-        outputs = form(
-            q, k, v, i, f, c, n, inputs.states[2], return_last_states=True, backend="native"
-        )  # fmt: skip
-        parts = (outputs[0], *outputs[1][:2])
-        weights = (mx.array(w.astype(np.float32)) for w in cotangents)
-        return sum((x * w).sum() for x, w in zip(parts, weights, strict=True))
 
-    gradients = mx.grad(total, argnums=tuple(range(7)))(*inputs.sequence, *inputs.states[:2])
-    for gradient, leaf in zip(gradients, leaves, strict=True):
-        assert distance(wide(gradient), leaf.grad) < 2e-5
+def test_the_gradient_of_the_definition_is_theirs(torch, theirs):
+    inputs = Draw(2, 3, 40, 8, 12, gates="capped", initial=True, eps=1e-3, seed=7).inputs()
+    cotangents = cotangents_of(inputs, 3)
+    ours = expected_gradients(inputs, cotangents)
+    for gradient, expected in zip(ours, autograd(torch, theirs, inputs, cotangents), strict=True):
+        assert distance(gradient.reshape(expected.shape), expected) < 1e-10
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+@pytest.mark.parametrize("eps", [1e-6, 1e-3])
+def test_gradients(form, eps, torch, theirs, device):
+    inputs = Draw(1, 3, 128, 16, 24, initial=True, eps=eps, seed=11).inputs()
+    cotangents = cotangents_of(inputs, 3)
+    found = computed_gradients(form, inputs, cotangents, device)
+    expected = dict(zip(NAMES, autograd(torch, theirs, inputs, cotangents), strict=True))
+    for name, gradient in found.items():
+        assert distance(wide(gradient), expected[name]) < BARS[name], name
+
+
+def test_without_the_normaliser_the_gradient_is_that_of_their_kernels(torch, theirs, device):
+    """Their own backward, which takes the normaliser for a constant; from the zero state."""
+    inputs = Draw(1, 3, 128, 16, 24, seed=13).inputs()
+    weight = np.random.default_rng(5).standard_normal(inputs.v.shape)
+    arguments, _ = doubles(torch, inputs)
+    for leaf in arguments:
+        leaf.requires_grad_(True)
+    # It computes in float32 at most.
+    h = theirs.get_mlstm_kernel("chunkwise--native_custbw")(*arguments, chunk_size=64)
+    (h * torch.tensor(weight)).sum().backward()
+
+    def loss(*arrays):
+        h = mlstm_chunkwise(*arrays, normalizer_grad=False, backend=device)
+        return (h * mx.array(weight.astype(np.float32))).sum()
+
+    found = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
+    for gradient, leaf in zip(found, arguments, strict=True):
+        assert distance(wide(gradient), leaf.grad) < 1e-4
 
 
 def kernel_signature(function: Callable) -> list[str]:
