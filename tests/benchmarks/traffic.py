@@ -17,6 +17,11 @@ import mlx.core as mx
 
 from embercoach.simulator import activate, report
 from xlstm_kernels import rms_norm, soft_cap
+from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
+from xlstm_kernels.conv.depthwise_conv_3tap import depthwise_conv_3tap
+from xlstm_kernels.memory.memcpy import copy
+from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 
 if TYPE_CHECKING:
@@ -149,6 +154,58 @@ def _multi_head_norm(operator: Operation, dtype: mx.Dtype) -> list[Entry]:
     ]
 
 
+def _convolutions(dtype: mx.Dtype) -> list[Entry]:
+    """At 1,024 steps of 512 channels, four taps; one step of 64 sequences; and a copy."""
+    shape, taps = (1, 1024, 512), (512, 4)
+    across, three = (1, 512, 1024), (512, 3)
+    one, state = (64, 1, 512), (64, 3, 512)
+
+    def whole() -> mx.array:
+        x, weight = mx.ones(shape, dtype), mx.ones(taps, dtype)
+        return causal_conv1d(x, weight, activation="silu", backend="metal")
+
+    def step() -> object:
+        x, weight = mx.ones(one, dtype), mx.ones(taps, dtype)
+        return causal_conv1d_update(x, mx.ones(state, dtype), weight, backend="metal")
+
+    def centred() -> mx.array:
+        return depthwise_conv_3tap(mx.ones(across, dtype), mx.ones(three, dtype), backend="metal")
+
+    return [
+        Entry(_label("causal_conv1d", shape, dtype), whole, _size(dtype, shape, shape, taps)),
+        Entry(
+            _label("causal_conv1d_update", one, dtype),
+            step,
+            _size(dtype, one, one, state, state, taps),
+        ),
+        Entry(
+            _label("depthwise_conv_3tap", across, dtype),
+            centred,
+            _size(dtype, across, across, three),
+        ),
+        Entry(
+            _label("copy", shape, dtype),
+            lambda: copy(mx.ones(shape, dtype), backend="metal"),
+            _size(dtype, shape, shape),
+        ),
+    ]
+
+
+def _mlstm_step(dtype: mx.Dtype) -> list[Entry]:
+    """At the head of xLSTM-7B: C read once, written once."""
+    leading, keys, values = (1, 8), 256, 512
+    key, value, c = (*leading, keys), (*leading, values), (*leading, keys, values)
+
+    def step() -> object:
+        zeros = (mx.zeros(shape, dtype) for shape in (key, key, value, leading, leading))
+        states = (mx.zeros(shape, mx.float32) for shape in (c, key, (*leading, 1)))
+        return mlstm_step(*zeros, *states, backend="metal")
+
+    inputs = _size(dtype, key, key, value, value, leading, leading)
+    states = 2 * _size(mx.float32, c, key, leading)
+    return [Entry(_label("mlstm_step", c, dtype), step, inputs + states)]
+
+
 #: `tests/xlstm_kernels/test_traffic.py` holds each to the bar. All are so big, some megabytes, that
 #: a launch is bound by memory rather than by its start.
 ENTRIES: tuple[Entry, ...] = (
@@ -156,6 +213,8 @@ ENTRIES: tuple[Entry, ...] = (
     *_rms_norm(mx.bfloat16),
     *_multi_head_norm(multi_head_layer_norm, mx.bfloat16),
     *_multi_head_norm(multi_head_rms_norm, mx.bfloat16),
+    *_convolutions(mx.bfloat16),
+    *_mlstm_step(mx.bfloat16),
 )
 
 
