@@ -8,17 +8,28 @@ channels last. xLSTM's mLSTM block makes q and k of it, with K = 4 and silu (Bec
 from __future__ import annotations
 
 import functools
-import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.arguments import require_activation, require_filter
+from xlstm_kernels.conv.causal_conv1d_gradient import causal_conv1d_gradient
+from xlstm_kernels.conv.causal_runs import (
+    ROUND,
+    beginning,
+    convolved,
+    runs,
+    shared_ends,
+    values_window,
+)
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
 
-_SIMD_WIDTH = 32
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def causal_conv1d(
@@ -34,8 +45,8 @@ def causal_conv1d(
     """Convolve each channel of `x` with its own filter, which sees the present and the past.
 
     Computed in float32 and rounded once. A sequence in pieces, each begun with the state that the
-    piece before it ended with, gives what the whole gives, bit for bit. Differentiable in every
-    array. `x` is read as it lies: a transposed view is not copied.
+    piece before it ended with, gives what the whole gives, bit for bit. Differentiable any number
+    of times, in every array. `x` is read as it lies: a transposed view is not copied.
 
     Args:
         x: (B, S, C); float32, float16 or bfloat16. B, S and C may be 0.
@@ -64,13 +75,20 @@ def causal_conv1d(
         raise ValueError(f"causal_conv1d: x must be (B, S, C), channels last, got {x.shape}")
     require_filter("causal_conv1d", x, weight, bias, ("initial_states", initial_states))
     require_activation("causal_conv1d", activation)
-    operation = _causal_conv1d(
-        executors.resolve(backend),
+    options = _Options(
         bias is not None,
         initial_states is not None,
         bool(return_final_states),
         activation is not None,
     )
+    resolved = executors.resolve(backend)
+    if not x.size:
+        # On a CPU, MLX 0.32 may never end the sums over an empty axis that gradients would be.
+        y, unchanged = mx.zeros_like(x), initial_states
+        if unchanged is None:
+            unchanged = mx.zeros((x.shape[0], weight.shape[1] - 1, x.shape[2]))
+        return (y, unchanged.astype(x.dtype)) if return_final_states else y
+    operation = _causal_conv1d(resolved, options)
     given = (array for array in (bias, initial_states) if array is not None)
     result: mx.array | tuple[mx.array, mx.array] = operation(x, weight, *given)
     return result
@@ -104,41 +122,12 @@ def causal_conv1d_reference(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A thread takes a run of RUN steps of one channel; the lanes of a simdgroup take neighbouring
-# channels. Its steps, and the K-1 before them, the halo, are in its registers. The simdgroups of a
-# threadgroup take runs that follow each other, through one sequence and into the next; they share
-# the filters, and hand on the ends of their runs, through threadgroup memory. So only the first
-# run of a threadgroup reads its halo from x, and all other elements of x are read once.
-
-_STEPS_OF_A_RUN = 16
-_STEPS_OF_A_LONG_RUN = 32  # a run has to hold the halo of the next one
-_STEPS_OF_A_ROUND = 128
-_MOST_SIMDGROUPS = 8
-_STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
-
 
 def _launch(final_states: bool, values: mx.array, weight: mx.array, *_others: mx.array) -> Launch:
-    """A row of simdgroups for each 32 channels, in threadgroups that take rounds of runs."""
-    (batch, steps, channels), width = values.shape, weight.shape[1]
-    if steps == 1:
-        run, places = 1, _MOST_SIMDGROUPS
-    else:
-        run = _STEPS_OF_A_RUN if width <= _STEPS_OF_A_RUN else _STEPS_OF_A_LONG_RUN
-        places = _STEPS_OF_A_ROUND // run
-    all_runs = batch * math.ceil(steps / run)
-    simdgroups = max(min(places, all_runs), 1)
-    steps_of_a_round = simdgroups * (min(steps, run) + width - 1)
-    rounds = math.ceil(_STEPS_FOR_A_TAP * width / steps_of_a_round)
-    threadgroups = math.ceil(all_runs / (simdgroups * rounds))
-    lanes = math.ceil(channels / _SIMD_WIDTH) * _SIMD_WIDTH
-    states = ((batch, width - 1, channels),) if final_states else ()
-    return Launch(
-        grid=(lanes, threadgroups * simdgroups, 1),
-        threadgroup=(_SIMD_WIDTH, simdgroups, 1),
-        output_shapes=(values.shape, *states),
-        output_dtypes=(values.dtype,) * (1 + len(states)),
-        template=(("T", values.dtype), ("TAPS", width), ("RUN", run), ("PLACES", places)),
-    )
+    (batch, _, channels), width = values.shape, weight.shape[1]
+    states = ((batch, width - 1, channels), values.dtype)
+    outputs = ((values.shape, values.dtype), *((states,) * final_states))
+    return runs(values, width).launch(width, values.dtype, outputs)
 
 
 _SILU = """
@@ -151,12 +140,6 @@ _IDENTITY = """
         return value;
     }
 """
-
-# What the body has only with a bias, with initial states, with final states.
-_BIAS = "static_cast<float>(bias[channel * bias_strides[0]])"
-_INITIAL_STATE = """static_cast<float>(states[
-                    batch * states_strides[0] + j * states_strides[1] + channel * states_strides[2]
-                ])"""
 _WRITE_FINAL_STATES = """
             // The last HALO steps are with the thread of the last run: window[i] is the step
             // start + i - HALO.
@@ -191,89 +174,17 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
     // values: (batch, steps, channels); weight: (channels, TAPS); bias: (channels); states:
     // (batch, HALO, channels), all read through their strides; convolved: as values,
     // final_states: as states, both contiguous.
-    constexpr uint HALO = TAPS - 1;
-    threadgroup float filters[TAPS + 1][32];  // the bias last
-    threadgroup float ends[RUN > 1 ? PLACES : 1][HALO > 0 ? HALO : 1][32];
-    const uint lane = thread_position_in_threadgroup.x;
-    const uint place = thread_position_in_threadgroup.y;
-    const uint places = threads_per_threadgroup.y;
-    const uint channel = thread_position_in_grid.x;
-    const uint steps = values_shape[1];
-    const uint channels = values_shape[2];
-    const bool present = channel < channels;
-
-    for (uint j = place; j <= TAPS; j += places) {{
-        float number = 0.0f;
-        if (present) {{
-            number = j == TAPS ? {_BIAS if biased else "0.0f"} : static_cast<float>(
-                weight[channel * weight_strides[0] + j * weight_strides[1]]);
-        }}
-        filters[j][lane] = number;
-    }}
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    float filter[TAPS];
-    #pragma clang loop unroll(full)
-    for (uint j = 0; j < TAPS; ++j) {{
-        filter[j] = filters[j][lane];
-    }}
-    const float offset = filters[TAPS][lane];
-
-    const uint runs = (steps + RUN - 1) / RUN;  // of each sequence
-    const uint all_runs = runs * values_shape[0];
-    const uint places_of_a_round = places * threadgroups_per_grid.y;
-    const uint rounds = (all_runs + places_of_a_round - 1) / places_of_a_round;
+    {beginning(biased=biased)}
+    {shared_ends("ends")}
     for (uint round = 0; round < rounds; ++round) {{
-        const uint index = (threadgroup_position_in_grid.y * rounds + round) * places + place;
-        const bool active = present && index < all_runs;
-        const uint batch = index / runs;
-        const uint start = (index - batch * runs) * RUN;
-        const auto column =
-            values + (batch * values_strides[0] + channel * values_strides[2]);
-
-        float window[HALO + RUN];
-        #pragma clang loop unroll(full)
-        for (uint i = 0; i < RUN; ++i) {{
-            window[HALO + i] = active && start + i < steps
-                ? static_cast<float>(column[(start + i) * values_strides[1]]) : 0.0f;
-        }}
-        #pragma clang loop unroll(full)
-        for (uint j = 0; j < HALO; ++j) {{
-            window[j] = 0.0f;
-            if (active && start == 0) {{
-                window[j] = {_INITIAL_STATE if continued else "0.0f"};
-            }} else if (active && place == 0) {{
-                // ends still holds those of the round before
-                window[j] = round == 0
-                    ? static_cast<float>(column[(start + j - HALO) * values_strides[1]])
-                    : ends[places - 1][j][lane];
-            }}
-        }}
-        if (runs > 1) {{
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-            #pragma clang loop unroll(full)
-            for (uint j = 0; j < HALO; ++j) {{
-                ends[place][j][lane] = window[RUN + j];
-            }}
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-            #pragma clang loop unroll(full)
-            for (uint j = 0; j < HALO; ++j) {{
-                if (place > 0 && start > 0) {{
-                    window[j] = ends[place - 1][j][lane];
-                }}
-            }}
-        }}
-
+        {ROUND}
+        {values_window(continued=continued)}
         if (active) {{
             const size_t first = (static_cast<size_t>(batch) * steps + start) * channels + channel;
             #pragma clang loop unroll(full)
             for (uint i = 0; i < RUN; ++i) {{
-                // Always the same order and rounding, so that pieces give what the whole gives.
-                float sum = offset;
-                #pragma clang loop unroll(full)
-                for (uint j = 0; j < TAPS; ++j) {{
-                    sum = metal::fma(filter[j], window[i + j], sum);
-                }}
                 if (start + i < steps) {{
+                    {convolved("window", "i")}
                     convolved[first + static_cast<size_t>(i) * channels] =
                         static_cast<T>(xlstm_activation(sum));
                 }}
@@ -284,31 +195,79 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
     )
 
 
-@functools.cache
-def _causal_conv1d(
-    backend: str, biased: bool, continued: bool, final_states: bool, activated: bool
-) -> Operation:
-    """The differentiable operation (x, weight[, bias][, initial states]) -> y[, final states]."""
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Whether a call has a bias, initial states, final states, silu."""
 
-    def reference(x: mx.array, weight: mx.array, *given: mx.array) -> mx.array | Arrays:
-        bias = given[0] if biased else None
-        states = given[-1] if continued else None
-        activation = "silu" if activated else None
-        both = causal_conv1d_reference(x, weight, bias, states, activation)
-        return both if final_states else both[0]
+    biased: bool
+    continued: bool
+    final_states: bool
+    activated: bool
+
+    @property
+    def primals(self) -> int:
+        """How many arrays a call takes: x, weight, and those two that there are."""
+        return 2 + self.biased + self.continued
+
+    def named(
+        self, arrays: Sequence[mx.array]
+    ) -> tuple[mx.array, mx.array, mx.array | None, mx.array | None]:
+        """x, weight, bias and initial states, or None, of the arrays of a call."""
+        x, weight, *given = arrays
+        return x, weight, given[0] if self.biased else None, given[-1] if self.continued else None
+
+    def reference(self, *arrays: mx.array) -> mx.array | Arrays:
+        """`causal_conv1d_reference` with them: y, and the final states if these are asked for."""
+        both = causal_conv1d_reference(*self.named(arrays), "silu" if self.activated else None)
+        return both if self.final_states else both[0]
+
+
+@functools.cache
+def _causal_conv1d(backend: str, options: _Options) -> Operation:
+    """The differentiable operation (x, weight[, bias][, initial states]) -> y[, final states]."""
+    if backend == executors.NATIVE:
+        return options.reference
+    input_gradient = _causal_conv1d_gradient(backend, options)
 
     def launch(x: mx.array, weight: mx.array, *given: mx.array) -> mx.array | Arrays:
-        if not x.shape[1]:
-            return reference(x, weight, *given)  # states, and nothing to compute
+        biased, activated = options.biased, options.activated
         if weight.shape[1] > 1:
-            kernel = _kernel(biased, continued, final_states, activated)
+            kernel = _kernel(biased, options.continued, options.final_states, activated)
             outputs = kernel(x, weight, *given, backend=backend)
-            return outputs if final_states else outputs[0]
+            return outputs if options.final_states else outputs[0]
         # A filter that sees no past has states without elements: nothing to bind to a kernel.
         kernel = _kernel(biased, False, False, activated)
-        (convolved,) = kernel(x, weight, *given[: int(biased)], backend=backend)
+        (y,) = kernel(x, weight, *given[: int(biased)], backend=backend)
         empty = mx.zeros((x.shape[0], 0, x.shape[2]), dtype=x.dtype)
-        return (convolved, empty) if final_states else convolved
+        return (y, empty) if options.final_states else y
 
-    forward = reference if backend == executors.NATIVE else launch
-    return differentiable(forward, gradient_of(reference))
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        gradients: Arrays = input_gradient(*primals, *cotangents)
+        return gradients
+
+    return differentiable(launch, gradient)
+
+
+@functools.cache
+def _causal_conv1d_gradient(backend: str, options: _Options) -> Operation:
+    """(x, weight[, bias][, initial states], and cotangents of what there is) -> their gradients."""
+    gradient = gradient_of(options.reference)
+
+    def reference(*arrays: mx.array) -> Arrays:
+        return gradient(arrays[: options.primals], arrays[options.primals :])
+
+    def launch(*arrays: mx.array) -> Arrays:
+        x, weight, bias, states = options.named(arrays[: options.primals])
+        cotangent, *final = arrays[options.primals :]
+        if weight.shape[1] > 1:
+            return causal_conv1d_gradient(
+                *(x, weight, bias, states, cotangent, final[0] if final else None),
+                activated=options.activated,
+                backend=backend,
+            )
+        gradients = causal_conv1d_gradient(
+            *(x, weight, bias, None, cotangent, None), activated=options.activated, backend=backend
+        )
+        return gradients if states is None else (*gradients, mx.zeros_like(states))
+
+    return differentiable(launch, gradient_of(reference))

@@ -54,6 +54,54 @@ def centred(x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Numbers
     return y if bias is None else y + bias[:, None]
 
 
+def silu_slope(y: Numbers) -> Numbers:
+    s = 1 / (1 + np.exp(-y))
+    return s + y * s * (1 - s)
+
+
+def causal_gradients(
+    x: Numbers,
+    weight: Numbers,
+    bias: Numbers | None,
+    states: Numbers | None,
+    activation: str | None,
+    cotangents: tuple[Numbers, Numbers],
+) -> list[Numbers]:
+    """Of `causal` in x, weight, bias and states (of zeros for None), one step after the other.
+
+    cotangents: of y (B, S, C), and of the final states (B, K-1, C).
+    """
+    (batch, steps, channels), width = x.shape, weight.shape[1]
+    if states is None:
+        states = np.zeros((batch, width - 1, channels))
+    if bias is None:
+        bias = np.zeros(channels)
+    rows = np.concatenate([states, x], axis=1)
+    in_rows, in_weight, in_bias = (np.zeros(array.shape) for array in (rows, weight, bias))
+    in_rows[:, steps:] = cotangents[1]
+    for t in range(steps):
+        seen = slice(t, t + width)
+        pulled = cotangents[0][:, t]
+        if activation:
+            pulled = pulled * silu_slope(bias + np.einsum("bkc,ck->bc", rows[:, seen], weight))
+        in_rows[:, seen] += np.einsum("bc,ck->bkc", pulled, weight)
+        in_weight += np.einsum("bc,bkc->ck", pulled, rows[:, seen])
+        in_bias += pulled.sum(axis=0)
+    return [in_rows[:, width - 1 :], in_weight, in_bias, in_rows[:, : width - 1]]
+
+
+def centred_gradients(x: Numbers, weight: Numbers, cotangent: Numbers) -> list[Numbers]:
+    """Of `centred` in x, weight and bias."""
+    in_x, in_weight = np.zeros(x.shape), np.zeros(weight.shape)
+    length = x.shape[2]
+    for t in range(length):
+        for j, step in enumerate((t - 1, t, t + 1)):
+            if 0 <= step < length:
+                in_x[:, :, step] += weight[:, j] * cotangent[:, :, t]
+                in_weight[:, j] += (cotangent[:, :, t] * x[:, :, step]).sum(axis=0)
+    return [in_x, in_weight, cotangent.sum(axis=(0, 2))]
+
+
 def numeric_gradients(
     loss: Callable[..., float], primals: Sequence[Numbers], step: float = 1e-5
 ) -> list[Numbers]:

@@ -307,52 +307,6 @@ def test_memory_is_accessed_once(batch, steps, channels, width, simulator, draw)
 # --- transformations ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize(("steps", "width"), [(5, 3), (2, 4), (0, 3), (4, 1)], ids=str)
-def test_gradients(steps, width, activation, device, draw, wide, relative_error):
-    primals = drawn(draw, 2, steps, 3, width)
-    cotangents = [draw(primals[i].shape, mx.float32) for i in (0, 3)]
-
-    def operator(x, weight, bias, states):
-        return causal_conv1d(x, weight, bias, states, True, activation, backend=device)
-
-    def loss(*arrays):
-        results = oracle.causal(*arrays, activation)
-        return sum((wide(c) * r).sum() for c, r in zip(cotangents, results, strict=True))
-
-    _, gradients = mx.vjp(operator, list(primals), cotangents)
-    for actual, numeric in zip(
-        gradients, oracle.numeric_gradients(loss, [wide(p) for p in primals]), strict=True
-    ):
-        assert relative_error(actual, numeric) < 5e-6
-
-
-def test_gradients_keep_dtypes(device, precision, draw):
-    x, weight, _, _ = drawn(draw, 1, 6, 3, 4, precision.dtype, mx.float32)
-    gradients = mx.grad(lambda *a: causal_conv1d(*a, backend=device).sum(), argnums=(0, 1))(
-        x, weight
-    )
-    assert [gradient.dtype for gradient in gradients] == [precision.dtype, mx.float32]
-    # Each step but the last three is seen by all four taps of its channel.
-    taps = np.array(weight).astype(np.float64).sum(axis=1)
-    np.testing.assert_allclose(np.array(gradients[0].astype(mx.float32))[0, 0], taps, rtol=1e-2)
-
-
-def test_second_derivatives(device, draw, wide, relative_error):
-    """Of silu: the Hessian of sum(silu(w x)) in one x is w^2 silu''(w x)."""
-    x, weight = draw((1, 9, 4), mx.float32), draw((4, 1), mx.float32)
-
-    def slope(x):
-        return mx.grad(lambda v: causal_conv1d(v, weight, activation="silu", backend=device).sum())(
-            x
-        ).sum()
-
-    z = wide(x) * wide(weight)[:, 0]
-    s = 1 / (1 + np.exp(-z))
-    hessian = wide(weight)[:, 0] ** 2 * s * (1 - s) * (2 + z * (1 - 2 * s))
-    assert relative_error(mx.grad(slope)(x), hessian) < 1e-5
-
-
 def test_compile(device, draw):
     primals = drawn(draw, 2, 20, 3, 4)
 

@@ -128,22 +128,148 @@ def test_memory_is_accessed_once(shape, simulator, draw):
     assert math.prod(launch.grid) * 4 >= y.size
 
 
-# --- transformations ---------------------------------------------------------------------------
+# --- gradients ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", [1, 5])
-def test_gradients(length, device, draw, wide, relative_error):
-    primals, cotangent = drawn(draw, 2, 3, length), draw((2, 3, length), mx.float32)
-
-    def loss(*arrays):
-        return (wide(cotangent) * oracle.centred(*arrays)).sum()
-
-    _, gradients = mx.vjp(
+def gradients_of(primals, cotangent, device):
+    _, found = mx.vjp(
         lambda *arrays: depthwise_conv_3tap(*arrays, backend=device), list(primals), [cotangent]
     )
-    numeric = oracle.numeric_gradients(loss, [wide(p) for p in primals])
-    for actual, exact in zip(gradients, numeric, strict=True):
-        assert relative_error(actual, exact) < 5e-6
+    return found
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 5])
+def test_the_oracle_is_the_slope(length):
+    normal = np.random.default_rng(5).standard_normal
+    x, weight, bias, cotangent = (normal(s) for s in ((2, 3, length), (3, 3), (3,), (2, 3, length)))
+    exact = oracle.centred_gradients(x, weight, cotangent)
+    slopes = oracle.numeric_gradients(
+        lambda *arrays: (cotangent * oracle.centred(*arrays)).sum(), [x, weight, bias]
+    )
+    for gradient, slope in zip(exact, slopes, strict=True):
+        np.testing.assert_allclose(gradient, slope, atol=1e-8)
+
+
+def test_golden_gradients(device):
+    """Taps 1, 10, 100, and y's cotangents 1, 2, 3, 4: digits are y's that an x is seen by."""
+    x, weight = mx.array([[[5.0, 6.0, 7.0, 8.0]]]), mx.array([[1.0, 10.0, 100.0]])
+    cotangent = mx.array([[[1.0, 2.0, 3.0, 4.0]]])
+    found = gradients_of([x, weight, mx.array([0.5])], cotangent, device)
+    assert found[0].flatten().tolist() == [12, 123, 234, 340]
+    assert found[1].tolist() == [[10 + 18 + 28, 5 + 12 + 21 + 32, 6 + 14 + 24]]
+    assert found[2].tolist() == [10]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_gradients(length, biased, device, draw, wide, relative_error):
+    primals, cotangent = drawn(draw, 2, 9, length)[: 2 + biased], draw((2, 9, length), mx.float32)
+    exact = oracle.centred_gradients(*map(wide, primals[:2]), wide(cotangent))
+    found = gradients_of(primals, cotangent, device)
+    for actual, expected in zip(found, exact[: 2 + biased], strict=True):
+        assert actual.dtype == mx.float32
+        assert relative_error(actual, expected) < 5e-6
+
+
+@pytest.mark.parametrize("others", ["own dtype", "float32"])
+def test_dtypes_of_gradients(others, device, precision, draw, wide, relative_error):
+    other = mx.float32 if others == "float32" else precision.dtype
+    primals = drawn(draw, 2, 11, 165, precision.dtype, other)
+    cotangent = draw((2, 11, 165), precision.dtype)
+    exact = oracle.centred_gradients(*map(wide, primals[:2]), wide(cotangent))
+    for primal, actual, expected in zip(
+        primals, gradients_of(primals, cotangent, device), exact, strict=True
+    ):
+        assert actual.dtype == primal.dtype
+        bar = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}[actual.dtype]
+        assert relative_error(actual, expected) < bar
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0), (0, 0, 0)], ids=str)
+def test_empty_gradients(shape, device, draw):
+    primals = drawn(draw, *shape)
+    found = gradients_of(primals, mx.zeros(shape), device)
+    assert [f.shape for f in found] == [p.shape for p in primals]
+    assert not any(mx.any(gradient).item() for gradient in found)
+
+
+@given(
+    batch=st.integers(0, 4),
+    channels=st.integers(0, 20),
+    length=st.integers(0, 300),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_gradients_of_any_shape(batch, channels, length, seed, *, device, wide, relative_error):
+    normal = np.random.default_rng(seed).standard_normal
+    shape = (batch, channels, length)
+    x, weight, bias, cotangent = (
+        mx.array(normal(s), dtype=mx.float32) for s in (shape, (channels, 3), (channels,), shape)
+    )
+    numbers = (wide(x), wide(weight), wide(cotangent))
+    exact = oracle.centred_gradients(*numbers)
+    # Sums may cancel in an array of few elements: errors are those of the terms.
+    terms = oracle.centred_gradients(*map(np.abs, numbers))
+    found = gradients_of([x, weight, bias], cotangent, device)
+    for actual, expected, scale in zip(found, exact, terms, strict=True):
+        assert relative_error(actual, expected, scale) < 5e-6
+
+
+def test_strided_gradients(device, draw, wide, relative_error):
+    x = draw((2, 140, 22), mx.float32).transpose(0, 2, 1)[:, ::2, ::-1]
+    weight, bias = draw((3, 11), mx.float32).T, draw((22,), mx.float32)[::2]
+    cotangent = draw((140, 11, 2), mx.float32).transpose(2, 1, 0)
+    exact = oracle.centred_gradients(wide(x), wide(weight), wide(cotangent))
+    found = gradients_of([x, weight, bias], cotangent, device)
+    for actual, expected in zip(found, exact, strict=True):
+        assert relative_error(actual, expected) < 5e-6
+
+
+@pytest.mark.parametrize("step", [0, 127, 128, 199])
+def test_infinite_x_stays_in_its_channel(step, device):
+    x = np.ones((1, 3, 200), dtype=np.float32)
+    x[0, 1, step] = math.inf
+    in_x, in_weight = gradients_of([mx.array(x), mx.ones((3, 3))], mx.ones((1, 3, 200)), device)
+    assert np.isfinite(np.array(in_x)).all()
+    seen = [math.inf if 0 <= step + shift < 200 else 199 for shift in (1, 0, -1)]
+    assert in_weight.tolist() == [[199, 200, 199], seen, [199, 200, 199]]
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 64), (8, 64, 65), (2, 64, 372), (1, 7, 3000)], ids=str)
+def test_memory_is_accessed_once_for_all_gradients(shape, simulator, draw):
+    """Of one launch: x and dy are read once, dx is written once."""
+    primals = drawn(draw, *shape, mx.bfloat16, mx.float32)
+    mx.eval(gradients_of(primals, draw(shape, mx.bfloat16), "metal"))
+    (launch,) = [made for made in simulator.launches if "gradient" in made.kernel]
+    x, weight, bias = (primal.nbytes for primal in primals)
+    assert launch.device_bytes <= 1.1 * (3 * x + 2 * weight + bias)
+    strided = {name for name in launch.traffic if name.endswith("_strides")}
+    assert strided == {"values_strides", "weight_strides", "cotangent_strides"}
+
+
+def test_second_derivatives(device, draw, wide, relative_error):
+    """Of the gradients' product with fixed directions: symmetric, so differences of gradients."""
+    primals, cotangent = drawn(draw, 2, 3, 40), draw((2, 3, 40), mx.float32)
+    directions = drawn(draw, 2, 3, 40)
+
+    def along(*arrays):
+        found = gradients_of(arrays, cotangent, device)
+        return sum(mx.sum(f * d) for f, d in zip(found, directions, strict=True))
+
+    actual = mx.grad(along, argnums=(0, 1, 2))(*primals)
+    # Both are linear in the other one, so that a step of one is the slope.
+    one, other = (list(map(wide, arrays)) for arrays in (primals, directions))
+    ahead, behind = (
+        oracle.centred_gradients(one[0] + s * other[0], one[1] + s * other[1], wide(cotangent))
+        for s in (0.5, -0.5)
+    )
+    for result, plus, minus in zip(actual, ahead, behind, strict=True):
+        assert relative_error(result, plus - minus) < 5e-6
+
+
+# --- transformations ---------------------------------------------------------------------------
 
 
 def test_compile(device, draw):

@@ -1,0 +1,236 @@
+"""How a causal convolution lies over threads, and the Metal that its two directions share.
+
+A thread takes a run of RUN steps of one channel; the lanes of a simdgroup take neighbouring
+channels. Its steps, and the K-1 before them, the halo, are in its registers. The simdgroups of a
+threadgroup take runs that follow each other, through one sequence and into the next; they share
+the filters, and hand on the ends of their runs, through threadgroup memory. So only the first
+run of a threadgroup reads its halo from memory, and all other elements are read once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlstm_kernels.kernel import Launch
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+_SIMD_WIDTH = 32
+_STEPS_OF_A_RUN = 16
+_STEPS_OF_A_LONG_RUN = 32  # a run has to hold the halo of the next one
+_STEPS_OF_A_ROUND = 128
+_MOST_SIMDGROUPS = 8
+_STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of steps, and the threads that take them.
+
+    Attributes:
+        run: steps of a run.
+        places: the most simdgroups of a threadgroup.
+        simdgroups: of a threadgroup.
+        threadgroups: for each 32 channels.
+        lanes: channels, rounded up to whole simdgroups.
+    """
+
+    run: int
+    places: int
+    simdgroups: int
+    threadgroups: int
+    lanes: int
+
+    def launch(
+        self,
+        width: int,
+        dtype: mx.Dtype,
+        outputs: tuple[tuple[tuple[int, ...], mx.Dtype], ...],
+        template: tuple[tuple[str, mx.Dtype], ...] = (),
+    ) -> Launch:
+        """The launch for filters of `width` taps and x of `dtype`.
+
+        Args:
+            width: number of taps.
+            dtype: of x.
+            outputs: shape and dtype of each output.
+            template: what the body needs beside T, TAPS, RUN and PLACES.
+        """
+        shapes, dtypes = zip(*outputs, strict=True)
+        return Launch(
+            grid=(self.lanes, self.threadgroups * self.simdgroups, 1),
+            threadgroup=(_SIMD_WIDTH, self.simdgroups, 1),
+            output_shapes=shapes,
+            output_dtypes=dtypes,
+            template=(
+                *(("T", dtype), ("TAPS", width), ("RUN", self.run), ("PLACES", self.places)),
+                *template,
+            ),
+        )
+
+
+def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
+    """A row of simdgroups for each 32 channels, in threadgroups that take rounds of runs.
+
+    Args:
+        values: (B, S, C), not empty.
+        width: taps of a filter.
+        windows: how many arrays of steps hand on their ends. With long runs these fill the memory
+            of a threadgroup, so more of them leave room for fewer simdgroups.
+    """
+    batch, steps, channels = values.shape
+    if steps == 1:
+        run, places = 1, _MOST_SIMDGROUPS
+    elif width <= _STEPS_OF_A_RUN:
+        run, places = _STEPS_OF_A_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_RUN
+    else:
+        run, places = _STEPS_OF_A_LONG_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_LONG_RUN // windows
+    all_runs = batch * math.ceil(steps / run)
+    simdgroups = min(places, all_runs)
+    steps_of_a_round = simdgroups * (min(steps, run) + width - 1)
+    rounds = math.ceil(_STEPS_FOR_A_TAP * width / steps_of_a_round)
+    return Runs(
+        run=run,
+        places=places,
+        simdgroups=simdgroups,
+        threadgroups=math.ceil(all_runs / (simdgroups * rounds)),
+        lanes=math.ceil(channels / _SIMD_WIDTH) * _SIMD_WIDTH,
+    )
+
+
+#: From `filters[TAPS + 1][32]` of the threadgroup to `filter[TAPS]` and `offset` of the thread.
+_SHARE_FILTERS = """
+    for (uint j = place; j <= TAPS; j += places) {{
+        float number = 0.0f;
+        if (present) {{
+            number = j == TAPS ? {bias} : static_cast<float>(
+                weight[channel * weight_strides[0] + j * weight_strides[1]]);
+        }}
+        filters[j][lane] = number;
+    }}
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    float filter[TAPS];
+    #pragma clang loop unroll(full)
+    for (uint j = 0; j < TAPS; ++j) {{
+        filter[j] = filters[j][lane];
+    }}
+    const float offset = filters[TAPS][lane];
+"""
+_BIAS = "static_cast<float>(bias[channel * bias_strides[0]])"
+
+
+def beginning(*, biased: bool) -> str:
+    """MSL up to the loop over rounds: where the thread is, and its filter."""
+    return f"""
+    constexpr uint HALO = TAPS - 1;
+    threadgroup float filters[TAPS + 1][32];  // the bias last
+    const uint lane = thread_position_in_threadgroup.x;
+    const uint place = thread_position_in_threadgroup.y;
+    const uint places = threads_per_threadgroup.y;
+    const uint channel = thread_position_in_grid.x;
+    const uint steps = values_shape[1];
+    const uint channels = values_shape[2];
+    const bool present = channel < channels;
+    {_SHARE_FILTERS.format(bias=_BIAS if biased else "0.0f")}
+    const uint runs = (steps + RUN - 1) / RUN;  // of each sequence
+    const uint all_runs = runs * values_shape[0];
+    const uint places_of_a_round = places * threadgroups_per_grid.y;
+    const uint rounds = (all_runs + places_of_a_round - 1) / places_of_a_round;
+    """
+
+
+#: MSL at the beginning of a round: which run the thread takes.
+ROUND = """
+        const uint index = (threadgroup_position_in_grid.y * rounds + round) * places + place;
+        const bool active = present && index < all_runs;
+        const uint batch = index / runs;
+        const uint start = (index - batch * runs) * RUN;
+"""
+
+
+def element(array: str, step: str) -> str:
+    """MSL of the element of an array (B, ., C) that is the thread's at a step, as a float."""
+    return (
+        f"static_cast<float>({array}[batch * {array}_strides[0] + ({step}) * {array}_strides[1] + "
+        f"channel * {array}_strides[2]])"
+    )
+
+
+def shared_ends(name: str) -> str:
+    """MSL that declares what `halo` needs, outside of the loop over rounds."""
+    return f"threadgroup float {name}[RUN > 1 ? PLACES : 1][HALO > 0 ? HALO : 1][32];"
+
+
+def halo(window: str, ends: str, *, before: str, first: str) -> str:
+    """MSL that fills the first HALO elements of a window of HALO + RUN, whose others are the run.
+
+    Args:
+        window: the array of registers.
+        ends: what `shared_ends` declared.
+        before: element `j` of the halo of a sequence's first run.
+        first: that of a threadgroup's first run, in the midst of a sequence.
+    """
+    return f"""
+        #pragma clang loop unroll(full)
+        for (uint j = 0; j < HALO; ++j) {{
+            {window}[j] = 0.0f;
+            if (active && start == 0) {{
+                {window}[j] = {before};
+            }} else if (active && place == 0) {{
+                // {ends} still holds those of the round before
+                {window}[j] = round == 0
+                    ? {first}
+                    : {ends}[places - 1][j][lane];
+            }}
+        }}
+        if (runs > 1) {{
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < HALO; ++j) {{
+                {ends}[place][j][lane] = {window}[RUN + j];
+            }}
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < HALO; ++j) {{
+                if (place > 0 && start > 0) {{
+                    {window}[j] = {ends}[place - 1][j][lane];
+                }}
+            }}
+        }}
+    """
+
+
+def values_window(*, continued: bool, first: str = element("values", "start + j - HALO")) -> str:
+    """MSL of `window`: x at the steps start - HALO to start + RUN - 1, read through `ends`.
+
+    Args:
+        continued: whether there are initial states.
+        first: see `halo`.
+    """
+    before = element("states", "j") if continued else "0.0f"
+    return f"""
+        float window[HALO + RUN];
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < RUN; ++i) {{
+            window[HALO + i] =
+                active && start + i < steps ? {element("values", "start + i")} : 0.0f;
+        }}
+        {halo("window", "ends", before=before, first=first)}
+    """
+
+
+def convolved(window: str, place: str) -> str:
+    """MSL of `sum`, the filter's answer to the TAPS elements of `window` from `place` on.
+
+    Always in the same order and rounding, so that pieces give what the whole gives.
+    """
+    return f"""
+        float sum = offset;
+        #pragma clang loop unroll(full)
+        for (uint j = 0; j < TAPS; ++j) {{
+            sum = metal::fma(filter[j], {window}[{place} + j], sum);
+        }}
+    """
