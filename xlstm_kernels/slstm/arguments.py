@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import host_number, require_floating
 
 STATES = 4
 _GATES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentGradient:
+    """What becomes of the gradient in a y that R feeds back, before others join it.
+
+    Attributes:
+        clipval: each element is brought into [-clipval, clipval]; None for no limit.
+        cut: whether it is zero.
+    """
+
+    clipval: float | None = None
+    cut: bool = False
+
+
+EXACT = RecurrentGradient()
+
+
+def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> RecurrentGradient:
+    """Accept a limit, None or a number that is not negative, and a bool.
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for a limit that is negative, or not finite in float32.
+    """
+    if not isinstance(cut, bool):
+        raise TypeError(
+            f"{operator}: gradient_recurrent_cut must be a bool, got {type(cut).__name__}"
+        )
+    if clipval is None:
+        return RecurrentGradient(cut=cut)
+    limit = host_number(operator, "gradient_recurrent_clipval", clipval)
+    if limit < 0:
+        raise ValueError(
+            f"{operator}: gradient_recurrent_clipval must not be negative, got {limit}"
+        )
+    return RecurrentGradient(limit, cut)
 
 
 def require_inputs(operator: str, Wx: mx.array, R: mx.array, b: mx.array) -> None:  # noqa: N803

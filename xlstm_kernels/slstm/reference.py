@@ -5,11 +5,14 @@ Exponents are carried as pairs of float32, as in the kernel.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import mlx.core as mx
 
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.mlstm import pairs
+from xlstm_kernels.slstm.arguments import EXACT, RecurrentGradient
 
 
 class _Unit(NamedTuple):
@@ -27,6 +30,8 @@ def slstm_reference(
     bias: mx.array,
     initial: mx.array,
     mask: mx.array | None = None,
+    *,
+    rule: RecurrentGradient = EXACT,
 ) -> tuple[mx.array, mx.array]:
     """Run the sLSTM over at least one step.
 
@@ -36,6 +41,7 @@ def slstm_reference(
         bias: (4, N, D).
         initial: (4, B, N, D): y, c, n and m, float32.
         mask: (B, T) booleans, or None for all True.
+        rule: what is done to the gradient that `recurrent` feeds back.
 
     Returns:
         The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
@@ -47,10 +53,17 @@ def slstm_reference(
     weights = weights.reshape((heads, units, gates * units))
     offset = bias.astype(mx.float32)
     unit = _Unit(initial[0], initial[1], initial[2], pairs.pair(initial[3]))
+    hear = _hearing(rule)
+    if mask is not None:
+        # Whatever a masked step holds, NaN even, must not come back in gradients.
+        live = mask.reshape((batch, steps, 1, 1, 1))
+        gate_input = mx.where(live, gate_input, mx.zeros_like(gate_input))
+    # Not by indices: the gradient of each would be as big as the whole.
+    arrivals = mx.split(gate_input, steps, axis=1)
     trace = []
-    for step in range(steps):
-        fed_back = (unit.y.transpose(1, 0, 2) @ weights).reshape((heads, batch, gates, units))
-        arriving = gate_input[:, step].astype(mx.float32)
+    for step, arrival in enumerate(arrivals):
+        fed_back = (hear(unit.y).transpose(1, 0, 2) @ weights).reshape((heads, batch, gates, units))
+        arriving = mx.squeeze(arrival, axis=1).astype(mx.float32)
         after = _step(unit, arriving, offset, fed_back.transpose(1, 2, 0, 3))
         if mask is None:
             unit = after
@@ -60,6 +73,23 @@ def slstm_reference(
             unit = _chosen(live, after, unit)
             trace.append(_told(unit._replace(y=mx.where(live, unit.y, mx.zeros_like(unit.y)))))
     return mx.stack(trace, axis=2), _told(unit)
+
+
+@functools.cache
+def _hearing(rule: RecurrentGradient) -> Operation:
+    """The operation that gives its array as it is, and a gradient back as the rule has it."""
+    if rule.cut:
+        return mx.stop_gradient
+    if rule.clipval is None:
+        return lambda y: y
+    limit = rule.clipval
+
+    def clipped(_: Arrays, cotangents: Arrays) -> Arrays:
+        (cotangent,) = cotangents
+        bound = mx.array(limit, dtype=cotangent.dtype)
+        return (mx.clip(cotangent, mx.negative(bound), bound),)
+
+    return differentiable(lambda y: y, clipped)
 
 
 def _told(unit: _Unit) -> mx.array:

@@ -17,23 +17,24 @@ that takes away: to go on from them loses nothing, however often a sequence is c
 from __future__ import annotations
 
 import functools
-import math
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
-from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
-from xlstm_kernels.slstm.arguments import STATES, initial_states, require_inputs, require_mask
+from xlstm_kernels.slstm.arguments import (
+    STATES,
+    RecurrentGradient,
+    initial_states,
+    recurrent_gradient,
+    require_inputs,
+    require_mask,
+)
+from xlstm_kernels.slstm.gradient import slstm_gradient
 from xlstm_kernels.slstm.reference import slstm_reference
+from xlstm_kernels.slstm.sequence_kernel import KERNELS
 
-_SIMD_WIDTH = 32
-# Metal runs 384 threads of any kernel, and fewer than 1024 of one that needs many registers.
-_MAX_SIMDGROUPS = 12
-_MIN_CAPACITY = 32
-_MAX_RESIDENT = 64
 _MAX_CAPACITY = 4096  # two values a unit fill the 32 KB of a threadgroup's memory
 
 
@@ -46,6 +47,8 @@ def slstm(
     *,
     backend: str | None = None,
     mask: mx.array | None = None,
+    gradient_recurrent_clipval: float | None = None,
+    gradient_recurrent_cut: bool = False,
 ) -> tuple[mx.array, mx.array]:
     """Run the sLSTM over a sequence: T steps of N heads with D units each.
 
@@ -53,8 +56,12 @@ def slstm(
     states in one array, and the others need the digits. Use `states[0].astype(Wx.dtype)` where the
     model goes on in half precision.
 
-    Differentiable any number of times, in `Wx`, `R`, `b` and `states`; gradients go through MLX
-    operations, so their graph grows with T.
+    Differentiable any number of times, in `Wx`, `R`, `b` and `states`. The first derivative is
+    computed by a kernel where values are, and is exact: it flows through the stabiliser m too, so
+    that c, n and m may be used like y. It needs the states, which are the result, and gates are
+    found again. Derivatives of derivatives, and all of them with `backend="native"`, go through MLX
+    operations, so that their graph grows with T. What is done to the gradient that R feeds back,
+    below, is done in derivatives of any order.
 
     Args:
         Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order; float32,
@@ -71,6 +78,10 @@ def slstm(
             since MLX refuses kernels there.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
             are, and its y is zero.
+        gradient_recurrent_clipval: bring each element of the gradient that a y gets through R, the
+            initial one included, into [-clipval, clipval]; None for no limit. Values do not change,
+            and neither does what a y gets from elsewhere.
+        gradient_recurrent_cut: take that gradient for zero. R itself has its gradient all the same.
 
     Returns:
         The states after each step, (4, B, T, N, D), and after the last, (4, B, 1, N, D); y, c, n
@@ -78,16 +89,18 @@ def slstm(
         first holds y = 0, and the second the y that the next step feeds back.
 
     Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, another function, an unknown backend, and for more
-            than 4096 units a head on any backend but `"native"`.
+        TypeError: for a dtype that is not listed, a limit that is no number, a cut that is no bool.
+        ValueError: for shapes that do not fit, another function, an unknown backend, a limit that
+            is negative or not finite, and for more than 4096 units a head on any backend but
+            `"native"`.
         RuntimeError: for a backend that cannot run here.
     """
     if function != "slstm":
         raise ValueError(
             f'slstm: function must be "slstm", the only one this pack has, got {function!r}'
         )
-    return _slstm_of("slstm", (Wx, R, b, states, mask), backend)
+    rule = recurrent_gradient("slstm", gradient_recurrent_clipval, gradient_recurrent_cut)
+    return _slstm_of("slstm", (Wx, R, b, states, mask), rule, backend)
 
 
 def slstm_step(
@@ -97,8 +110,10 @@ def slstm_step(
     states: mx.array | None = None,
     *,
     backend: str | None = None,
+    gradient_recurrent_clipval: float | None = None,
+    gradient_recurrent_cut: bool = False,
 ) -> mx.array:
-    """Run the sLSTM for one step, as a decoder does.
+    """Run the sLSTM for one step, as a decoder does. It is differentiable as `slstm` is.
 
     Args:
         Wx_t: (B, 4, N, D), what the input of this step contributes; see `slstm`, as for the others.
@@ -106,6 +121,8 @@ def slstm_step(
         b: (4, N, D).
         states: (4, B, 1, N, D) or (4, B, N, D), y, c, n and m; None for zeros.
         backend: as in `slstm`.
+        gradient_recurrent_clipval: as in `slstm`, for the gradient in the initial y.
+        gradient_recurrent_cut: likewise.
 
     Returns:
         The states after the step, float32: in the shape of `states`, (4, B, N, D) for None. The
@@ -116,8 +133,9 @@ def slstm_step(
     require_floating("slstm_step", "Wx_t", Wx_t)
     if Wx_t.ndim != 4:
         raise ValueError(f"slstm_step: Wx_t must be (B, 4, N, D), got {Wx_t.shape}")
+    rule = recurrent_gradient("slstm_step", gradient_recurrent_clipval, gradient_recurrent_cut)
     sequence = mx.expand_dims(Wx_t, axis=1)
-    _, last = _slstm_of("slstm_step", (sequence, R, b, states, None), backend)
+    _, last = _slstm_of("slstm_step", (sequence, R, b, states, None), rule, backend)
     return last.reshape(
         (STATES, Wx_t.shape[0], *Wx_t.shape[2:]) if states is None else states.shape
     )
@@ -126,6 +144,7 @@ def slstm_step(
 def _slstm_of(
     operator: str,
     arguments: tuple[mx.array, mx.array, mx.array, mx.array | None, mx.array | None],
+    rule: RecurrentGradient,
     backend: str | None,
 ) -> tuple[mx.array, mx.array]:
     Wx, R, b, states, mask = arguments  # noqa: N806
@@ -143,257 +162,41 @@ def _slstm_of(
     if not steps:
         nothing = mx.zeros((STATES, batch, 0, heads, units), dtype=mx.float32)
         return nothing, mx.expand_dims(initial, axis=2)
-    after_each, last = _slstm(name)(Wx, R, b, initial, *masks)
+    after_each, last = _slstm(name, rule)(Wx, R, b, initial, *masks)
     return after_each, mx.expand_dims(last, axis=2)
 
 
-# --- Metal -------------------------------------------------------------------------------------
-
-# A threadgroup runs one head of one sequence through all steps. Its simdgroups share out the units.
-# For each of its units in turn a simdgroup adds up R y with a lane to every 32nd input, so that
-# lanes read neighbouring weights; then each lane takes one of these units through its gates, and
-# keeps its state in registers. The y of all units goes through threadgroup memory, in which steps
-# take turns with two halves, so that one barrier a step is enough. Weights of up to 64 units stay
-# in registers; those of more are streamed at every step.
-
-_UNIT_STEP = """
-    // What lies `apart` elements from each other: one number of each gate, or of each state.
-    template <typename Numbers>
-    inline float4 xlstm_slstm_four(Numbers first, long apart) {
-        return float4(
-            static_cast<float>(first[0]), static_cast<float>(first[apart]),
-            static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
-    }
-    // m is a pair, to which c and n belong.
-    struct xlstm_slstm_unit {
-        float y;
-        float c;
-        float n;
-        float2 m;
-    };
-    // input, forget: pairs, since near 100 a rounding of theirs would show in the result.
-    inline xlstm_slstm_unit xlstm_slstm_step(
-        xlstm_slstm_unit before, float2 input, float2 forget, float candidate, float output) {
-        const float tail = metal::precise::exp(-metal::abs(forget.x));
-        const float slope = (forget.x < 0.0f ? 1.0f : tail) / (1.0f + tail);
-        float2 log_forget = xlstm_pair(metal::min(forget.x, 0.0f), -xlstm_log1p(tail));
-        log_forget.y += slope * forget.y;
-
-        const float2 decayed = xlstm_pair_sum(before.m, log_forget);
-        const bool fresh = before.n == 0.0f;
-        xlstm_slstm_unit after;
-        after.m = (fresh || xlstm_pair_less(decayed, input)) ? input : decayed;
-        // Above zero only where m ignores the past, as that is nothing; it must not become
-        // something. Of -inf nothing is left, even where m is that too.
-        const float decay = xlstm_pair_difference(decayed, after.m);
-        const float kept = decayed.x == -INFINITY
-            ? 0.0f : metal::precise::exp(fresh ? metal::min(decay, 0.0f) : decay);
-        const float admitted = input.x == -INFINITY
-            ? 0.0f : metal::precise::exp(xlstm_pair_difference(input, after.m));
-        after.c = kept * before.c + admitted * metal::precise::tanh(candidate);
-        after.n = kept * before.n + admitted;
-        const float opened = 1.0f + metal::precise::exp(-output);
-        after.y = after.n == 0.0f ? 0.0f : after.c / after.n / opened;
-        return after;
-    }
-    // The state as it is told: m rounded to one float, c and n belonging to that.
-    inline float4 xlstm_slstm_told(xlstm_slstm_unit unit) {
-        const float scale = metal::precise::exp(unit.m.y);
-        return float4(unit.y, unit.c * scale, unit.n * scale, unit.m.x);
-    }
-"""
-
-
-def _launch(gate_input: mx.array, *_others: mx.array) -> Launch:
-    """Sizes are rounded up, as each is compiled: 32, 64, 128 and so on."""
-    batch, steps, _, heads, units = gate_input.shape
-    capacity = max(_MIN_CAPACITY, 1 << (units - 1).bit_length())
-    resident = capacity <= _MAX_RESIDENT
-    rows = 6 if capacity == _MAX_RESIDENT else 4
-    simdgroups = min(math.ceil(units / rows), _MAX_SIMDGROUPS)
-    slots = math.ceil(units / (_MAX_SIMDGROUPS * _SIMD_WIDTH))
-    threads = simdgroups * _SIMD_WIDTH
-    return Launch(
-        grid=(threads * heads * batch, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=((STATES, batch, steps, heads, units), (STATES, batch, heads, units)),
-        output_dtypes=(mx.float32, mx.float32),
-        template=(
-            ("CAPACITY", capacity),  # units, at least
-            ("ROWS", rows),  # units whose sums a simdgroup works on at once
-            ("SLOTS", slots),  # units that a lane owns, at most
-            ("RESIDENT", resident),  # the weights stay in registers
-        ),
-    )
-
-
-def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
-    return Kernel(
-        name=f"xlstm_slstm{suffix}",
-        inputs=("gate_input", "recurrent", "bias", "initial", *mask_input),
-        outputs=("states", "last"),
-        launch=_launch,
-        contiguous_inputs=False,
-        header=LOG_SIGMOID + PAIRS + _UNIT_STEP,
-        body=f"""
-    // gate_input: (B, T, 4, N, D), strided. Contiguous: recurrent (4, N, D, D), bias (4, N, D),
-    // initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).
-    constexpr uint LANES = 32;
-    constexpr uint CHUNKS = RESIDENT ? CAPACITY / LANES : 1;
-    threadgroup float hidden[2 * CAPACITY];
-
-    const uint lane = thread_index_in_simdgroup;
-    const uint batch = gate_input_shape[0];
-    const uint steps = gate_input_shape[1];
-    const uint heads = gate_input_shape[3];
-    const uint units = gate_input_shape[4];
-    const uint sequence = threadgroup_position_in_grid.x / heads;
-    const uint head = threadgroup_position_in_grid.x % heads;
-    const uint share = (units + simdgroups_per_threadgroup - 1) / simdgroups_per_threadgroup;
-    const uint first = simdgroup_index_in_threadgroup * share;
-    const uint count = first < units ? metal::min(share, units - first) : 0;
-    const uint chunks = RESIDENT ? CHUNKS : (units + LANES - 1) / LANES;
-
-    const long along_time = gate_input_strides[1];
-    const long along_gates = gate_input_strides[2];
-    const long along_units = gate_input_strides[4];
-    const size_t step_size = static_cast<size_t>(heads) * units;
-    const size_t one_state = batch * step_size;
-    const size_t one_gate = step_size * units;
-    const size_t own_head = static_cast<size_t>(head) * units + first;
-    const auto incoming = gate_input + sequence * gate_input_strides[0]
-        + head * gate_input_strides[3] + first * along_units;
-    const auto weights = recurrent + own_head * units;
-    const auto starting = initial + sequence * step_size + own_head;
-    const auto leaving = states + step_size * sequence * steps + own_head;
-    const auto ending = last + sequence * step_size + own_head;
-
-    float4 resident[RESIDENT ? ROWS * CHUNKS : 1];
-    if (RESIDENT) {{
-        for (uint row = 0; row < ROWS; ++row) {{
-            for (uint chunk = 0; chunk < CHUNKS; ++chunk) {{
-                const uint from = chunk * LANES + lane;
-                resident[row * CHUNKS + chunk] = (row < count && from < units)
-                    ? xlstm_slstm_four(weights + row * units + from, one_gate) : float4(0.0f);
-            }}
-        }}
-    }}
-
-    xlstm_slstm_unit unit[SLOTS];
-    float4 offset[SLOTS];
-    for (uint slot = 0; slot < SLOTS; ++slot) {{
-        const uint own = slot * LANES + lane;
-        unit[slot] = {{0.0f, 0.0f, 0.0f, float2(0.0f)}};
-        offset[slot] = float4(0.0f);
-        if (own < count) {{
-            const float4 start = xlstm_slstm_four(starting + own, one_state);
-            unit[slot] = {{start.x, start.y, start.z, float2(start.w, 0.0f)}};
-            offset[slot] = xlstm_slstm_four(bias + own_head + own, step_size);
-            hidden[first + own] = unit[slot].y;
-        }}
-    }}
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-
-    for (uint step = 0; step < steps; ++step) {{
-        const auto arriving = incoming + step * along_time;
-        const uint reading = (step & 1) * CAPACITY;
-        const uint writing = CAPACITY - reading;
-        const bool live = {live};
-        for (uint slot = 0; slot < SLOTS; ++slot) {{
-            const uint own = slot * LANES + lane;
-            // Asked for before the sums, which need not wait for it.
-            const float4 gates = own < count
-                ? xlstm_slstm_four(arriving + own * along_units, along_gates) : float4(0.0f);
-            float4 fed_back = float4(0.0f);
-            const uint end = metal::min(count, (slot + 1) * LANES);
-            for (uint start = slot * LANES; start < end; start += ROWS) {{
-                const uint rows = metal::min(static_cast<uint>(ROWS), end - start);
-                float4 sums[ROWS];
-                for (uint row = 0; row < ROWS; ++row) {{
-                    sums[row] = float4(0.0f);
-                }}
-                for (uint chunk = 0; chunk < chunks; ++chunk) {{
-                    const uint from = chunk * LANES + lane;
-                    if (from < units) {{
-                        const float y = hidden[reading + from];
-                        for (uint row = 0; row < ROWS; ++row) {{
-                            if (RESIDENT) {{
-                                sums[row] += resident[row * CHUNKS + chunk] * y;
-                            }} else if (row < rows) {{
-                                const size_t weight =
-                                    static_cast<size_t>(start + row) * units + from;
-                                sums[row] += xlstm_slstm_four(weights + weight, one_gate) * y;
-                            }}
-                        }}
-                    }}
-                }}
-                for (uint row = 0; row < ROWS; ++row) {{
-                    const float4 sum = float4(
-                        simd_sum(sums[row].x), simd_sum(sums[row].y),
-                        simd_sum(sums[row].z), simd_sum(sums[row].w));
-                    fed_back = start + row == own ? sum : fed_back;
-                }}
-            }}
-            if (own < count) {{
-                const float4 open = gates + offset[slot] + fed_back;
-                const xlstm_slstm_unit after = xlstm_slstm_step(
-                    unit[slot],
-                    xlstm_pair_add(xlstm_pair(gates.x, offset[slot].x), fed_back.x),
-                    xlstm_pair_add(xlstm_pair(gates.y, offset[slot].y), fed_back.y),
-                    open.z, open.w);
-                if (live) {{
-                    unit[slot] = after;
-                }}
-                hidden[writing + first + own] = unit[slot].y;
-                const float4 told = xlstm_slstm_told(unit[slot]);
-                const auto state = leaving + step * step_size + own;
-                const size_t states_apart = steps * one_state;
-                state[0] = live ? told.x : 0.0f;
-                state[states_apart] = told.y;
-                state[2 * states_apart] = told.z;
-                state[3 * states_apart] = told.w;
-            }}
-        }}
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-    }}
-
-    for (uint slot = 0; slot < SLOTS; ++slot) {{
-        const uint own = slot * LANES + lane;
-        if (own < count) {{
-            const float4 told = xlstm_slstm_told(unit[slot]);
-            ending[own] = told.x;
-            ending[one_state + own] = told.y;
-            ending[2 * one_state + own] = told.z;
-            ending[3 * one_state + own] = told.w;
-        }}
-    }}
-    """,
-    )
-
-
-# Indexed by the number of masks.
-_KERNELS = (
-    _kernel("", (), "true"),
-    _kernel("_masked", ("mask",), "mask[static_cast<size_t>(sequence) * steps + step]"),
-)
-
-
 @functools.cache
-def _slstm(backend: str) -> Operation:
+def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
     """The differentiable operation (Wx, R, b, initial) or (..., mask) -> (states, last)."""
+    reference = functools.partial(slstm_reference, rule=rule)
+
+    def reference_gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        inputs, masks = primals[:4], primals[4:]
+        gradients = gradient_of(lambda *arrays: reference(*arrays, *masks))(inputs, cotangents)
+        return (*gradients, *(mx.zeros_like(mask) for mask in masks))
+
+    if backend == executors.NATIVE:
+        return differentiable(reference, reference_gradient)
 
     def launch(gate_input: mx.array, *others: mx.array) -> Arrays:
         laid_out = (mx.contiguous(array) for array in others)
-        return _KERNELS[len(others) - 3](gate_input, *laid_out, backend=backend)
+        return KERNELS[len(others) - 3](gate_input, *laid_out, backend=backend)
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        inputs, masks = primals[:4], primals[4:]
+    # Arrays are the primals, the two cotangents, and the states after each step.
+    def kernel_gradient(*arrays: mx.array) -> Arrays:
+        *primals, states_cotangent, last_cotangent, states = arrays
+        cotangents = states_cotangent, last_cotangent
+        return slstm_gradient(tuple(primals), states, cotangents, rule, backend)
 
-        def unmasked_inputs(*arrays: mx.array) -> Arrays:
-            return slstm_reference(*arrays, *masks)
+    # The states are a function of the primals, and count there.
+    def same_by_reference(*arrays: mx.array) -> Arrays:
+        return reference_gradient(arrays[:-3], arrays[-3:-1])
 
-        gradients = gradient_of(unmasked_inputs)(inputs, cotangents)
-        return (*gradients, *(mx.zeros_like(mask) for mask in masks))
+    gradient = differentiable(kernel_gradient, gradient_of(same_by_reference))
 
-    forward = slstm_reference if backend == executors.NATIVE else launch
-    return differentiable(forward, gradient)
+    def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        gradients: Arrays = gradient(*primals, *cotangents, outputs[0])
+        return gradients
+
+    return differentiable(launch, pull_back, of_outputs=True)

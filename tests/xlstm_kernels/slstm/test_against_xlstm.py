@@ -50,33 +50,47 @@ def weights(cell):
 
 
 def reached(torch, cell, wx, states):
-    """Their y (B, N, T, D) and last states (4, B, N * D), and the gradient of sum(y^2) in Wx."""
+    """Their y (B, N, T, D) and last states (4, B, N * D), and the gradients of sum(y^2) in Wx, R,
+    b and the states they begin with."""
     inputs = torch.tensor(np.array(wx).astype(np.float64), requires_grad=True)
     start = None
     if states is not None:
         flat = np.array(states).astype(np.float64).reshape(4, BATCH, -1)
-        start = torch.tensor(flat)
+        start = torch.tensor(flat, requires_grad=True)
     y, last = cell(inputs.reshape(BATCH, STEPS, -1), start)
     (y**2).sum().backward()
-    return y.detach().numpy(), last.detach().numpy(), inputs.grad.numpy()
+    recurrent, bias = (parameter.grad.numpy() for parameter in cell.parameters())
+    slopes = [
+        inputs.grad.numpy(),
+        recurrent.reshape(HEADS, 4, UNITS, UNITS).transpose(1, 0, 2, 3),
+        bias.reshape(4, HEADS, UNITS),
+    ]
+    if start is not None:
+        slopes.append(start.grad.numpy().reshape(4, BATCH, HEADS, UNITS))
+    return y.detach().numpy(), last.detach().numpy(), slopes
 
 
 @pytest.mark.parametrize("scale", [1.0, 10.0])
 @pytest.mark.parametrize("started", [False, True])
-def test_values_and_gradient(scale, started, torch, cell, weights, device, draw, relative_error):
+def test_values_and_gradients(scale, started, torch, cell, weights, device, draw, relative_error):
     wx = draw((BATCH, STEPS, 4, HEADS, UNITS), mx.float32, scale)
-    initial = None
+    arrays = [wx, *weights]
     if started:
         y, c, n, m = (draw((BATCH, HEADS, UNITS), mx.float32) for _ in range(4))
-        initial = mx.stack([mx.tanh(y), c, mx.abs(n) + 1, m])
-    expected_y, expected_last, expected_slope = reached(torch, cell, wx, initial)
+        arrays.append(mx.stack([mx.tanh(y), c, mx.abs(n) + 1, m]))
+    expected_y, expected_last, expected = reached(torch, cell, wx, arrays[3] if started else None)
 
-    def run(wx):
-        return slstm(wx, *weights, initial, backend=device)
+    def run(*arrays):
+        return slstm(*arrays, backend=device)
 
-    states, last = run(wx)
+    states, last = run(*arrays)
     assert relative_error(states[0].transpose(0, 2, 1, 3), expected_y) < 2e-6
     for k in range(4):
         assert relative_error(last[k].reshape((BATCH, -1)), expected_last[k]) < 1e-6
-    slope = mx.grad(lambda wx: mx.sum(mx.square(run(wx)[0][0])))(wx)
-    assert relative_error(slope, expected_slope) < 5e-6
+    slopes = mx.grad(
+        lambda *arrays: mx.sum(mx.square(run(*arrays)[0][0])), argnums=tuple(range(len(arrays)))
+    )(*arrays)
+    for gate in range(4):
+        assert relative_error(slopes[0][:, :, gate], expected[0][:, :, gate]) < 5e-6
+    for actual, exact in zip(slopes[1:], expected[1:], strict=True):
+        assert relative_error(actual, exact) < 5e-6

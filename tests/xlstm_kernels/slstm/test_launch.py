@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.slstm import oracle
 from tests.xlstm_kernels.slstm.inputs import Inputs
-from xlstm_kernels.slstm import sequence
+from xlstm_kernels.slstm import sequence_kernel
 from xlstm_kernels.slstm.sequence import slstm, slstm_step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # --- memory ------------------------------------------------------------------------------------
 
@@ -54,7 +47,7 @@ def test_nothing_is_read_twice(units, streamed, simulator, draw):
 def test_strided_input_arrives_as_it_lies(generate, draw_inputs):
     wx, r, b = draw_inputs((2, 3, 2, 5))
     inputs = [wx, r, b, mx.zeros((4, 2, 2, 5))]
-    kernel = sequence._KERNELS[0]
+    kernel = sequence_kernel.KERNELS[0]
     assert not kernel.contiguous_inputs
     generated = generate(kernel, inputs, kernel.launch(*inputs))
     assert any("gate_input_strides" in line for line in generated.signature)
@@ -63,100 +56,12 @@ def test_strided_input_arrives_as_it_lies(generate, draw_inputs):
 # --- transformations ---------------------------------------------------------------------------
 
 
-def loss_of(backend, weights, mask=None):
-    def loss(wx, r, b, initial):
-        states, last = slstm(wx, r, b, initial, mask=mask, backend=backend)
-        return mx.sum(states * weights[0]) + mx.sum(last * weights[1])
-
-    return loss
-
-
-def slopes(function: Callable[..., float], arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """Central differences in every element."""
-    step, gradients = 1e-6, []
-    for array in arrays:
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            value = array[index]
-            array[index] = value + step
-            ahead = function(*arrays)
-            array[index] = value - step
-            gradient[index] = (ahead - function(*arrays)) / (2 * step)
-            array[index] = value
-        gradients.append(gradient)
-    return gradients
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_gradient(masked, device, draw, draw_inputs, draw_states, wide, relative_error):
-    inputs, initial = draw_inputs((2, 3, 2, 3)), draw_states((2, 2, 3))
-    mask = mx.array([[True, False, True], [True, True, False]]) if masked else None
-    weights = draw((4, 2, 3, 2, 3), mx.float32), draw((4, 2, 1, 2, 3), mx.float32)
-
-    def exact(wx, r, b, initial):
-        result = oracle.slstm(wx, r, b, initial, None if mask is None else np.array(mask))
-        in_states = (result.states * wide(weights[0])).sum()
-        return in_states + (result.last * wide(weights[1])[:, :, 0]).sum()
-
-    gradients = mx.grad(loss_of(device, weights, mask), argnums=(0, 1, 2, 3))(*inputs, initial)
-    expected = slopes(exact, [wide(array) for array in (*inputs, initial)])
-    for actual, slope in zip(gradients, expected, strict=True):
-        assert relative_error(actual, slope) < 5e-6
-
-
-def test_second_derivative(device, draw, draw_inputs, draw_states, wide):
-    """Along two directions of Wx, against a mixed difference of the oracle."""
-    inputs, initial = draw_inputs((1, 3, 2, 3)), draw_states((1, 2, 3))
-    one, other = (draw((1, 3, 4, 2, 3), mx.float32) for _ in range(2))
-    first = mx.grad(lambda wx: mx.sum(slstm(wx, *inputs[1:], initial, backend=device)[0][0] ** 2))
-    actual = mx.sum(mx.grad(lambda wx: mx.sum(first(wx) * one))(inputs.wx) * other)
-
-    def exact(along_one, along_other):
-        wx = wide(inputs.wx) + along_one * wide(one) + along_other * wide(other)
-        states = oracle.slstm(wx, wide(inputs.r), wide(inputs.b), wide(initial)).states
-        return (states[0] ** 2).sum()
-
-    h = 1e-4
-    mixed = exact(h, h) - exact(h, -h) - exact(-h, h) + exact(-h, -h)
-    assert actual.item() == pytest.approx(mixed / (4 * h * h), rel=1e-4)
-
-
-def test_gradient_dtypes(device, precision, draw_inputs):
-    inputs = draw_inputs((1, 2, 1, 4), precision.dtype)
-    gradients = mx.grad(lambda *inputs: slstm(*inputs, backend=device)[0].sum(), argnums=(0, 1, 2))(
-        *inputs
-    )
-    assert [gradient.dtype for gradient in gradients] == [precision.dtype] * 3
-
-
-def test_gradient_where_gates_are_closed(device, draw_inputs):
-    inputs = draw_inputs((1, 4, 1, 3))
-    wx = np.array(inputs.wx)
-    wx[0, 0, 0] = wx[0, 2, :2] = -math.inf
-    gradients = mx.grad(
-        lambda *inputs: slstm(*inputs, backend=device)[0][:3].sum(), argnums=(0, 1, 2)
-    )(mx.array(wx), inputs.r, inputs.b)
-    assert all(np.isfinite(np.array(gradient)).all() for gradient in gradients)
-    assert not np.array(gradients[0])[0, 0].any()
-
-
 def test_compile(device, draw_inputs, draw_states, expect, check):
     """Few steps, as compiling for the CPU takes a second for each."""
     inputs, initial = draw_inputs((2, 2, 2, 5)), draw_states((2, 2, 5))
     mask = mx.array([[True, False], [True, True]])
     compiled = mx.compile(lambda *arrays: slstm(*arrays[:-1], mask=arrays[-1], backend=device))
     check(compiled(*inputs, initial, mask), expect(inputs, initial, mask))
-
-
-def test_compiled_gradient(device, draw, draw_inputs, draw_states):
-    inputs, initial = draw_inputs((2, 1, 2, 5)), draw_states((2, 2, 5))
-    weights = draw((4, 2, 1, 2, 5), mx.float32), draw((4, 2, 1, 2, 5), mx.float32)
-    step = mx.value_and_grad(loss_of(device, weights), argnums=(0, 1, 2, 3))
-    loss, gradients = step(*inputs, initial)
-    compiled_loss, compiled = mx.compile(step)(*inputs, initial)
-    assert compiled_loss.item() == pytest.approx(loss.item(), rel=1e-5)
-    for one, other in zip(compiled, gradients, strict=True):
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-4, atol=1e-5)
 
 
 def test_vmap_over_weights(draw, draw_inputs):

@@ -1,0 +1,414 @@
+"""Gradients in every input and initial state, with cotangents of all outputs.
+
+Judged by the gradient of the definition in float64, which itself is held to finite differences.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.xlstm_kernels.conftest import wide
+from tests.xlstm_kernels.slstm import oracle
+from tests.xlstm_kernels.slstm.gradient_oracle import Gradients, gradients
+from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
+from xlstm_kernels.slstm.sequence import slstm, slstm_step
+
+# Relative L2 errors in float32: of i, f, z and o, of R and b, of y, c, n and m.
+BARS = {
+    "i": 5e-6, "f": 1e-5, "z": 5e-6, "o": 5e-6, "R": 5e-6, "b": 5e-6,
+    "y": 5e-6, "c": 5e-6, "n": 5e-6, "m": 1e-5,
+}  # fmt: skip
+OPTIONS = {"exact": {}, "clipped": {"clipval": 0.3}, "cut": {"cut": True}}
+WIDTHS = (1, 8, 33, 64, 65, 130)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The arguments of a call, and the cotangents of its two results."""
+
+    inputs: Inputs
+    initial: mx.array
+    cotangents: tuple[mx.array, mx.array]
+    mask: mx.array | None = None
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        return [*self.inputs, self.initial]
+
+    def expected(self, **options: object) -> Gradients:
+        of_states, of_last = map(wide, self.cotangents)
+        mask = None if self.mask is None else np.array(self.mask)
+        cotangents = of_states, of_last[:, :, 0]
+        return gradients(*map(wide, self.arrays), cotangents, mask=mask, **options)
+
+    def computed(self, device: str, **options: object) -> list[mx.array]:
+        named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
+
+        def run(*arrays):
+            return slstm(*arrays, mask=self.mask, backend=device, **named)
+
+        _, found = mx.vjp(run, self.arrays, list(self.cotangents))
+        return found
+
+
+@pytest.fixture
+def draw_case(draw, draw_inputs, draw_states):
+    """Shape (B, T, N, D), whether to begin with nothing, and with a mask, dtype, scale of Wx."""
+
+    def case(shape, *, fresh=False, masked=False, dtype=mx.float32, scale=1.0) -> Case:
+        batch, steps, heads, units = shape
+        first = (batch, heads, units)
+        return Case(
+            draw_inputs(shape, dtype, scale),
+            mx.zeros((4, *first)) if fresh else draw_states(first),
+            (
+                draw((4, batch, steps, heads, units), mx.float32),
+                draw((4, batch, 1, heads, units), mx.float32),
+            ),
+            draw((batch, steps), mx.float32) > -0.5 if masked else None,
+        )
+
+    return case
+
+
+def only(case: Case, *, of_states: tuple[int, ...] = (), of_last: tuple[int, ...] = ()) -> Case:
+    """The case with cotangents of these outputs alone."""
+    chosen = (
+        mx.array([float(k in kept) for k in range(4)]).reshape((4, 1, 1, 1, 1))
+        for kept in (of_states, of_last)
+    )
+    kept = tuple(part * one for part, one in zip(case.cotangents, chosen, strict=True))
+    return Case(case.inputs, case.initial, kept, case.mask)
+
+
+def parts(wx, r, b, initial) -> dict:
+    names = dict(zip("ifzo", (wx[:, :, gate] for gate in range(4)), strict=True))
+    states = dict(zip("ycnm", (initial[k] for k in range(4)), strict=True))
+    return names | {"R": r, "b": b} | states
+
+
+def judge(found: list[mx.array], expected: Gradients, bars: dict[str, float] = BARS) -> None:
+    wanted = parts(expected.wx, expected.r, expected.b, expected.initial)
+    for name, gradient in parts(*found).items():
+        assert gradient.shape == wanted[name].shape
+        actual, size = wide(gradient), np.linalg.norm(wanted[name])
+        assert np.all(np.isfinite(actual)), name
+        error = np.linalg.norm(actual - wanted[name])
+        assert error <= bars[name] * size, f"{name}: {error:.2e} of {size:.2e}"
+
+
+# --- the oracle itself -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_oracle_is_the_slope(fresh, masked, draw_case):
+    """Central differences along random directions of every argument."""
+    case = draw_case((2, 5, 2, 3), fresh=fresh, masked=masked)
+    arguments = list(map(wide, case.arrays))
+    of_states, of_last = map(wide, case.cotangents)
+    mask = None if case.mask is None else np.array(case.mask)
+    generator = np.random.default_rng(1)
+
+    def loss(*at):
+        result = oracle.slstm(*at, mask)
+        return (result.states * of_states).sum() + (result.last * of_last[:, :, 0]).sum()
+
+    for index, gradient in enumerate(case.expected()[:4]):
+        direction = generator.standard_normal(gradient.shape)
+        if fresh and index == 3:
+            direction[2] = 0  # m jumps where n becomes something
+        ends = []
+        for sign in (1, -1):
+            moved = list(arguments)
+            moved[index] = moved[index] + sign * 1e-6 * direction
+            ends.append(loss(*moved))
+        slope = (ends[0] - ends[1]) / 2e-6
+        assert slope == pytest.approx((gradient * direction).sum(), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_oracle_cuts_what_is_fed_back(masked, draw_case):
+    """As if R y were not computed but given: added to Wx beforehand, R zero."""
+    case = draw_case((2, 5, 2, 3), masked=masked)
+    wx, r, b, initial = map(wide, case.arrays)
+    mask = None if case.mask is None else np.array(case.mask)
+    heard, y = [], initial[0]
+    states = oracle.slstm(wx, r, b, initial, mask).states
+    for t in range(wx.shape[1]):
+        heard.append(y)
+        y = (
+            states[0, :, t]
+            if mask is None
+            else np.where(mask[:, t, None, None], states[0, :, t], y)
+        )
+    heard = np.stack(heard, axis=1)
+    given = wx + np.einsum("gnoi,btni->btgno", r, heard)
+    of_states, of_last = map(wide, case.cotangents)
+    cotangents = of_states, of_last[:, :, 0]
+    plain = gradients(given, 0 * r, b, initial, cotangents, mask=mask)
+    cut = case.expected(cut=True)
+    np.testing.assert_allclose(cut.wx, plain.wx, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(cut.initial, plain.initial, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        cut.r, np.einsum("btgno,btni->gnoi", plain.wx, heard), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_the_oracle_clips_what_is_fed_back(draw_case):
+    """As if all were cut, and each y had what is left of its gradient as a cotangent."""
+    case = draw_case((2, 5, 2, 3))
+    clipped, exact = case.expected(clipval=0.3), case.expected()
+    assert (np.abs(clipped.fed) > 0.3).any()
+    assert (np.abs(clipped.fed) < 0.3).any()
+    left = np.clip(clipped.fed, -0.3, 0.3)
+    of_states, of_last = map(wide, case.cotangents)
+    of_states[0, :, :-1] += left[:, 1:]
+    same = gradients(*map(wide, case.arrays), (of_states, of_last[:, :, 0]), cut=True)
+    np.testing.assert_allclose(clipped.wx, same.wx, rtol=1e-12)
+    np.testing.assert_allclose(clipped.initial[0], left[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(clipped.initial[1:], same.initial[1:], rtol=1e-12)
+    assert np.linalg.norm(exact.wx - clipped.wx) > 0.01
+    np.testing.assert_array_equal(case.expected(clipval=1e9).wx, exact.wx)
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("units", WIDTHS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients(units, masked, device, draw_case):
+    case = draw_case((2, 5, 3, units), masked=masked)
+    judge(case.computed(device), case.expected())
+
+
+@pytest.mark.parametrize("units", [8, 65])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+@pytest.mark.parametrize("masked", [False, True])
+def test_options(units, options, masked, device, draw_case):
+    case = draw_case((2, 5, 3, units), masked=masked)
+    found, expected = case.computed(device, **options), case.expected(**options)
+    judge(found, expected)
+    if options:
+        exact = case.expected()
+        assert np.linalg.norm(exact.wx - expected.wx) > 0.01 * np.linalg.norm(exact.wx)
+    if "cut" in options:
+        assert not mx.any(found[3][0]).item()
+        assert mx.all(mx.any(found[1], axis=-1)).item()
+
+
+@pytest.mark.parametrize("units", [400, 1030])
+def test_more_units_than_a_block(units, device, draw_case):
+    case = draw_case((1, 2, 1, units))
+    judge(case.computed(device, clipval=0.5), case.expected(clipval=0.5))
+
+
+@given(
+    batch=st.integers(1, 3),
+    steps=st.integers(1, 6),
+    heads=st.integers(1, 3),
+    units=st.sampled_from([1, 3, 31, 32, 34, 64, 70]),
+    scale=st.sampled_from([0.1, 1.0, 5.0]),
+    fresh=st.booleans(),
+    masked=st.booleans(),
+    options=st.sampled_from(list(OPTIONS.values())),
+)
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_shape(  # noqa: PLR0917
+    batch, steps, heads, units, scale, fresh, masked, options, device, draw_case
+):
+    case = draw_case((batch, steps, heads, units), fresh=fresh, masked=masked, scale=scale)
+    # A gate that hardly changes anything may have a gradient that is a difference of others.
+    bars = {name: 4 * bar for name, bar in BARS.items()} if scale > 1 else BARS
+    judge(case.computed(device, **options), case.expected(**options), bars)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
+)
+def test_halves(dtype, bar, device, draw_case):
+    case = draw_case((2, 6, 3, 40), dtype=dtype, masked=True)
+    found = case.computed(device)
+    assert [gradient.dtype for gradient in found] == [dtype] * 3 + [mx.float32]
+    judge(found, case.expected(), dict.fromkeys("ifzoRb", bar) | dict.fromkeys("ycnm", 1e-5))
+
+
+def test_mixed_dtypes(device, draw_case):
+    case = draw_case((1, 4, 2, 8))
+    wx, r, b = case.inputs
+    inputs = Inputs(wx.astype(mx.bfloat16), r, b.astype(mx.float16))
+    case = Case(inputs, case.initial.astype(mx.bfloat16), case.cotangents)
+    found = case.computed(device)
+    assert [gradient.dtype for gradient in found] == [array.dtype for array in case.arrays]
+    judge(found, case.expected(), BARS | dict.fromkeys("ifzobycnm", 1e-2))
+
+
+@pytest.mark.parametrize("of", range(4), ids=list("ycnm"))
+@pytest.mark.parametrize("where", ["of_states", "of_last"])
+def test_each_output_by_itself(of, where, device, draw_case):
+    case = only(draw_case((2, 6, 2, 8), masked=True), **{where: (of,)})
+    judge(case.computed(device), case.expected())
+
+
+def test_a_slow_forgetting(device, draw_case):
+    """As xLSTM begins: n is some hundred, and what a step changes is a difference in c and n."""
+    case = only(draw_case((1, 300, 1, 8), fresh=True), of_states=(0,), of_last=(0,))
+    slow = mx.array([0.0, 6.0, 0.0, 0.0]).reshape((4, 1, 1))
+    case = Case(case.inputs._replace(b=case.inputs.b + slow), case.initial, case.cotangents)
+    judge(case.computed(device), case.expected())
+
+
+@pytest.mark.parametrize("scale", [30.0, 100.0])
+def test_big_gates(scale, device, draw_case):
+    case = only(draw_case((2, 40, 2, 33), scale=scale), of_states=(0,), of_last=(0,))
+    judge(case.computed(device), case.expected())
+
+
+# --- limits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("f", [-math.inf, -100.0, 100.0, math.inf])
+@pytest.mark.parametrize("i", [-math.inf, -100.0, 100.0])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_gates_at_their_limits(fresh, i, f, device, draw_case):
+    """At the first step, in the middle, and both at once."""
+    case = draw_case((1, 6, 1, 5), fresh=fresh)
+    wx = np.array(case.inputs.wx)
+    wx[0, 0, 0, 0, 0] = wx[0, 3, 0, 0, 1] = wx[0, 2, 0, 0, 2] = wx[0, 0, 0, 0, 4] = i
+    wx[0, 0, 1, 0, 0] = wx[0, 3, 1, 0, 3] = wx[0, 2, 1, 0, 2] = f
+    case = Case(case.inputs._replace(wx=mx.array(wx)), case.initial, case.cotangents)
+    judge(case.computed(device), case.expected(), {name: 2 * bar for name, bar in BARS.items()})
+
+
+def test_nothing_let_in(device, draw_case):
+    """From nothing, nothing: the gradients in the initial c and n go through all the same."""
+    off = -math.inf
+    inputs = one_unit((off, 1, 1, 1), (off, off, 1, 1), (off, 2, 1, 1))
+    drawn = draw_case((1, 3, 1, 1))
+    for kept in (2, 3):
+        case = Case(inputs, mx.zeros((4, 1, 1, 1)), drawn.cotangents)
+        case = Case(inputs._replace(wx=inputs.wx[:, :kept]), case.initial, (
+            case.cotangents[0][:, :, :kept], case.cotangents[1]
+        ))  # fmt: skip
+        judge(case.computed(device), case.expected())
+
+
+@pytest.mark.parametrize("m", [-3.0, 3.0])
+def test_memory_that_nothing_counts(m, device, draw_case):
+    """c without an n, as no sequence leaves it: the exponent of f' stops at zero."""
+    case = draw_case((1, 2, 1, 4))
+    states = np.array(case.initial)
+    states[2], states[3] = 0, m
+    inputs = case.inputs._replace(b=0 * case.inputs.b, r=0.1 * case.inputs.r)
+    case = Case(inputs, mx.array(states), case.cotangents)
+    judge(case.computed(device), case.expected())
+
+
+def test_a_reset_cuts_gradients_off(device, draw_case):
+    case = draw_case((1, 7, 2, 5))
+    wx = np.array(case.inputs.wx)
+    wx[:, 4, 1] = -math.inf
+    first = mx.arange(7).reshape((7, 1, 1)) < 4
+    of_states = mx.where(first, mx.array(0.0), case.cotangents[0])
+    inputs = Inputs(mx.array(wx), mx.zeros_like(case.inputs.r), case.inputs.b)
+    case = Case(inputs, case.initial, (of_states, case.cotangents[1]))
+    found = case.computed(device)
+    judge(found, case.expected())
+    assert not mx.any(found[0][:, :4]).item()
+    assert not mx.any(found[3]).item()
+    assert mx.any(found[0][:, 4:]).item()
+
+
+def test_a_clip_shows_nan(device, draw_case):
+    """What is not a number must not become the limit; other heads don't see it."""
+    case = draw_case((1, 4, 2, 5))
+    wx = np.array(case.inputs.wx)
+    wx[0, 2, 3, 0, 1] = math.nan
+    case = Case(case.inputs._replace(wx=mx.array(wx)), case.initial, case.cotangents)
+    bad = np.isnan(np.array(case.computed(device, clipval=0.1)[0]))
+    assert bad[0, 1, :, 0].any()
+    assert not bad[:, :, :, 1].any()
+
+
+# --- masks -------------------------------------------------------------------------------------
+
+
+def test_masked_steps_have_no_gradient(device, draw_case):
+    """Whatever they hold, and whatever comes back to the y of zero that they show."""
+    case = draw_case((2, 6, 2, 8), masked=True)
+    live = case.mask[:, :, None, None, None]
+    padded = mx.where(live, case.inputs.wx, mx.array(math.nan))
+    of_y = mx.where(live[:, :, 0], case.cotangents[0][0], mx.array(1e9))
+    cotangents = mx.concatenate([of_y[None], case.cotangents[0][1:]]), case.cotangents[1]
+    found = Case(
+        case.inputs._replace(wx=padded), case.initial, cotangents, case.mask
+    ).computed(device)  # fmt: skip
+    judge(found, case.expected())
+    gone = ~np.array(case.mask)
+    assert gone.any()
+    assert not np.array(found[0])[gone].any()
+
+
+def test_all_masked(device, draw_case):
+    """Cotangents of every step's c, n and m arrive at the initial ones."""
+    case = draw_case((2, 4, 2, 8))
+    case = Case(case.inputs, case.initial, case.cotangents, mx.zeros((2, 4), dtype=mx.bool_))
+    found = case.computed(device)
+    assert not any(mx.any(gradient).item() for gradient in found[:3])
+    of_states, of_last = case.cotangents
+    expected = of_last[1:, :, 0] + mx.sum(of_states[1:], axis=2)
+    np.testing.assert_allclose(np.array(found[3][1:]), np.array(expected), rtol=1e-5, atol=1e-5)
+    assert mx.array_equal(found[3][0], of_last[0, :, 0])
+
+
+# --- states ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+@pytest.mark.parametrize("at", [1, 4])
+def test_split_equals_whole(at, options, device, draw_case):
+    """Backward through two calls, the second of which begins where the first one ends."""
+    case = draw_case((2, 7, 2, 33))
+    named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
+
+    def run(wx, r, b, initial):
+        first, between = slstm(wx[:, :at], r, b, initial, backend=device, **named)
+        second, last = slstm(wx[:, at:], r, b, between, backend=device, **named)
+        return mx.concatenate([first, second], axis=2), last
+
+    _, found = mx.vjp(run, case.arrays, list(case.cotangents))
+    judge(found, case.expected(**options))
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_steps_equal_the_whole(options, device, draw_case):
+    case = draw_case((2, 4, 2, 8))
+    named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
+
+    def run(wx, r, b, states):
+        trace = []
+        for t in range(4):
+            states = slstm_step(wx[:, t], r, b, states, backend=device, **named)
+            trace.append(states)
+        return mx.stack(trace, axis=2), mx.expand_dims(states, axis=2)
+
+    _, found = mx.vjp(run, case.arrays, list(case.cotangents))
+    judge(found, case.expected(**options))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2, 5), (2, 3, 0, 5), (2, 3, 2, 0), (2, 0, 2, 5)], ids=str)
+def test_nothing_to_do(shape, device, draw_case):
+    case = draw_case(shape)
+    for gradient, array in zip(case.computed(device), case.arrays, strict=True):
+        assert gradient.shape == array.shape
+    if not shape[1]:
+        assert mx.array_equal(case.computed(device)[3], case.cotangents[1][:, :, 0])
