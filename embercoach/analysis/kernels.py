@@ -71,6 +71,11 @@ def _defined(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> V
 
 def kernels_in(value: Value) -> Iterator[Kernel]:
     """The kernels that a value may be."""
+    # Asked of every call: most values are none, and no union either.
+    if type(value) is Kernel:
+        yield value
+    if type(value) is not Union:
+        return
     found = [option for option in options(value) if isinstance(option, Kernel)]
     yield from found if len(found) < 2 else sorted(found, key=_order)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from embercoach.analysis import strings
 from embercoach.analysis.contexts import context_of
@@ -59,6 +60,17 @@ def definitions(module: Module, facts: list[Fact]) -> list[Definition]:
     Left out are calls of what may be ``metal_kernel`` or something else: the texts may belong to
     the other, as with ``mx.fast.cuda_kernel``.
     """
+    known = _definitions.get(module)
+    if known is None or known[0] is not facts:
+        known = _definitions[module] = (facts, _definitions_in(facts))
+    return known[1]
+
+
+#: Of a file's facts, which many checks ask for.
+_definitions: WeakKeyDictionary[Module, tuple[list[Fact], list[Definition]]] = WeakKeyDictionary()
+
+
+def _definitions_in(facts: list[Fact]) -> list[Definition]:
     built: dict[CallFact, None] = {}
     launches: dict[CallFact, list[CallFact]] = {}
     own: set[cst.CSTNode] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from embercoach.metal.program.folding import fitted, fold
 from embercoach.metal.program.nodes import (
@@ -31,7 +31,7 @@ from embercoach.metal.program.nodes import (
 from embercoach.metal.program.types import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from embercoach.metal.program.nodes import Program, Variable
 
@@ -46,50 +46,45 @@ _WRITING = frozenset({"sincos", "modf", "frexp", "fract"})
 
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes right below a node, in the order in which they run; those of calls too."""
-    if isinstance(node, (Declare, Return, Evaluate)):
-        return _given(_value_of(node))
-    if isinstance(node, Binary):
-        return node.left, node.right
-    if isinstance(node, Assign):
-        return node.target, node.value
-    if isinstance(node, Index):
-        return node.base, node.index
-    if isinstance(node, Member):
-        return (node.base,)
-    if isinstance(node, (Unary, Cast)):
-        return (node.operand,)
-    if isinstance(node, Conditional):
-        return node.condition, node.then, node.otherwise
-    if isinstance(node, Call):
-        return (*_given(node.method), *node.arguments)
-    if isinstance(node, (Construct, OpaqueExpression)):
-        return node.parts
-    return _statements(node)
+    inner = _CHILDREN.get(type(node))
+    return () if inner is None else inner(node)
 
 
-def _value_of(node: Declare | Return | Evaluate) -> Expression | None:
-    if isinstance(node, Declare):
-        return node.initial
-    return node.value if isinstance(node, Return) else node.expression
+def _of_loop(node: Loop) -> tuple[Node, ...]:
+    return *node.start, *_given(node.condition), node.body, *_given(node.step)
 
 
-def _statements(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Block):
-        return node.statements
-    if isinstance(node, If):
-        return node.condition, node.then, *_given(node.otherwise)
-    if isinstance(node, Loop):
-        return *node.start, *_given(node.condition), node.body, *_given(node.step)
-    if isinstance(node, Switch):
-        inside: list[Node] = [node.value]
-        for case in node.cases:
-            inside += [*_given(case.value), *case.statements]
-        return tuple(inside)
-    return ()
+def _of_switch(node: Switch) -> tuple[Node, ...]:
+    inside: list[Node] = [node.value]
+    for case in node.cases:
+        inside += [*_given(case.value), *case.statements]
+    return tuple(inside)
 
 
 def _given(node: Node | None) -> tuple[Node, ...]:
     return () if node is None else (node,)
+
+
+# By the type, since most of what is walked are names and numbers, which have none.
+_CHILDREN: Mapping[type, Callable[[Any], tuple[Node, ...]]] = {
+    Declare: lambda node: _given(node.initial),
+    Return: lambda node: _given(node.value),
+    Evaluate: lambda node: _given(node.expression),
+    Binary: lambda node: (node.left, node.right),
+    Assign: lambda node: (node.target, node.value),
+    Index: lambda node: (node.base, node.index),
+    Member: lambda node: (node.base,),
+    Unary: lambda node: (node.operand,),
+    Cast: lambda node: (node.operand,),
+    Conditional: lambda node: (node.condition, node.then, node.otherwise),
+    Call: lambda node: (*_given(node.method), *node.arguments),
+    Construct: lambda node: node.parts,
+    OpaqueExpression: lambda node: node.parts,
+    Block: lambda node: node.statements,
+    If: lambda node: (node.condition, node.then, *_given(node.otherwise)),
+    Loop: _of_loop,
+    Switch: _of_switch,
+}
 
 
 def below(node: Node) -> Iterator[Node]:
