@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.slstm import oracle
+from tests.xlstm_kernels.slstm.gradient_case import Case
 from tests.xlstm_kernels.slstm.inputs import Inputs
 from tests.xlstm_kernels.slstm.oracle import STATE, VALUE
 
@@ -91,3 +92,23 @@ def check_product(relative_error, wide) -> Callable[..., None]:
                 assert distance < STATE
 
     return compare
+
+
+@pytest.fixture
+def draw_case(draw, draw_inputs, draw_states) -> Callable[..., Case]:
+    """Shape (B, T, N, D), whether to begin with nothing, and with a mask, dtype, scale of Wx."""
+
+    def case(shape, *, fresh=False, masked=False, dtype=mx.float32, scale=1.0) -> Case:
+        batch, steps, heads, units = shape
+        first = (batch, heads, units)
+        return Case(
+            draw_inputs(shape, dtype, scale),
+            mx.zeros((4, *first)) if fresh else draw_states(first),
+            (
+                draw((4, batch, steps, heads, units), mx.float32),
+                draw((4, batch, 1, heads, units), mx.float32),
+            ),
+            draw((batch, steps), mx.float32) > -0.5 if masked else None,
+        )
+
+    return case

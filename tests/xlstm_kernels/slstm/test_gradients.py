@@ -6,7 +6,6 @@ Judged by the gradient of the definition in float64, which itself is held to fin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
@@ -14,170 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.xlstm_kernels.conftest import wide
-from tests.xlstm_kernels.slstm import oracle
-from tests.xlstm_kernels.slstm.gradient_oracle import Gradients, gradients
+from tests.xlstm_kernels.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
 from xlstm_kernels.slstm.sequence import slstm, slstm_step
 
-# Relative L2 errors in float32: of i, f, z and o, of R and b, of y, c, n and m.
-BARS = {
-    "i": 5e-6, "f": 1e-5, "z": 5e-6, "o": 5e-6, "R": 5e-6, "b": 5e-6,
-    "y": 5e-6, "c": 5e-6, "n": 5e-6, "m": 1e-5,
-}  # fmt: skip
-OPTIONS = {"exact": {}, "clipped": {"clipval": 0.3}, "cut": {"cut": True}}
 WIDTHS = (1, 8, 33, 64, 65, 130)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The arguments of a call, and the cotangents of its two results."""
-
-    inputs: Inputs
-    initial: mx.array
-    cotangents: tuple[mx.array, mx.array]
-    mask: mx.array | None = None
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        return [*self.inputs, self.initial]
-
-    def expected(self, **options: object) -> Gradients:
-        of_states, of_last = map(wide, self.cotangents)
-        mask = None if self.mask is None else np.array(self.mask)
-        cotangents = of_states, of_last[:, :, 0]
-        return gradients(*map(wide, self.arrays), cotangents, mask=mask, **options)
-
-    def computed(self, device: str, **options: object) -> list[mx.array]:
-        named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
-
-        def run(*arrays):
-            return slstm(*arrays, mask=self.mask, backend=device, **named)
-
-        _, found = mx.vjp(run, self.arrays, list(self.cotangents))
-        return found
-
-
-@pytest.fixture
-def draw_case(draw, draw_inputs, draw_states):
-    """Shape (B, T, N, D), whether to begin with nothing, and with a mask, dtype, scale of Wx."""
-
-    def case(shape, *, fresh=False, masked=False, dtype=mx.float32, scale=1.0) -> Case:
-        batch, steps, heads, units = shape
-        first = (batch, heads, units)
-        return Case(
-            draw_inputs(shape, dtype, scale),
-            mx.zeros((4, *first)) if fresh else draw_states(first),
-            (
-                draw((4, batch, steps, heads, units), mx.float32),
-                draw((4, batch, 1, heads, units), mx.float32),
-            ),
-            draw((batch, steps), mx.float32) > -0.5 if masked else None,
-        )
-
-    return case
-
-
-def only(case: Case, *, of_states: tuple[int, ...] = (), of_last: tuple[int, ...] = ()) -> Case:
-    """The case with cotangents of these outputs alone."""
-    chosen = (
-        mx.array([float(k in kept) for k in range(4)]).reshape((4, 1, 1, 1, 1))
-        for kept in (of_states, of_last)
-    )
-    kept = tuple(part * one for part, one in zip(case.cotangents, chosen, strict=True))
-    return Case(case.inputs, case.initial, kept, case.mask)
-
-
-def parts(wx, r, b, initial) -> dict:
-    names = dict(zip("ifzo", (wx[:, :, gate] for gate in range(4)), strict=True))
-    states = dict(zip("ycnm", (initial[k] for k in range(4)), strict=True))
-    return names | {"R": r, "b": b} | states
-
-
-def judge(found: list[mx.array], expected: Gradients, bars: dict[str, float] = BARS) -> None:
-    wanted = parts(expected.wx, expected.r, expected.b, expected.initial)
-    for name, gradient in parts(*found).items():
-        assert gradient.shape == wanted[name].shape
-        actual, size = wide(gradient), np.linalg.norm(wanted[name])
-        assert np.all(np.isfinite(actual)), name
-        error = np.linalg.norm(actual - wanted[name])
-        assert error <= bars[name] * size, f"{name}: {error:.2e} of {size:.2e}"
-
-
-# --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("fresh", [False, True])
-def test_the_oracle_is_the_slope(fresh, masked, draw_case):
-    """Central differences along random directions of every argument."""
-    case = draw_case((2, 5, 2, 3), fresh=fresh, masked=masked)
-    arguments = list(map(wide, case.arrays))
-    of_states, of_last = map(wide, case.cotangents)
-    mask = None if case.mask is None else np.array(case.mask)
-    generator = np.random.default_rng(1)
-
-    def loss(*at):
-        result = oracle.slstm(*at, mask)
-        return (result.states * of_states).sum() + (result.last * of_last[:, :, 0]).sum()
-
-    for index, gradient in enumerate(case.expected()[:4]):
-        direction = generator.standard_normal(gradient.shape)
-        if fresh and index == 3:
-            direction[2] = 0  # m jumps where n becomes something
-        ends = []
-        for sign in (1, -1):
-            moved = list(arguments)
-            moved[index] = moved[index] + sign * 1e-6 * direction
-            ends.append(loss(*moved))
-        slope = (ends[0] - ends[1]) / 2e-6
-        assert slope == pytest.approx((gradient * direction).sum(), rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_oracle_cuts_what_is_fed_back(masked, draw_case):
-    """As if R y were not computed but given: added to Wx beforehand, R zero."""
-    case = draw_case((2, 5, 2, 3), masked=masked)
-    wx, r, b, initial = map(wide, case.arrays)
-    mask = None if case.mask is None else np.array(case.mask)
-    heard, y = [], initial[0]
-    states = oracle.slstm(wx, r, b, initial, mask).states
-    for t in range(wx.shape[1]):
-        heard.append(y)
-        y = (
-            states[0, :, t]
-            if mask is None
-            else np.where(mask[:, t, None, None], states[0, :, t], y)
-        )
-    heard = np.stack(heard, axis=1)
-    given = wx + np.einsum("gnoi,btni->btgno", r, heard)
-    of_states, of_last = map(wide, case.cotangents)
-    cotangents = of_states, of_last[:, :, 0]
-    plain = gradients(given, 0 * r, b, initial, cotangents, mask=mask)
-    cut = case.expected(cut=True)
-    np.testing.assert_allclose(cut.wx, plain.wx, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(cut.initial, plain.initial, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(
-        cut.r, np.einsum("btgno,btni->gnoi", plain.wx, heard), rtol=1e-12, atol=1e-12
-    )
-
-
-def test_the_oracle_clips_what_is_fed_back(draw_case):
-    """As if all were cut, and each y had what is left of its gradient as a cotangent."""
-    case = draw_case((2, 5, 2, 3))
-    clipped, exact = case.expected(clipval=0.3), case.expected()
-    assert (np.abs(clipped.fed) > 0.3).any()
-    assert (np.abs(clipped.fed) < 0.3).any()
-    left = np.clip(clipped.fed, -0.3, 0.3)
-    of_states, of_last = map(wide, case.cotangents)
-    of_states[0, :, :-1] += left[:, 1:]
-    same = gradients(*map(wide, case.arrays), (of_states, of_last[:, :, 0]), cut=True)
-    np.testing.assert_allclose(clipped.wx, same.wx, rtol=1e-12)
-    np.testing.assert_allclose(clipped.initial[0], left[:, 0], rtol=1e-12)
-    np.testing.assert_allclose(clipped.initial[1:], same.initial[1:], rtol=1e-12)
-    assert np.linalg.norm(exact.wx - clipped.wx) > 0.01
-    np.testing.assert_array_equal(case.expected(clipval=1e9).wx, exact.wx)
-
 
 # --- values ------------------------------------------------------------------------------------
 

@@ -1,0 +1,75 @@
+"""A call of the sLSTM with cotangents: what its gradients are, what they should be, the judgement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+
+from tests.xlstm_kernels.conftest import wide
+from tests.xlstm_kernels.slstm.gradient_oracle import Gradients, gradients
+from tests.xlstm_kernels.slstm.inputs import Inputs
+from xlstm_kernels.slstm.sequence import slstm
+
+# Relative L2 errors in float32: of i, f, z and o, of R and b, of y, c, n and m.
+BARS = {
+    "i": 5e-6, "f": 1e-5, "z": 5e-6, "o": 5e-6, "R": 5e-6, "b": 5e-6,
+    "y": 5e-6, "c": 5e-6, "n": 5e-6, "m": 1e-5,
+}  # fmt: skip
+OPTIONS = {"exact": {}, "clipped": {"clipval": 0.3}, "cut": {"cut": True}}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The arguments of a call, and the cotangents of its two results."""
+
+    inputs: Inputs
+    initial: mx.array
+    cotangents: tuple[mx.array, mx.array]
+    mask: mx.array | None = None
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        return [*self.inputs, self.initial]
+
+    def expected(self, **options: object) -> Gradients:
+        of_states, of_last = map(wide, self.cotangents)
+        mask = None if self.mask is None else np.array(self.mask)
+        cotangents = of_states, of_last[:, :, 0]
+        return gradients(*map(wide, self.arrays), cotangents, mask=mask, **options)
+
+    def computed(self, device: str, **options: object) -> list[mx.array]:
+        named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
+
+        def run(*arrays):
+            return slstm(*arrays, mask=self.mask, backend=device, **named)
+
+        _, found = mx.vjp(run, self.arrays, list(self.cotangents))
+        return found
+
+
+def only(case: Case, *, of_states: tuple[int, ...] = (), of_last: tuple[int, ...] = ()) -> Case:
+    """The case with cotangents of these outputs alone."""
+    chosen = (
+        mx.array([float(k in kept) for k in range(4)]).reshape((4, 1, 1, 1, 1))
+        for kept in (of_states, of_last)
+    )
+    kept = tuple(part * one for part, one in zip(case.cotangents, chosen, strict=True))
+    return Case(case.inputs, case.initial, kept, case.mask)
+
+
+def parts(wx, r, b, initial) -> dict:
+    names = dict(zip("ifzo", (wx[:, :, gate] for gate in range(4)), strict=True))
+    states = dict(zip("ycnm", (initial[k] for k in range(4)), strict=True))
+    return names | {"R": r, "b": b} | states
+
+
+def judge(found: list[mx.array], expected: Gradients, bars: dict[str, float] = BARS) -> None:
+    wanted = parts(expected.wx, expected.r, expected.b, expected.initial)
+    for name, gradient in parts(*found).items():
+        assert gradient.shape == wanted[name].shape
+        actual, size = wide(gradient), np.linalg.norm(wanted[name])
+        assert np.all(np.isfinite(actual)), name
+        error = np.linalg.norm(actual - wanted[name])
+        assert error <= bars[name] * size, f"{name}: {error:.2e} of {size:.2e}"
