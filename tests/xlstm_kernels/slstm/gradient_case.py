@@ -1,4 +1,4 @@
-"""A call of the sLSTM with cotangents: what its gradients are, what they should be, the judgement."""
+"""A call of the sLSTM with cotangents: its gradients, what they should be, and the judgement."""
 
 from __future__ import annotations
 
