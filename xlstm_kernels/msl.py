@@ -32,6 +32,17 @@ LOG_SIGMOID = """
     }
 """
 
+SIGMOID = """
+    // sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)): by exp(-|x|), so that the smaller one
+    // of the two factors keeps its digits.
+    inline float2 xlstm_sigmoid(float x) {
+        const float decay = metal::precise::exp(-metal::abs(x));
+        const float big = 1.0f / (1.0f + decay);
+        const float small = decay * big;
+        return float2(x < 0.0f ? small : big, small * big);
+    }
+"""
+
 PAIRS = """
     // A number as the unevaluated sum x + y of two floats, |y| at most half of x's last bit: twice
     // the digits. The exponents of the gates are kept so, since an error in an exponent of 100 is

@@ -29,6 +29,7 @@ from xlstm_kernels.conv.causal_runs import (
     values_window,
 )
 from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.msl import SIGMOID
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -95,14 +96,12 @@ def _launch(states_at: slice, *inputs: mx.array) -> Launch:
     return laid.launch(width, values.dtype, outputs, dtypes)
 
 
-_SILU_SLOPE = """
-    // silu'(value) = s + value s (1 - s): by exp(-|value|), so that 1 - s keeps its digits.
-    inline float xlstm_silu_slope(float value) {
-        const float decay = metal::precise::exp(-metal::abs(value));
-        const float small = decay / (1.0f + decay);
-        const float big = 1.0f / (1.0f + decay);
-        return (value < 0.0f ? small : big) + value * (small * big);
-    }
+_SILU_SLOPE = f"""
+    {SIGMOID}
+    inline float xlstm_silu_slope(float value) {{
+        const float2 opened = xlstm_sigmoid(value);
+        return opened.x + value * opened.y;
+    }}
 """
 
 _SHARE_EARLIER = f"""

@@ -17,12 +17,13 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.differentiation import differentiable, gradient_of
 from xlstm_kernels.norm.rms_norm import checked_epsilon, inverse_root, scalar
+from xlstm_kernels.norm.row_gradients import norm_gradient
 from xlstm_kernels.norm.rows import norm_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlstm_kernels.differentiation import Operation
+    from xlstm_kernels.differentiation import Arrays, Operation
 
 
 def multi_head_layer_norm(
@@ -37,8 +38,8 @@ def multi_head_layer_norm(
     """Bring each head of `x` to mean zero and variance one; then weight, bias and output gate.
 
     Computed in float32 and rounded once. The variance is that of the differences from the mean, so
-    that values which lie far from zero, close to each other, keep their digits. Differentiable in
-    all arrays.
+    that values which lie far from zero, close to each other, keep their digits. Differentiable any
+    number of times, in all arrays.
 
     Args:
         x: (B, S, NH, DH); float32, float16 or bfloat16. Any axis may be empty. It is read as it
@@ -185,9 +186,31 @@ def _operation(backend: str, eps: float, extras: tuple[str, ...], *, centred: bo
     if backend == executors.NATIVE:
         return reference
     kernel = norm_kernel(extras, centred=centred)
+    input_gradient = _gradient(backend, eps, extras, reference, centred=centred)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, scalar(eps), *arrays, backend=backend)
         return normalised
 
-    return differentiable(launch, gradient_of(reference))
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        gradients: Arrays = input_gradient(*cotangents, *primals)
+        return gradients
+
+    return differentiable(launch, gradient)
+
+
+def _gradient(
+    backend: str, eps: float, extras: tuple[str, ...], reference: Operation, *, centred: bool
+) -> Operation:
+    """(cotangent, x, each of the extras) -> the gradients in all but the first, differentiable."""
+    of_reference = gradient_of(reference)
+
+    def plain(cotangent: mx.array, *primals: mx.array) -> Arrays:
+        return of_reference(primals, (cotangent,))
+
+    def launch(cotangent: mx.array, *primals: mx.array) -> Arrays:
+        return norm_gradient(
+            extras, primals, cotangent, scalar(eps), centred=centred, backend=backend
+        )
+
+    return differentiable(launch, gradient_of(plain))

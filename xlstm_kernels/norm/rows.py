@@ -40,6 +40,9 @@ def row_launch(
     output_dtypes: tuple[mx.Dtype, ...],
     *,
     heads: int = 1,
+    rows_per_group: int = _ROWS_PER_GROUP,
+    max_values: int = _MAX_VALUES,
+    streams: int = 1,
 ) -> Launch:
     """The launch of a kernel that takes rows one at a time.
 
@@ -50,6 +53,9 @@ def row_launch(
         output_shapes: of the launch.
         output_dtypes: of the launch.
         heads: how many sets of rows there are, each with a weight of its own.
+        rows_per_group: how many of them a threadgroup takes, if that leaves enough threadgroups.
+        max_values: elements of a row that a thread keeps in registers, a power of two.
+        streams: how many arrays like the rows are read beside each other.
 
     Returns:
         A grid of threadgroups one row wide, along x over the rows, along y over the heads.
@@ -57,10 +63,10 @@ def row_launch(
     simdgroups = min(math.ceil(columns / (_SIMD_WIDTH * _COLUMNS_PER_THREAD)), _MAX_SIMDGROUPS)
     threads = simdgroups * _SIMD_WIDTH
     values = _COLUMNS_PER_THREAD
-    while values < _MAX_VALUES and values * threads < columns:
+    while values < max_values and values * threads < columns:
         values *= 2
-    busy = math.ceil(_BUSY_ELEMENTS / max(columns * heads, 1))
-    groups = min(rows, max(busy, math.ceil(rows / _ROWS_PER_GROUP)), _MAX_ROW_GROUPS)
+    busy = math.ceil(_BUSY_ELEMENTS / (max(columns * heads, 1) * streams))
+    groups = min(rows, max(busy, math.ceil(rows / rows_per_group)), _MAX_ROW_GROUPS)
     return Launch(
         grid=(groups * threads, heads, 1),
         threadgroup=(threads, 1, 1),
@@ -77,13 +83,17 @@ COLUMNS = """
 """
 
 
-def each_element(statements: str, *, held: str, left: str) -> str:
+def each_element(
+    statements: str, *, held: str, left: str, held_after: str = "", left_after: str = ""
+) -> str:
     """MSL that runs statements for each element of the row that is the thread's, at `column`.
 
     Args:
         statements: to run.
         held: run before them for the elements in registers, of which `k` is the number.
         left: run before them for elements beyond, which are read again each time.
+        held_after: run after them for the elements in registers.
+        left_after: run after them for elements beyond.
     """
     return f"""
         #pragma clang loop unroll(full)
@@ -92,11 +102,13 @@ def each_element(statements: str, *, held: str, left: str) -> str:
             if (column < columns) {{
                 {held}
                 {statements}
+                {held_after}
             }}
         }}
         for (uint column = thread_column + VALUES * stride; column < columns; column += stride) {{
             {left}
             {statements}
+            {left_after}
         }}
     """
 
@@ -129,8 +141,9 @@ def threadgroup_sum(value: str, partial: str) -> str:
     )
 
 
-_VALUE = "const float value = static_cast<float>(row_values[column * step]);"
-_HELD_VALUE = "const float value = held[k];"
+#: MSL of `value`, an element of the row, from memory or from the registers `held`.
+VALUE = "const float value = static_cast<float>(row_values[column * values_step]);"
+HELD_VALUE = "const float value = held[k];"
 _FACTORS = {
     # name of the input: register array, factor of an element, what it does to the result
     "weight": ("weights", "factor", "result *= factor;"),
@@ -138,7 +151,8 @@ _FACTORS = {
 }
 
 
-def _read_factor(extra: str) -> str:
+def read_factor(extra: str) -> str:
+    """MSL of the element at `column` of what all rows of a head share."""
     return f"static_cast<float>({extra}[(first + column) * {extra}_strides[0]])"
 
 
@@ -148,7 +162,7 @@ def _moments(centred: bool) -> str:
     if not centred:
         return f"""
         float squares = 0.0f;
-        {each_element("squares += value * value;", held=_VALUE + " held[k] = value;", left=_VALUE)}
+        {each_element("squares += value * value;", held=VALUE + " held[k] = value;", left=VALUE)}
         squares = {threadgroup_sum("squares", "partial")};
         const float scale = metal::precise::rsqrt(squares / {length} + epsilon);
         """
@@ -157,10 +171,10 @@ def _moments(centred: bool) -> str:
     near = "const float distance = value - about; moments += float2(distance, distance * distance);"
     return f"""
         float sum = 0.0f;
-        {each_element("sum += value;", held=_VALUE + " held[k] = value;", left=_VALUE)}
+        {each_element("sum += value;", held=VALUE + " held[k] = value;", left=VALUE)}
         const float about = {threadgroup_sum("sum", "partial")} / {length};
         float2 moments = float2(0.0f);
-        {each_element(near, held=_HELD_VALUE, left=_VALUE)}
+        {each_element(near, held=HELD_VALUE, left=VALUE)}
         moments = {threadgroup_sum("moments", "partial_moments")} / {length};
         const float variance = metal::max(moments.y - moments.x * moments.x, 0.0f);
         const float scale = metal::precise::rsqrt(variance + epsilon);
@@ -180,19 +194,44 @@ def _store(centred: bool, extras: tuple[str, ...]) -> str:
         "row_normalised[column] = static_cast<T>(result);",
     ]
     held = [f"const float {name} = {array}[k];" for _, array, name, _ in factors]
-    left = [f"const float {name} = {_read_factor(extra)};" for extra, _, name, _ in factors]
+    left = [f"const float {name} = {read_factor(extra)};" for extra, _, name, _ in factors]
     return each_element(
         " ".join(statements),
-        held=" ".join([_HELD_VALUE, *held]),
-        left=" ".join([_VALUE, *left]),
+        held=" ".join([HELD_VALUE, *held]),
+        left=" ".join([VALUE, *left]),
     )
 
 
-_GATE = """
-        const auto row_gate = gate + (
-            batch * gate_strides[0] + position * gate_strides[1] + first * gate_strides[2]);
-        const int64_t gate_step = gate_strides[2];
+#: MSL of what all rows of a threadgroup have in common: their head, its first feature.
+LOCATE = """
+    const uint length = values_shape[1];
+    const uint columns = values_shape[3];
+    const uint rows = values_shape[0] * length;
+    const int64_t features = static_cast<int64_t>(values_shape[2]) * columns;
+    const int64_t head = threadgroup_position_in_grid.y;
+    const int64_t first = head * columns;
 """
+
+
+def row_of(values: str, *others: str) -> str:
+    """MSL of pointers to a row, `row_` and the input's name, and of the `_step` between elements.
+
+    Args:
+        values: an input (batch, length, heads, columns).
+        *others: inputs (batch, length, heads * columns).
+    """
+    located = f"""
+        const int64_t batch = row / length;
+        const int64_t position = row % length;
+        const auto row_{values} = {values} + (batch * {values}_strides[0]
+            + position * {values}_strides[1] + head * {values}_strides[2]);
+        const int64_t {values}_step = {values}_strides[3];"""
+    for other in others:
+        located += f"""
+        const auto row_{other} = {other} + (batch * {other}_strides[0]
+            + position * {other}_strides[1] + first * {other}_strides[2]);
+        const int64_t {other}_step = {other}_strides[2];"""
+    return located
 
 
 def _launch(values: mx.array, *_others: mx.array) -> Launch:
@@ -222,7 +261,7 @@ def norm_kernel(extras: tuple[str, ...] = (), *, centred: bool = False) -> Kerne
     suffix = "".join(
         {"weight": "_weighted", "bias": "_biased", "gate": "_gated"}[e] for e in extras
     )
-    factors = {_FACTORS[extra][0]: _read_factor(extra) for extra in extras if extra in _FACTORS}
+    factors = {_FACTORS[extra][0]: read_factor(extra) for extra in extras if extra in _FACTORS}
     return Kernel(
         name=f"xlstm_{family}_norm{suffix}",
         inputs=("values", "epsilon", *extras),
@@ -236,21 +275,11 @@ def norm_kernel(extras: tuple[str, ...] = (), *, centred: bool = False) -> Kerne
     threadgroup float partial[MAX_SIMDGROUPS];
     {"threadgroup float2 partial_moments[MAX_SIMDGROUPS];" if centred else ""}
     {COLUMNS}
-    const uint length = values_shape[1];
-    const uint columns = values_shape[3];
-    const uint rows = values_shape[0] * length;
-    const int64_t features = static_cast<int64_t>(values_shape[2]) * columns;
-    const int64_t head = threadgroup_position_in_grid.y;
-    const int64_t first = head * columns;
-    const int64_t step = values_strides[3];
+    {LOCATE}
     {held_elements(**factors) if factors else ""}
     for (uint row = threadgroup_position_in_grid.x; row < rows; row += threadgroups_per_grid.x) {{
-        const int64_t batch = row / length;
-        const int64_t position = row % length;
-        const auto row_values = values + (
-            batch * values_strides[0] + position * values_strides[1] + head * values_strides[2]);
+        {row_of("values", *(("gate",) if "gate" in extras else ()))}
         const auto row_normalised = normalised + (row * features + first);
-        {_GATE if "gate" in extras else ""}
         float held[VALUES];
         {_moments(centred)}
         {_store(centred, extras)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import mlx.core as mx
@@ -11,73 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.xlstm_kernels.norm.inputs import (
+    COMBINATIONS,
+    EXTRAS,
+    NORMS,
+    SHAPES,
+    WIDE,
+    extra_shapes,
+    widened,
+)
+from tests.xlstm_kernels.norm.oracle import EPS, oracle
 from xlstm_kernels.norm import rows
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
-
-EPS = 1e-5
-NORMS = {"layer": multi_head_layer_norm, "rms": multi_head_rms_norm}
-SHAPES = [
-    (1, 1, 1, 1),
-    (1, 1, 3, 2),
-    (0, 2, 3, 4),
-    (2, 0, 3, 4),
-    (2, 3, 0, 4),
-    (2, 3, 4, 0),
-    (2, 5, 3, 7),
-    (3, 1, 1, 33),
-    (1, 2, 2, 512),
-    (1, 1, 2, 4096),
-]
-#: More than threads hold in registers: what is left is read again.
-WIDE = (1, 1, 2, 8200)
-EXTRAS = ("weight", "bias", "gate")
-COMBINATIONS = [names for count in range(4) for names in itertools.combinations(EXTRAS, count)]
-
-
-def oracle(
-    x: np.ndarray,
-    norm: str,
-    weight: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-    gate: np.ndarray | None = None,
-    eps: float = EPS,
-) -> np.ndarray:
-    batch, length, heads, columns = x.shape
-    count = max(columns, 1)  # the mean of no elements is never used
-    if norm == "layer":
-        x = x - x.sum(axis=-1, keepdims=True) / count
-    below = np.sqrt((x**2).sum(axis=-1, keepdims=True) / count + eps)
-    result = (x / below).reshape(batch, length, heads * columns)
-    result = result * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
-    return result * (1.0 if gate is None else 1 / (1 + np.exp(-gate)))
-
-
-@pytest.fixture(params=NORMS)
-def norm(request):
-    return request.param
-
-
-def extra_shapes(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    batch, length, heads, columns = shape
-    flat = (heads * columns,)
-    return {"weight": flat, "bias": flat, "gate": (batch, length, *flat)}
-
-
-@pytest.fixture
-def arrays(draw):
-    """Makes x and the extras that are asked for."""
-
-    def make(shape, dtype, names=EXTRAS, *, extras_dtype=None):
-        shapes = extra_shapes(shape)
-        extras = {name: draw(shapes[name], extras_dtype or dtype) for name in names}
-        return draw(shape, dtype), extras
-
-    return make
-
-
-def widened(extras, wide):
-    return {name: wide(array) for name, array in extras.items()}
-
 
 # --- the oracle itself -------------------------------------------------------------------------
 
@@ -251,55 +195,6 @@ def test_any_shape(extents, columns, eps, scale, seed, *, norm, device, wide, re
 
 
 # --- transformations ---------------------------------------------------------------------------
-
-
-def test_gradients(norm, device, arrays, draw, wide, relative_error):
-    """Against central differences of the oracle along random directions."""
-    shape = (2, 3, 2, 20)
-    x, extras = arrays(shape, mx.float32)
-    cotangent = draw((2, 3, 40), mx.float32)
-
-    def loss(*primals):
-        x, *others = primals
-        given = dict(zip(extras, others, strict=True))
-        return mx.sum(NORMS[norm](x, eps=EPS, backend=device, **given) * cotangent)
-
-    primals = [x, *extras.values()]
-    gradients = mx.grad(loss, argnums=tuple(range(4)))(*primals)
-    step = 1e-6
-    for index, gradient in enumerate(gradients):
-        assert gradient.shape == primals[index].shape
-        numeric = np.zeros(gradient.size)
-        for element in range(gradient.size):
-            sides = []
-            for sign in (1, -1):
-                moved = [wide(primal) for primal in primals]
-                moved[index].reshape(-1)[element] += sign * step
-                sides.append((oracle(moved[0], norm, *moved[1:]) * wide(cotangent)).sum())
-            numeric[element] = (sides[0] - sides[1]) / (2 * step)
-        assert relative_error(gradient, numeric.reshape(gradient.shape)) < 5e-6
-
-
-def test_gradients_of_no_rows_are_zero(norm, device, arrays):
-    x, extras = arrays((2, 0, 3, 4), mx.float32)
-
-    def loss(x, weight, bias, gate):
-        return NORMS[norm](x, weight, bias=bias, gate=gate, backend=device).sum()
-
-    in_x, *gradients = mx.grad(loss, argnums=(0, 1, 2, 3))(x, *extras.values())
-    assert in_x.shape == x.shape
-    for gradient, array in zip(gradients, extras.values(), strict=True):
-        assert mx.array_equal(gradient, mx.zeros_like(array))
-
-
-def test_gradients_keep_their_dtypes(norm, device, precision, arrays):
-    x, extras = arrays((1, 2, 2, 8), precision.dtype, extras_dtype=mx.float32)
-
-    def loss(x, weight, bias, gate):
-        return NORMS[norm](x, weight, bias=bias, gate=gate, backend=device).sum()
-
-    gradients = mx.grad(loss, argnums=(0, 1, 2, 3))(x, *extras.values())
-    assert [g.dtype for g in gradients] == [precision.dtype, *[mx.float32] * 3]
 
 
 def test_compile(norm, device, arrays):
