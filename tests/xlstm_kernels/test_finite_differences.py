@@ -1,0 +1,217 @@
+"""The gradient of every operator against differences of its definition, and of nothing between.
+
+MLX's operators take no float64, so what is nudged is the oracle in NumPy: central differences along
+random directions in each argument. The families' own tests compare gradients element by element,
+with a gradient of the definition that is written by hand; this is what both have to be.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+import xlstm_kernels
+from tests.xlstm_kernels.conv import oracle as conv
+from tests.xlstm_kernels.mlstm.oracle import mlstm
+from tests.xlstm_kernels.norm.oracle import oracle as heads
+from tests.xlstm_kernels.slstm.oracle import slstm
+from tests.xlstm_kernels.test_rms_norm import oracle as rms
+from tests.xlstm_kernels.test_soft_cap import oracle as capped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EPS = 1e-5
+STEP = 1e-5
+DIRECTIONS = 3
+
+# Compared with differences of their definition, argument by argument, where they are tested.
+ELSEWHERE = {"mlstm_siging_chunkwise": "mlstm/test_gradients.py::test_sigmoid_gates"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operator, its definition, and what both take and give.
+
+    Attributes:
+        call: arrays, and `backend`, to an array or a tuple of them; a tuple in it is flattened.
+        definition: the same arrays in float64 to the same results.
+        shapes: of the arrays.
+        bar: relative to the gradient's norm, what the slope along a normal direction may be off.
+    """
+
+    call: Callable[..., object]
+    definition: Callable[..., object]
+    shapes: tuple[tuple[int, ...], ...]
+    bar: float = 2e-5
+
+
+def flattened(results: object) -> list:
+    if isinstance(results, (tuple, list)):
+        return [array for result in results for array in flattened(result)]
+    return [results]
+
+
+# --- what differs from one operator to the next ------------------------------------------------
+
+X, FEATURES = (2, 5, 3, 7), (21,)
+GATED = (X, FEATURES, FEATURES, (2, 5, 21))
+ROWS = ((2, 21, 33), (33, 4), (33,), (2, 3, 33))
+CELL = ((1, 2, 21, 5), (1, 2, 21, 5), (1, 2, 21, 3), *((1, 2, 21),) * 2)
+STATES = ((1, 2, 5, 3), (1, 2, 5), (1, 2, 1))
+ONE = ((1, 2, 5), (1, 2, 5), (1, 2, 3), (1, 2), (1, 2))
+SCALAR = ((2, 6, 4, 2, 5), (4, 2, 5, 5), (4, 2, 5), (4, 2, 2, 5))
+
+
+def soft_capped(values, cap, **backend):
+    return xlstm_kernels.soft_cap(values, mx.abs(cap) + mx.array(1.0), **backend)
+
+
+def updated(x, state, weight, bias, **backend):
+    return xlstm_kernels.causal_conv1d_update(x, state, weight, bias, "silu", **backend)
+
+
+def updated_definition(x, state, weight, bias):
+    y, last = conv.causal(x[:, None], weight, bias, state, "silu")
+    return y[:, 0], last
+
+
+def cell(operator):
+    def call(q, k, v, i, f, c, n, m, **backend):
+        return operator(q, k, v, i, f, c, n, m, return_last_states=True, **backend)
+
+    return call
+
+
+def cell_definition(q, k, v, i, f, c, n, m):
+    result = mlstm(q, k, v, i, f, (c, n, m[..., 0]))
+    return result.h, result.c, result.n, result.m[..., None]
+
+
+def step_definition(q, k, v, i, f, c, n, m):
+    arrays = (array[:, :, None] for array in (q, k, v, i, f))
+    h, *states = cell_definition(*arrays, c, n, m)
+    return h[:, :, 0], *states
+
+
+def scalar_cell(wx, r, b, states, **backend):
+    whole, last = xlstm_kernels.slstm(wx, r, b, admitted(states, mx), **backend)
+    return whole, last[:, :, 0]
+
+
+def scalar_definition(wx, r, b, states):
+    result = slstm(wx, r, b, admitted(states, np))
+    return result.states, result.last
+
+
+def admitted(states, library):
+    """n of a state is at least one where it comes from a call."""
+    y, c, n, m = (states[k] for k in range(4))
+    return library.stack([library.tanh(y), c, n * n + library.ones_like(n), m])
+
+
+CASES = {
+    "copy": Case(xlstm_kernels.copy, lambda x: x, ((5, 7),)),
+    "soft_cap": Case(soft_capped, lambda x, c: capped(x, np.abs(c) + 1), ((5, 7), ())),
+    "rms_norm": Case(
+        lambda x, w, **backend: xlstm_kernels.rms_norm(x, w, EPS, **backend),
+        lambda x, w: rms(x, w, EPS),
+        ((5, 33), (33,)),
+    ),
+    "multi_head_layer_norm": Case(
+        lambda x, w, b, gate, **backend: xlstm_kernels.multi_head_layer_norm(
+            x, w, b, EPS, gate=gate, **backend
+        ),
+        lambda *arrays: heads(arrays[0], "layer", *arrays[1:], eps=EPS),
+        GATED,
+    ),
+    "multi_head_rms_norm": Case(
+        lambda x, w, b, gate, **backend: xlstm_kernels.multi_head_rms_norm(
+            x, w, EPS, bias=b, gate=gate, **backend
+        ),
+        lambda *arrays: heads(arrays[0], "rms", *arrays[1:], eps=EPS),
+        GATED,
+    ),
+    "causal_conv1d": Case(
+        lambda *arrays, **backend: xlstm_kernels.causal_conv1d(*arrays, True, "silu", **backend),
+        lambda *arrays: conv.causal(*arrays, "silu"),
+        ROWS,
+    ),
+    "causal_conv1d_update": Case(
+        updated, updated_definition, ((2, 33), (2, 3, 33), (33, 4), (33,))
+    ),
+    "depthwise_conv_3tap": Case(
+        xlstm_kernels.depthwise_conv_3tap, conv.centred, ((2, 9, 40), (9, 3), (9,))
+    ),
+    "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
+    "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),
+    "mlstm_chunkwise": Case(cell(xlstm_kernels.mlstm_chunkwise), cell_definition, (*CELL, *STATES)),
+    "mlstm_parallel": Case(cell(xlstm_kernels.mlstm_parallel), cell_definition, (*CELL, *STATES)),
+    "slstm": Case(scalar_cell, scalar_definition, SCALAR),
+    "slstm_step": Case(
+        lambda wx, r, b, states, **backend: xlstm_kernels.slstm_step(
+            wx, r, b, admitted(states, mx), **backend
+        ),
+        lambda wx, r, b, states: scalar_definition(wx[:, None], r, b, states)[1],
+        (SCALAR[0][:1] + SCALAR[0][2:], *SCALAR[1:]),
+    ),
+}
+
+
+# --- what does not -----------------------------------------------------------------------------
+
+
+def test_no_operator_is_forgotten():
+    operators = {
+        name
+        for name in xlstm_kernels.__all__
+        if inspect.isfunction(getattr(xlstm_kernels, name)) and not name.startswith("get_")
+    }
+    assert operators == CASES.keys() | ELSEWHERE.keys()
+    for place in ELSEWHERE.values():
+        path, _, test = place.partition("::")
+        assert f"def {test}(" in (Path(__file__).parent / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient_is_the_slope(name, device):
+    case = CASES[name]
+    normal = np.random.default_rng(20251122).standard_normal
+    arrays = [normal(shape).astype(np.float32).astype(np.float64) for shape in case.shapes]
+    cotangents = [
+        normal(np.shape(result)).astype(np.float32).astype(np.float64)
+        for result in flattened(case.definition(*arrays))
+    ]
+
+    def outputs(*given):
+        return flattened(case.call(*given, backend=device))
+
+    _, gradients = mx.vjp(
+        outputs,
+        [mx.array(array, dtype=mx.float32) for array in arrays],
+        [mx.array(cotangent, dtype=mx.float32) for cotangent in cotangents],
+    )
+
+    def loss(*at):
+        results = flattened(case.definition(*at))
+        return sum(float((c * r).sum()) for c, r in zip(cotangents, results, strict=True))
+
+    for index, gradient in enumerate(gradients):
+        assert gradient.shape == arrays[index].shape
+        found = np.array(gradient).astype(np.float64)
+        size = np.linalg.norm(found)
+        assert size > 0
+        for _ in range(DIRECTIONS):
+            direction = normal(found.shape)
+            ahead, behind = (
+                loss(*arrays[:index], arrays[index] + sign * direction, *arrays[index + 1 :])
+                for sign in (STEP, -STEP)
+            )
+            slope = (ahead - behind) / (2 * STEP)
+            assert abs((found * direction).sum() - slope) < case.bar * size, f"argument {index}"
