@@ -23,6 +23,7 @@ _STEPS_OF_A_RUN = 16
 _STEPS_OF_A_LONG_RUN = 32  # a run has to hold the halo of the next one
 _STEPS_OF_A_ROUND = 128
 _MOST_SIMDGROUPS = 8
+_MEMORY = 32 * 1024 // (_SIMD_WIDTH * 4)  # of a threadgroup, in floats for each lane
 _STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
 
 
@@ -78,8 +79,8 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
     Args:
         values: (B, S, C), not empty.
         width: taps of a filter.
-        windows: how many arrays of steps hand on their ends. With long runs these fill the memory
-            of a threadgroup, so more of them leave room for fewer simdgroups.
+        windows: how many arrays of steps hand on their ends. Those of wide filters fill the memory
+            of a threadgroup, which then has fewer simdgroups.
     """
     batch, steps, channels = values.shape
     if steps == 1:
@@ -87,7 +88,9 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
     elif width <= _STEPS_OF_A_RUN:
         run, places = _STEPS_OF_A_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_RUN
     else:
-        run, places = _STEPS_OF_A_LONG_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_LONG_RUN // windows
+        run, places = _STEPS_OF_A_LONG_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_LONG_RUN
+    if width > 1:
+        places = min(places, (_MEMORY - (width + 1)) // (windows * (width - 1)))
     all_runs = batch * math.ceil(steps / run)
     simdgroups = min(places, all_runs)
     steps_of_a_round = simdgroups * (min(steps, run) + width - 1)
