@@ -11,7 +11,9 @@ from embercoach.cli.values import Codes, Commas, joined
 from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 
-FORMATS = ("text", "concise", "json", "github", "sarif")
+FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
+#: Of them, those that can count by rule.
+COUNTING = ("text", "concise", "json")
 
 
 @click.command(
@@ -136,7 +138,7 @@ def _refuse_contradictions(request: Any) -> None:
         if getattr(request, one) and getattr(request, other):
             names = f"--{one} and --{other}".replace("_", "-")
             raise click.UsageError(f"{names} exclude each other")
-    if request.statistics and request.output_format in ("github", "sarif"):
+    if request.statistics and request.output_format not in COUNTING:
         raise click.UsageError(
             f"--statistics has no {request.output_format} form; use text or json"
         )

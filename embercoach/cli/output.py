@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from functools import partial
 from io import StringIO
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
     from embercoach.engine.problem import Problem
+    from embercoach.engine.run import RunResult
     from embercoach.report.styled import Line
 
 FOR_PEOPLE = ("text", "concise")
@@ -88,19 +90,46 @@ def _write(
         from embercoach.report import statistics
 
         stream.write(statistics.render(result.findings))
-    elif request.output_format == "json":
-        from embercoach.report import machine
-
-        stream.write(machine.render(result, sources, show_notes=show_notes))
-    elif request.output_format == "github":
-        from embercoach.report import github
-
-        stream.write(github.render(result, show_notes=show_notes))
-    else:
+        return
+    if request.output_format == "sarif":
         from embercoach.report import sarif
 
         profile = settings[0].profile
         stream.write(sarif.render(result, sources, profile=profile, exit_code=exit_code))
+        return
+    stream.write(_for_programs(request.output_format, result, sources, show_notes))
+
+
+def _for_programs(form: str, result: RunResult, sources: Sources, show_notes: bool) -> str:
+    """The report in a format that needs to know no more than what was found."""
+    if form == "json":
+        from embercoach.report import machine
+
+        return machine.render(result, sources, show_notes=show_notes)
+    if form == "github":
+        from embercoach.report import github
+
+        return github.render(result, show_notes=show_notes)
+    if form == "gitlab":
+        from embercoach.report import gitlab
+
+        root = os.environ.get("CI_PROJECT_DIR")
+        return gitlab.render(result, sources, show_notes=show_notes, root=root)
+    if form == "junit":
+        from embercoach.report import junit
+
+        return junit.render(result, show_notes=show_notes)
+    from embercoach.report import markdown
+
+    root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
+    return markdown.render(result, show_notes=show_notes, root=root, home=home)
+
+
+def _home() -> str:
+    """What addresses of files begin with on the forge that runs this; empty elsewhere."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
+    server, repository, commit = (os.environ.get(name) for name in names)
+    return f"{server}/{repository}/blob/{commit}/" if server and repository and commit else ""
 
 
 def _for_people(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from embercoach import __version__, rulebook
+from embercoach.report.address import quoted
+from embercoach.report.fingerprints import fingerprints
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from embercoach.finding import Finding, Fix
@@ -32,6 +32,7 @@ def render(
     profile: str,
     exit_code: int,
     codes: AbstractSet[str] | None = None,
+    marks: Sequence[str] | None = None,
 ) -> str:
     """The report as JSON text. Suppressed findings are left out, as GitHub would show them.
 
@@ -41,8 +42,11 @@ def render(
         profile: whose severities the rules are described with.
         exit_code: of this run.
         codes: of the rules that this run could report; those of the checks by default.
+        marks: the findings' fingerprints, where they are known already.
     """
-    data = document(outcome, sources, profile=profile, exit_code=exit_code, codes=codes)
+    data = document(
+        outcome, sources, profile=profile, exit_code=exit_code, codes=codes, marks=marks
+    )
     return json.dumps(data, indent=2)
 
 
@@ -53,12 +57,13 @@ def document(
     profile: str,
     exit_code: int,
     codes: AbstractSet[str] | None = None,
+    marks: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The report as plain data."""
     known = rulebook.static_codes() if codes is None else codes
     rules = {code: rule for code, rule in rulebook.rules().items() if code in known}
     numbers = {code: number for number, code in enumerate(rules)}
-    seen: Counter[str] = Counter()
+    marks = fingerprints(outcome.findings, sources) if marks is None else marks
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -82,8 +87,8 @@ def document(
                     }
                 ],
                 "results": [
-                    _result(finding, numbers[finding.code], sources.index(finding.path), seen)
-                    for finding in outcome.findings
+                    _result(finding, numbers[finding.code], sources.index(finding.path), mark)
+                    for finding, mark in zip(outcome.findings, marks, strict=True)
                 ],
             }
         ],
@@ -102,7 +107,7 @@ def _rule(rule: Rule, profile: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, number: int, index: LineIndex, seen: Counter[str]) -> dict[str, Any]:
+def _result(finding: Finding, number: int, index: LineIndex, mark: str) -> dict[str, Any]:
     text = f"{finding.message}\n{finding.help}" if finding.help else finding.message
     result: dict[str, Any] = {
         "ruleId": finding.code,
@@ -122,7 +127,7 @@ def _result(finding: Finding, number: int, index: LineIndex, seen: Counter[str])
                 }
             }
         ],
-        "partialFingerprints": {FINGERPRINT: _fingerprint(finding, index, seen)},
+        "partialFingerprints": {FINGERPRINT: mark},
         "properties": {"context": finding.context},
     }
     if finding.fix:
@@ -165,13 +170,4 @@ def _problem(problem: Problem) -> dict[str, Any]:
 def _artifact(path: str) -> dict[str, str]:
     if os.path.isabs(path):  # noqa: PTH117
         return {"uri": Path(path).as_uri()}
-    return {"uri": quote(path.replace(os.sep, "/"), errors="surrogateescape")}
-
-
-def _fingerprint(finding: Finding, index: LineIndex, seen: Counter[str]) -> str:
-    """Equal for the same finding after lines have moved: rule, file, the line's text, its turn."""
-    line = " ".join(index.line(finding.line).split())
-    key = f"{finding.code}\0{finding.path}\0{line}"
-    seen[key] += 1
-    data = f"{key}\0{seen[key]}".encode(errors="backslashreplace")
-    return blake2b(data, digest_size=16).hexdigest()
+    return {"uri": quoted(path)}

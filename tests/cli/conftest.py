@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["planted"]
 
+#: What a terminal or a forge that runs the tests would change in reports.
+ELSEWHERE = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CI_PROJECT_DIR",
+    "GITHUB_SERVER_URL",
+    "GITHUB_REPOSITORY",
+    "GITHUB_SHA",
+    "GITHUB_WORKSPACE",
+)
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -27,7 +38,7 @@ class Ran:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("NO_COLOR", "FORCE_COLOR"):
+    for name in ELSEWHERE:
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 

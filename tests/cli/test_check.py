@@ -25,7 +25,7 @@ NOTE = "import mlx\nbad_scalar\n"
 WARNING = "import mlx\nbad_pull\n"
 ERROR = "import mlx\nbad_bound\n"
 SAFE = "import mlx\nbad_shape\n"
-FORMATS = ("text", "concise", "json", "github", "sarif")
+FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
 
 
 def codes_of(ran: Ran) -> list[str]:
@@ -131,6 +131,7 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
         (["check", "-", "--add-noqa"], "--add-noqa needs files"),
         (["check", "--statistics", "--output-format", "sarif"], "--statistics has no sarif form"),
+        (["check", "--statistics", "--output-format", "junit"], "--statistics has no junit form"),
         (["explain"], "Missing argument 'CODE|FILE:LINE[:COLUMN]'"),
         (["explain", "absent.py:3"], "absent.py cannot be read: No such file or directory"),
         (["explain", "GRAPH-BRAKE-001"], "no rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-"),

@@ -1,0 +1,53 @@
+"""What tells a finding from others, and from run to run: the same after lines have moved."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from embercoach.finding import Finding
+    from embercoach.report.outcome import Sources
+
+
+def fingerprints(
+    findings: Sequence[Finding],
+    sources: Sources,
+    name: Callable[[str], str] = os.path.normpath,
+) -> tuple[str, ...]:
+    """A fingerprint for each finding of a run; take all of a run's, as their order counts.
+
+    Args:
+        findings: sorted, as a run gives them.
+        sources: the files' texts.
+        name: what a shown path stands as in the fingerprint.
+    """
+    places = ((finding.code, finding.path, finding.line) for finding in findings)
+    return of_places(places, sources, name)
+
+
+def of_places(
+    places: Iterable[tuple[str, str, int]],
+    sources: Sources,
+    name: Callable[[str], str] = os.path.normpath,
+) -> tuple[str, ...]:
+    """Digests of code, file, the line's text without its spacing, and the turn among equals.
+
+    Args:
+        places: code, shown path, and line.
+        sources: the files' texts.
+        name: what a shown path stands as in the fingerprint.
+    """
+    seen: Counter[str] = Counter()
+    made = []
+    for code, path, number in places:
+        line = " ".join(sources.index(path).line(number).split())
+        key = f"{code}\0{name(path).replace(os.sep, '/')}\0{line}"
+        seen[key] += 1
+        data = f"{key}\0{seen[key]}".encode(errors="backslashreplace")
+        made.append(blake2b(data, digest_size=16).hexdigest())
+    return tuple(made)

@@ -1,0 +1,81 @@
+"""GitLab's code quality report: findings in merge requests, new ones told by fingerprints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from embercoach.report.address import in_repository
+from embercoach.report.fingerprints import fingerprints, of_places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from embercoach.report.outcome import Outcome, Sources
+
+#: GitLab knows info, minor, major, critical and blocker.
+SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
+#: The name of what kept a file from being checked, which no rule found.
+INCOMPLETE = "incomplete"
+
+
+def render(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    show_notes: bool,
+    root: str | None = None,
+    marks: Sequence[str] | None = None,
+) -> str:
+    """The report as JSON text.
+
+    Args:
+        outcome: the run's result.
+        sources: the reported files' texts.
+        show_notes: whether notes are in it.
+        root: the repository's folder; the current one by default.
+        marks: the findings' fingerprints, where they are known already.
+    """
+    data = document(outcome, sources, show_notes=show_notes, root=root, marks=marks)
+    return json.dumps(data, indent=2) + "\n"
+
+
+def document(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    show_notes: bool,
+    root: str | None = None,
+    marks: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """The report as plain data: an entry for each finding and for each problem."""
+    marks = fingerprints(outcome.findings, sources) if marks is None else marks
+    entries = [
+        _entry(
+            f"{finding.code}: {finding.message}",
+            finding.code,
+            mark,
+            SEVERITIES[finding.severity],
+            in_repository(finding.path, root),
+            finding.line,
+        )
+        for finding, mark in zip(outcome.findings, marks, strict=True)
+        if show_notes or finding.severity != "note"
+    ]
+    places = [(INCOMPLETE, problem.path, problem.line) for problem in outcome.problems]
+    for problem, mark in zip(outcome.problems, of_places(places, sources), strict=True):
+        path = in_repository(problem.path, root)
+        entries.append(_entry(problem.message, INCOMPLETE, mark, "blocker", path, problem.line))
+    return entries
+
+
+def _entry(
+    description: str, name: str, mark: str, severity: str, path: str, line: int
+) -> dict[str, Any]:
+    return {
+        "description": description,
+        "check_name": name,
+        "fingerprint": mark,
+        "severity": severity,
+        "location": {"path": path, "lines": {"begin": line}},
+    }

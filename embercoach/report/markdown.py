@@ -1,0 +1,107 @@
+"""A summary in GitHub's Markdown, as for ``GITHUB_STEP_SUMMARY``."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from embercoach import rulebook
+from embercoach.finding import SEVERITIES
+from embercoach.report import statistics, text
+from embercoach.report.address import in_repository, quoted
+from embercoach.report.excerpt import DECEPTIVE
+from embercoach.report.outcome import listed
+from embercoach.report.styled import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.finding import Finding
+    from embercoach.report.outcome import Outcome, Problem
+
+#: Findings that are told one by one; a step's summary may hold 1 MiB.
+MOST = 50
+#: What may start something in GitHub's Markdown inside a line.
+SPECIAL = frozenset("\\`*_[]<>&~|$")
+
+
+def render(
+    outcome: Outcome,
+    *,
+    show_notes: bool,
+    root: str | None = None,
+    home: str = "",
+) -> str:
+    """The summary: totals, a table by rule, the worst findings with links to their lines.
+
+    Args:
+        outcome: the run's result.
+        show_notes: whether notes are listed.
+        root: the repository's folder; the current one by default.
+        home: what links begin with, as ``https://github.com/me/it/blob/COMMIT/``.
+    """
+    found = listed(outcome, show_notes=show_notes)
+    lines = ["## EmberCoach", ""]
+    for line in text.summary(outcome, show_notes=show_notes):
+        lines += [prose(plain(line)), ""]
+    if found:
+        lines += [*_table(found), ""]
+        worst = sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+        lines += [_finding(finding, root, home) for finding in worst[:MOST]]
+        if len(found) > MOST:
+            lines += ["", f"And {len(found) - MOST} more."]
+        lines.append("")
+    if outcome.problems:
+        lines += ["### Not checked", ""]
+        lines += [_problem(problem, root, home) for problem in outcome.problems[:MOST]]
+        if len(outcome.problems) > MOST:
+            lines += ["", f"And {len(outcome.problems) - MOST} more."]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _table(found: list[Finding]) -> Iterator[str]:
+    yield "| rule | what | severity | findings | fixable |"
+    yield "| --- | --- | --- | ---: | ---: |"
+    for row in statistics.rows(found):
+        about = prose(rulebook.rule(row.code).summary)
+        yield f"| {row.code} | {about} | {row.severity} | {row.count} | {row.fixable or ''} |"
+
+
+def _finding(finding: Finding, root: str | None, home: str) -> str:
+    place = _place(finding.path, finding.line, root, home)
+    return f"- {place} **{finding.code}** {finding.severity}: {prose(finding.message)}"
+
+
+def _problem(problem: Problem, root: str | None, home: str) -> str:
+    return f"- {_place(problem.path, problem.line, root, home)} {prose(problem.message)}"
+
+
+def _place(path: str, line: int, root: str | None, home: str) -> str:
+    target = f"{home}{quoted(in_repository(path, root))}#L{line}"
+    return f"[{_escaped(_visible(f'{path}:{line}'))}]({target})"
+
+
+def prose(message: str) -> str:
+    """A message in one line, in which only its `code` is marked up, wherever it comes from."""
+    pieces = _visible(message).split("`")
+    if len(pieces) % 2 == 0 or not all(piece.strip() for piece in pieces[1::2]):
+        return "\\`".join(map(_escaped, pieces))
+    # A bar would end a table's cell even inside code.
+    shown = [
+        f"`{piece}`" if number % 2 and "|" not in piece else _escaped(piece)
+        for number, piece in enumerate(pieces)
+    ]
+    return "".join(shown)
+
+
+def _escaped(words: str) -> str:
+    return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in words)
+
+
+def _visible(words: str) -> str:
+    """In one line, and without what would hide or reorder it."""
+    return "".join(
+        "\ufffd" if unicodedata.category(letter) in DECEPTIVE else letter
+        for letter in " ".join(words.split())
+    )
