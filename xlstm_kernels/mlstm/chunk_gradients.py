@@ -36,21 +36,19 @@ if TYPE_CHECKING:
 
 
 class InputGradients(NamedTuple):
-    """Gradients in q, k and v, and for the gates' sake their dot products with q and k.
+    """Gradients in q, k and v, and for the gates' sake the dot products of k and its own.
 
     Attributes:
         q: (B, NH, S, DK).
         k: (B, NH, S, DK).
         v: (B, NH, S, DV).
-        q_dot: q . dq of every step but for what it read of itself, (B, NH, S) float32.
-        k_dot: k . dk of every step but for the same, (B, NH, S) float32.
+        k_dot: k . dk of every step but for what it read of itself, (B, NH, S) float32.
         own_dot: that, (B, NH, S) float32.
     """
 
     q: mx.array
     k: mx.array
     v: mx.array
-    q_dot: mx.array
     k_dot: mx.array
     own_dot: mx.array
 
@@ -91,14 +89,14 @@ def input_gradients(
     size = mx.array(chunk_size, dtype=mx.uint32)
     gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor, inverse)
     settings = {"backend": backend, "chunk_size": chunk_size}
-    q_gradient, q_dots, _ = _QUERIES[states is not None](
-        cotangent, v, k, size, *gated, bias, *(states or ()), q, **settings
+    (q_gradient,) = _QUERIES[states is not None](
+        cotangent, v, k, size, *gated, bias, *(states or ()), **settings
     )
     k_gradient, k_dots, own_dots = _KEYS(
         v, cotangent, q, size, *gated, bias, *state_gradients, k, **settings
     )
     (v_gradient,) = _VALUES(k, q, cotangent, size, *gated, state_gradients[0], **settings)
-    dots = (mx.sum(tiles, axis=0) for tiles in (q_dots, k_dots, own_dots))
+    dots = (mx.sum(tiles, axis=0) for tiles in (k_dots, own_dots))
     return InputGradients(q_gradient, k_gradient, v_gradient, *dots)
 
 
@@ -131,11 +129,10 @@ def input_gradients_reference(
     paired = (u @ _transposed(values) + biased) * within
     own = mx.expand_dims(mx.diagonal(paired, axis1=-2, axis2=-1), axis=-1)
     others = paired * mx.logical_not(mx.eye(chunk_size, dtype=mx.bool_))
-    by_query, by_key = others @ keys, root * (_transposed(others) @ queries)
+    by_query, by_key = paired @ keys, root * (_transposed(others) @ queries)
     if states is not None:
         c, n = (state[:, :, : queries.shape[2]] for state in states)
         by_query = by_query + decay * (u @ _transposed(c) + biased * mx.expand_dims(n, axis=-2))
-    by_query = root * by_query
     c_behind, n_behind = (gradient[:, :, 1:] for gradient in state_gradients)
     ahead = values @ _transposed(c_behind) + mx.expand_dims(n_behind, axis=-2)
     by_key = by_key + to_end * ahead
@@ -147,10 +144,9 @@ def input_gradients_reference(
 
     own_key = root * own * queries
     return InputGradients(
-        whole(by_query + root * own * keys).astype(q.dtype),
+        whole(root * by_query).astype(q.dtype),
         whole(by_key + own_key).astype(k.dtype),
         whole(by_value).astype(v.dtype),
-        whole(mx.sum(queries * by_query, axis=-1)),
         whole(mx.sum(keys * by_key, axis=-1)),
         whole(mx.sum(keys * own_key, axis=-1)),
     )
@@ -175,7 +171,6 @@ _QUERIES = {
             bias="row",
             vector=carried,
             scaled=True,
-            dotted=True,
         )
     )
     for carried in (False, True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -225,7 +226,8 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
         call.i, call.f, states.m, call.mask, sigmoid_input=form.sigmoid_input, **chunks
     )
     c, n = chunk_states(k, v, gates, states.c, states.n, **chunks)
-    inverse, bias, by_eps = _normaliser_gradient(form, gates.floor, h_cotangent, *kept)
+    normaliser = _of_normaliser(form, gates.floor, h_cotangent, *kept)
+    inverse, bias, by_eps, q_dot = normaliser
     c_gradients, n_gradients = chunk_state_gradients(
         q, h_cotangent, gates, inverse, bias, c_cotangent, n_cotangent, **chunks
     )
@@ -253,7 +255,7 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
         call.f,
         gates,
         call.mask,
-        (inputs.q_dot, inputs.k_dot, inputs.own_dot),
+        (q_dot - inputs.own_dot, inputs.k_dot, inputs.own_dot),
         flows,
         by_m,
         chunk_size=chunk_size,
@@ -268,30 +270,48 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
     )
 
 
-def _normaliser_gradient(
+class _OfNormaliser(NamedTuple):
+    """Of every step, (B, NH, S) float32.
+
+    Attributes:
+        inverse: 1 / normaliser, zero where h is zero whatever comes.
+        bias: the gradient in the sums before their bound.
+        by_eps: the gradient in m, which scales all but eps.
+        q_dot: q . dq. It needs no dq: numerator and sum are linear in q, and what a sum that is not
+            bounded adds takes all of it away again but for the share of eps.
+    """
+
+    inverse: mx.array
+    bias: mx.array
+    by_eps: mx.array
+    q_dot: mx.array
+
+
+def _of_normaliser(
     form: Form, floor: mx.array, h_cotangent: mx.array, h: mx.array, sums: mx.array
-) -> Arrays:
-    """1 / normaliser, the gradient in the sums, and that in m by eps; (B, NH, S) float32."""
+) -> _OfNormaliser:
     nothing = mx.zeros_like(floor)
     live = mx.isfinite(floor)
+    products = h_cotangent.astype(mx.float32) * h.astype(mx.float32)
+    read = mx.where(live, mx.sum(products, axis=-1), nothing)
     if not form.normalize:
-        return mx.where(live, mx.ones_like(floor), nothing), nothing, nothing
+        ones = mx.ones_like(floor)
+        return _OfNormaliser(mx.where(live, ones, nothing), nothing, nothing, read)
     eps = mx.array(form.eps, dtype=floor.dtype)
     size = mx.abs(sums)
     inverse = mx.where(live, mx.reciprocal(mx.maximum(size, floor) + eps), nothing)
     if not form.normalizer_grad:
-        return inverse, nothing, nothing
-    read = mx.where(
-        live, mx.sum(h_cotangent.astype(mx.float32) * h.astype(mx.float32), axis=-1), nothing
-    )
-    pulled = mx.negative(read) * inverse
-    bias = mx.where(size > floor, pulled * mx.sign(sums), nothing)
-    return inverse, bias, pulled * eps
+        return _OfNormaliser(inverse, nothing, nothing, read)
+    free = size > floor
+    pulled = read * inverse
+    bias = mx.where(free, mx.negative(pulled) * mx.sign(sums), nothing)
+    of_eps = pulled * eps
+    return _OfNormaliser(inverse, bias, mx.negative(of_eps), mx.where(free, of_eps, read))
 
 
 def _inner(states: mx.array, gradients: mx.array) -> mx.array:
     """Inner products of states (B, NH, NC, ...) with their gradients, (B, NH, NC)."""
-    one, other = mx.flatten(states, 3), mx.flatten(gradients, 3)
-    # A product of matrices needs no memory for the terms.
-    product = mx.expand_dims(one, axis=-2) @ mx.expand_dims(other, axis=-1)
-    return mx.squeeze(product, axis=(-2, -1))
+    # A product of matrices needs no memory for the terms; in two steps it rounds less.
+    product = mx.expand_dims(states, axis=-2) @ mx.expand_dims(gradients, axis=-1)
+    rows = mx.squeeze(product, axis=(-2, -1))
+    return mx.sum(rows, axis=-1) if rows.ndim > 3 else rows

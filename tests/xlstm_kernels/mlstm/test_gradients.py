@@ -176,6 +176,29 @@ def test_gradients(draw, seed, form, device):
     judge_gradients(inputs, found, given)
 
 
+@given(
+    draw=draws(lengths=(63, 64, 65, 130), gates=("normal",), masked=st.just(False)),
+    seed=st.integers(0, 2**32 - 1),
+)
+@QUICK
+def test_gradients_keep_the_bars_where_nothing_cancels(draw, seed, form, device):
+    """Queries and keys of one sign: the bars judge alone."""
+    inputs = draw.inputs()
+    inputs = dataclasses.replace(inputs, q=mx.abs(inputs.q), k=mx.abs(inputs.k))
+    if inputs.states is not None:
+        c, n, m = inputs.states
+        inputs = dataclasses.replace(inputs, states=(c, mx.abs(n), m))
+    given = cotangents_of(inputs, seed)
+    found = computed_gradients(form, inputs, given, device)
+    expected = dict(zip(NAMES, expected_gradients(inputs, given), strict=True))
+    for name, gradient in found.items():
+        wanted = expected[name].reshape(gradient.shape)
+        size = np.linalg.norm(wanted)
+        if name == "m":
+            size = np.hypot(size, np.linalg.norm(expected["f"]))
+        assert np.linalg.norm(wide(gradient) - wanted) <= BARS[name] * size, name
+
+
 def test_gradients_over_500_steps(form, device):
     inputs = Draw(1, 1, 500, 8, 8, initial=True, seed=3).inputs()
     given = cotangents_of(inputs, 4)
