@@ -18,6 +18,7 @@ PLANTED = "examples/train_classifier.py"
 FIXED = "examples/train_classifier_fixed.py"
 RACE = "examples/softmax_race.py"
 XLSTM = "examples/run_xlstm.py"
+TRAINING = "examples/train_xlstm.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,5 +49,6 @@ def imported(path: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their annotations up
     spec.loader.exec_module(module)
     return module

@@ -98,7 +98,7 @@ def test_kernels_bring_one_mlx(platform: dict[str, str]) -> None:
 
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {"kernels", "simulator", "server", "test", "oracles", "all"}
+    assert set(extras) == {"kernels", "examples", "simulator", "server", "test", "oracles", "all"}
     (everything,) = map(Requirement, extras["all"])
     assert everything.name == PROJECT["name"]
     assert everything.extras == set(extras) - {"all", "oracles"}
@@ -109,7 +109,7 @@ def test_the_simulator_brings_all_that_it_imports() -> None:
     names = {Requirement(line).name for line in extras["simulator"]}
     assert names == {"embercoach", "platformdirs", "pyelftools", "ziglang"}
     assert "embercoach[kernels]" in extras["simulator"]
-    assert "embercoach[simulator]" in extras["test"]
+    assert "embercoach[examples,simulator]" in extras["test"]
 
 
 def test_the_packages_under_test_are_those_that_the_tests_describe() -> None:
