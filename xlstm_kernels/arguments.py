@@ -43,3 +43,32 @@ def host_number(operator: str, argument: str, number: object) -> float:
     if not math.fabs(value) <= mx.finfo(mx.float32).max:
         raise ValueError(f"{operator}: {argument} must be finite in float32, got {value}")
     return value
+
+
+def require_mask(operator: str, mask: mx.array | None, shape: tuple[int, ...]) -> None:
+    """Accept no mask, or booleans of `shape`: a batch of sequences, and their steps.
+
+    Raises:
+        TypeError: for another dtype.
+        ValueError: for another shape.
+    """
+    if mask is None:
+        return
+    if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
+        kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
+        raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
+    require_shape(operator, "mask", mask, shape, "batch and steps")
+
+
+def require_shape(
+    operator: str, argument: str, array: mx.array, shape: tuple[int, ...], meaning: str
+) -> None:
+    """Accept an array of `shape`, which `meaning` names.
+
+    Raises:
+        ValueError: for another one.
+    """
+    if array.shape != shape:
+        raise ValueError(
+            f"{operator}: {argument} must have shape {shape}, {meaning}; got {array.shape}"
+        )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_number, require_floating
+from xlstm_kernels.arguments import host_number, require_floating, require_shape
 
 
 class States(NamedTuple):
@@ -37,13 +37,13 @@ def require_sequence(
         )
     if q.ndim != 4:
         raise ValueError(f"{operator}: q must be (B, NH, S, DK), got {q.shape}")
-    _require_shape(operator, "k", k, q.shape, "that of q")
+    require_shape(operator, "k", k, q.shape, "that of q")
     if v.ndim != 4 or v.shape[:3] != q.shape[:3]:
         raise ValueError(
             f"{operator}: v must be (B, NH, S, DV) = {(*q.shape[:3], 'DV')}, got {v.shape}"
         )
     for name, array in (("i", i), ("f", f)):
-        _require_shape(operator, name, array, q.shape[:3], "(B, NH, S)")
+        require_shape(operator, name, array, q.shape[:3], "(B, NH, S)")
     if not q.shape[3] or not v.shape[3]:
         raise ValueError(f"{operator}: q, k and v need a last axis that is not empty")
 
@@ -78,11 +78,11 @@ def initial_states(
     leading = q.shape[:2]
     for name, array in (("c", c), ("n", n), ("m", m)):
         require_floating(operator, f"the initial state {name}", array)
-    _require_shape(operator, "c", c, (*leading, q.shape[-1], v.shape[-1]), "(B, NH, DK, DV)")
-    _require_shape(operator, "n", n, (*leading, q.shape[-1]), "(B, NH, DK)")
+    require_shape(operator, "c", c, (*leading, q.shape[-1], v.shape[-1]), "(B, NH, DK, DV)")
+    require_shape(operator, "n", n, (*leading, q.shape[-1]), "(B, NH, DK)")
     if m.shape == leading:
         m = mx.expand_dims(m, axis=2)
-    _require_shape(operator, "m", m, (*leading, 1), "(B, NH, 1)")
+    require_shape(operator, "m", m, (*leading, 1), "(B, NH, 1)")
     return States(c.astype(mx.float32), n.astype(mx.float32), m.astype(mx.float32))
 
 
@@ -96,21 +96,6 @@ def zero_states(q: mx.array, v: mx.array) -> States:
     )
 
 
-def require_mask(operator: str, q: mx.array, mask: mx.array | None) -> None:
-    """Accept no mask, or booleans of shape (B, S) for q (B, NH, S, DK).
-
-    Raises:
-        TypeError: for another dtype.
-        ValueError: for another shape.
-    """
-    if mask is None:
-        return
-    if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
-        kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
-        raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
-    _require_shape(operator, "mask", mask, (q.shape[0], q.shape[2]), "(B, S)")
-
-
 def require_eps(operator: str, eps: float) -> float:
     """Return eps as a float of the host.
 
@@ -122,12 +107,3 @@ def require_eps(operator: str, eps: float) -> float:
     if number < 0:
         raise ValueError(f"{operator}: eps must not be negative, got {number}")
     return number
-
-
-def _require_shape(
-    operator: str, name: str, array: mx.array, shape: tuple[int, ...], meaning: str
-) -> None:
-    if array.shape != shape:
-        raise ValueError(
-            f"{operator}: {name} must have shape {shape}, {meaning}; got {array.shape}"
-        )

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
-from xlstm_kernels.mlstm import pairs
+from xlstm_kernels import executors, pairs
 from xlstm_kernels.mlstm.chunks import (
     admitted_rows,
     chunked_prefix,

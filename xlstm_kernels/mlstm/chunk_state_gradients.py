@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
-from xlstm_kernels.mlstm import pairs
+from xlstm_kernels import executors, pairs
 from xlstm_kernels.mlstm.chunk_states import STATE_GRADIENTS
 from xlstm_kernels.mlstm.chunks import chunked_prefix, in_chunks, rows_where, totals
 

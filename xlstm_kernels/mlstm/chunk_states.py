@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels import executors, pairs
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm import pairs
 from xlstm_kernels.mlstm.chunks import admitted_rows, in_chunks, totals, weights_to_end
 from xlstm_kernels.msl import PAIRS, STAGING
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import executors
+from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
-    require_mask,
     require_sequence,
     zero_states,
 )
@@ -77,7 +77,7 @@ def run(
     require_sequence(operator, *inputs)
     q, _, v, *_ = inputs
     states = initial_states(operator, q, v, given)
-    require_mask(operator, q, mask)
+    require_mask(operator, mask, (q.shape[0], q.shape[2]))
     resolved = executors.resolve(backend)
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels.mlstm import pairs
+from xlstm_kernels import pairs
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates

@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels import executors, pairs
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm import pairs
 from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.pairs import Pair
+    from xlstm_kernels.pairs import Pair
 
 _SIMD_WIDTH = 32
 _CUT = -200.0

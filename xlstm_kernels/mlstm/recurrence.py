@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels.mlstm import pairs
+from xlstm_kernels import pairs
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.pairs import Pair
+    from xlstm_kernels.pairs import Pair
 
 
 def stabilisers(forget: Pair, admit: Pair, m: mx.array) -> Pair:

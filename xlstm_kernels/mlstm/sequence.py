@@ -9,14 +9,14 @@ import functools
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels import executors, pairs
+from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
-from xlstm_kernels.mlstm import pairs, recurrence
+from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
     require_eps,
-    require_mask,
     require_sequence,
     zero_states,
 )
@@ -80,7 +80,7 @@ def mlstm_sequence(
         RuntimeError: for a backend that cannot run here.
     """
     require_sequence(_OPERATOR, q, k, v, i, f)
-    require_mask(_OPERATOR, q, mask)
+    require_mask(_OPERATOR, mask, (q.shape[0], q.shape[2]))
     states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
     operation = _sequence(
         executors.resolve(backend),

@@ -18,11 +18,11 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels import executors, pairs
 from xlstm_kernels.arguments import FLOATING, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm import pairs, recurrence
+from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import States, initial_states, require_eps
 from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS

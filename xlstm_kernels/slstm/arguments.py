@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_number, require_floating
+from xlstm_kernels.arguments import host_number, require_floating, require_shape
 
 STATES = 4
 _GATES = 4
@@ -64,8 +64,8 @@ def require_inputs(operator: str, Wx: mx.array, R: mx.array, b: mx.array) -> Non
             f"got {Wx.shape}"
         )
     heads, units = Wx.shape[3:]
-    _require_shape(operator, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
-    _require_shape(operator, "b", b, (_GATES, heads, units), "(4, N, D)")
+    require_shape(operator, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
+    require_shape(operator, "b", b, (_GATES, heads, units), "(4, N, D)")
 
 
 def initial_states(operator: str, states: mx.array | None, shape: tuple[int, int, int]) -> mx.array:
@@ -91,27 +91,3 @@ def initial_states(operator: str, states: mx.array | None, shape: tuple[int, int
             f"{plain}, got {states.shape}"
         )
     return states.reshape(plain).astype(mx.float32)
-
-
-def require_mask(operator: str, mask: mx.array | None, shape: tuple[int, ...]) -> None:
-    """Accept None, or booleans of the shape (B, T).
-
-    Raises:
-        TypeError: for another dtype.
-        ValueError: for another shape.
-    """
-    if mask is None:
-        return
-    if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
-        kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
-        raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
-    _require_shape(operator, "mask", mask, shape, "(B, T)")
-
-
-def _require_shape(
-    operator: str, name: str, array: mx.array, shape: tuple[int, ...], meaning: str
-) -> None:
-    if array.shape != shape:
-        raise ValueError(
-            f"{operator}: {name} must have shape {shape}, {meaning}; got {array.shape}"
-        )

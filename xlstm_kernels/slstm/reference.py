@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from xlstm_kernels import pairs
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
-from xlstm_kernels.mlstm import pairs
 from xlstm_kernels.slstm.arguments import EXACT, RecurrentGradient
 
 

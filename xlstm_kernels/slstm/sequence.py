@@ -21,7 +21,7 @@ import functools
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import require_floating, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.slstm.arguments import (
     STATES,
@@ -29,7 +29,6 @@ from xlstm_kernels.slstm.arguments import (
     initial_states,
     recurrent_gradient,
     require_inputs,
-    require_mask,
 )
 from xlstm_kernels.slstm.gradient import slstm_gradient
 from xlstm_kernels.slstm.reference import slstm_reference
