@@ -45,8 +45,10 @@ def host_number(operator: str, argument: str, number: object) -> float:
     return value
 
 
-def require_mask(operator: str, mask: mx.array | None, shape: tuple[int, ...]) -> None:
-    """Accept no mask, or booleans of `shape`: a batch of sequences, and their steps.
+def require_mask(
+    operator: str, mask: mx.array | None, shape: tuple[int, ...], meaning: str
+) -> None:
+    """Accept no mask, or booleans of `shape`, which `meaning` names.
 
     Raises:
         TypeError: for another dtype.
@@ -57,7 +59,7 @@ def require_mask(operator: str, mask: mx.array | None, shape: tuple[int, ...]) -
     if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
         kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
         raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
-    require_shape(operator, "mask", mask, shape, "batch and steps")
+    require_shape(operator, "mask", mask, shape, meaning)
 
 
 def require_shape(

@@ -77,7 +77,7 @@ def run(
     require_sequence(operator, *inputs)
     q, _, v, *_ = inputs
     states = initial_states(operator, q, v, given)
-    require_mask(operator, mask, (q.shape[0], q.shape[2]))
+    require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
     resolved = executors.resolve(backend)
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)

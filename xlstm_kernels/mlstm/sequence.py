@@ -80,7 +80,7 @@ def mlstm_sequence(
         RuntimeError: for a backend that cannot run here.
     """
     require_sequence(_OPERATOR, q, k, v, i, f)
-    require_mask(_OPERATOR, mask, (q.shape[0], q.shape[2]))
+    require_mask(_OPERATOR, mask, (q.shape[0], q.shape[2]), "(B, S)")
     states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
     operation = _sequence(
         executors.resolve(backend),

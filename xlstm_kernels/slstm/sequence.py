@@ -148,7 +148,7 @@ def _slstm_of(
 ) -> tuple[mx.array, mx.array]:
     Wx, R, b, states, mask = arguments  # noqa: N806
     require_inputs(operator, Wx, R, b)
-    require_mask(operator, mask, Wx.shape[:2])
+    require_mask(operator, mask, Wx.shape[:2], "(B, T)")
     batch, steps, _, heads, units = Wx.shape
     initial = initial_states(operator, states, (batch, heads, units))
     masks = () if mask is None else (mask,)
