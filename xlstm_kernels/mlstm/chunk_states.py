@@ -256,7 +256,7 @@ def _kernel(name: str, inputs: tuple[str, ...], *, backward: bool) -> Kernel:
         const float2 total =
             float2(prefix[gate_start + end - 1], prefix_rest[gate_start + end - 1]);
         const float decay = metal::precise::exp(total.x + total.y);
-        const metal::simdgroup_float8x8 decayed(decay);
+        metal::simdgroup_float8x8 decayed(decay);
         n *= decay;
         #pragma unroll
         for (uint half_row = 0; half_row < 2; ++half_row) {{

@@ -333,7 +333,7 @@ def _kernel(normalize: bool) -> Kernel:
 
         // The state after these steps.
         const float decay = metal::precise::exp(total.x + total.y);
-        const metal::simdgroup_float8x8 decayed(decay);
+        metal::simdgroup_float8x8 decayed(decay);
         #pragma unroll
         for (uint slab = 0; slab < SLABS; ++slab) {{
             const uint first_key = slab * SLAB;
