@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
-from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"
-MAX_THREADGROUP_BYTES = 32_768
-"""Threadgroup memory of one threadgroup, on every GPU that MLX runs on."""
 _FAILS = "the kernel fails to compile at its first launch"
 
 

@@ -35,6 +35,9 @@ CONSTANT_BELOW = 8
 MAX_BUFFERS = 31
 """Entries of Metal's buffer table for one function: indices 0 to 30."""
 
+MAX_THREADGROUP_BYTES = 32_768
+"""Threadgroup memory of one threadgroup, on every GPU that MLX runs on."""
+
 ATTRIBUTES = MappingProxyType(
     {
         "dispatch_quadgroups_per_threadgroup": "uint",

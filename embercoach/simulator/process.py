@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embercoach.metal.contract import MAX_THREADGROUP_BYTES
 from embercoach.simulator import objects
 from embercoach.simulator.connection import Child, ChildLostError
 from embercoach.simulator.evidence import Scene, raw_findings
@@ -86,6 +87,7 @@ class Process:
         """
         _refuse(kernel, buffers, grid, threadgroup, limits)
         image = read_image(kernel.object)
+        _refuse_arrays(kernel, image)
         scene = Scene(
             kernel,
             image,
@@ -234,6 +236,18 @@ def _refuse(
         raise SimulatorError(
             f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
             f"launched; extents are positive, and a threadgroup has at most {_THREADS} threads"
+        )
+
+
+def _refuse_arrays(kernel: BuiltKernel, image: Image) -> None:
+    """Refuse more threadgroup memory than a GPU has, as Metal does when it loads the kernel."""
+    total = sum(array.size for array in image.arrays)
+    if total > MAX_THREADGROUP_BYTES:
+        listed = ", ".join(f"{array.name}: {array.size:,}" for array in image.arrays)
+        raise SimulatorError(
+            f"kernel {kernel.name!r}: its threadgroup arrays take {total:,} bytes ({listed}), and "
+            f"a threadgroup has {MAX_THREADGROUP_BYTES:,}: Metal refuses the kernel. Work on "
+            "smaller tiles, or give two of them one array"
         )
 
 
