@@ -53,6 +53,12 @@ COUNTING = ("text", "concise", "json")
     default=None,
     help="List notes, or only count them (the default). JSON and SARIF always hold them.",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False),
+    help="Pass over the findings that `embercoach baseline update` has written into this file.",
+)
+@click.option("--no-baseline", is_flag=True, help="Use no baseline, not the configuration's.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="List findings and nothing else.")
 # What to change
@@ -82,6 +88,11 @@ COUNTING = ("text", "concise", "json")
 )
 # What to answer
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.option(
+    "--baseline-strict",
+    is_flag=True,
+    help="Exit with 1, too, if something of the baseline is fixed and still listed there.",
+)
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and stop.")
 @click.option("--show-settings", is_flag=True, help="Show the settings in force, and stop.")
 @click.option("--debug", is_flag=True, hidden=True, help="Show tracebacks of internal errors.")
@@ -99,6 +110,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         **{name: options[name] for name in options.keys() - _MERGED - {"paths"}},
     )
     _refuse_contradictions(request)
+    if options["no_baseline"] and (options["baseline"] or options["baseline_strict"]):
+        raise click.UsageError("--no-baseline excludes --baseline and --baseline-strict")
+    if options["baseline"] == "":
+        raise click.UsageError("--baseline needs a file's name; --no-baseline is for none")
     ctx.exit(execute(request))
 
 
@@ -111,6 +126,8 @@ _MERGED = {
     "extend_exclude",
     "show_notes",
     "respect_gitignore",
+    "baseline",
+    "no_baseline",
 }
 
 
@@ -124,6 +141,7 @@ def _overrides(options: dict[str, Any]) -> Overrides:
         extend_exclude=joined(options["extend_exclude"]),
         show_notes=options["show_notes"],
         respect_gitignore=options["respect_gitignore"],
+        baseline="" if options["no_baseline"] else options["baseline"],
     )
 
 
@@ -132,6 +150,7 @@ def _refuse_contradictions(request: Any) -> None:
         ("fix", "diff"),
         ("fix", "add_noqa"),
         ("diff", "add_noqa"),
+        ("diff", "baseline_strict"),
         ("config", "isolated"),
         ("show_files", "show_settings"),
     ):

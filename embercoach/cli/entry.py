@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PROGRAM = "embercoach"
 COMMANDS = {
     "check": "Find what hurts in MLX and Metal code (the default command).",
+    "baseline": "Keep a file of today's findings, so that checks tell of new ones only.",
     "simulate": "Run a program's Metal kernels on the CPU, and check them while they run.",
     "explain": "Tell what a rule is about, with evidence and examples.",
     "rules": "List the rules.",

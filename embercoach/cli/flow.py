@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +15,16 @@ from embercoach.cli import codes
 from embercoach.cli.progress import ProgressBar
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.engine.run import RunResult, run
+from embercoach.report.outcome import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embercoach.cli.ratchet import Guard, Judged
     from embercoach.config import Settings
     from embercoach.config.load import Scope
     from embercoach.engine.fixing import FixSummary
+    from embercoach.report.outcome import Comparison
 
 STDIN = "-"
 
@@ -52,6 +55,7 @@ class Request:
     no_cache: bool
     jobs: int | None
     exit_zero: bool
+    baseline_strict: bool
     force_exclude: bool
     show_files: bool
     show_settings: bool
@@ -80,8 +84,19 @@ class Answer:
         self.result = result
         self.summary = summary
         self.suppressed = suppressed
+        self.judged: Judged | None = None
+        self.marks: tuple[str, ...] | None = None
         self.stdin: str | None = None
         self.fixed_stdin: bytes | None = None
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The run beside its baselines, if there are any."""
+        return None if self.judged is None else self.judged.comparison
+
+    def sources(self, name: str) -> Sources:
+        """The texts of the files that were checked, standard input under its name."""
+        return Sources({} if self.stdin is None else {name: self.stdin})
 
 
 def execute(request: Request) -> int:
@@ -95,15 +110,26 @@ def execute(request: Request) -> int:
         from embercoach.cli.inspect import show_files, show_settings
 
         return show_settings(scopes) if request.show_settings else show_files(scopes, request)
+    watching = _guards(request, scopes)
     if request.reads_stdin:
-        return _on_stdin(request, scopes[0].settings)
+        return _on_stdin(request, scopes[0], watching)
     with closing(ProgressBar(wanted=not request.quiet)) as progress:
         checks = [_checker(request, scope, progress) for scope in scopes]
         results = [check() for check in checks]
         if request.diff:
             return _diff(request, scopes, results)
-        answer = _changed(request, scopes, checks, results)
-    return _report(request, scopes, answer)
+        answer = _changed(request, scopes, checks, results, watching)
+    return _report(request, scopes, answer, watching)
+
+
+def _guards(request: Request, scopes: tuple[Scope, ...]) -> tuple[Guard, ...]:
+    if any(scope.settings.baseline for scope in scopes):
+        from embercoach.cli.ratchet import guards
+
+        return guards(scopes)
+    if request.baseline_strict:
+        raise click.UsageError("--baseline-strict needs --baseline, or one in the configuration")
+    return ()
 
 
 def _checker(request: Request, scope: Scope, progress: ProgressBar) -> Callable[[], RunResult]:
@@ -124,10 +150,11 @@ def _changed(
     scopes: tuple[Scope, ...],
     checks: list[Callable[[], RunResult]],
     results: list[RunResult],
+    watching: tuple[Guard, ...],
 ) -> Answer:
     """Apply fixes or suppressions as asked; what the last runs found."""
     if request.add_noqa:
-        return _annotated(checks, results)
+        return _annotated(checks, results, watching)
     if not request.fix:
         return Answer(sum(results, RunResult()))
     from embercoach.engine.fixing import FixSummary, fix_files
@@ -148,10 +175,20 @@ def _changed(
     return Answer(total, summary=summary)
 
 
-def _annotated(checks: list[Callable[[], RunResult]], results: list[RunResult]) -> Answer:
+def _annotated(
+    checks: list[Callable[[], RunResult]],
+    results: list[RunResult],
+    watching: tuple[Guard, ...],
+) -> Answer:
     from embercoach.engine.annotation import annotate_files
 
-    loud = [f for result in results for f in result.findings if f.severity != "note"]
+    found = sum(results, RunResult())
+    new = found.findings
+    if watching:
+        from embercoach.cli.ratchet import judge
+
+        new = judge(watching, found, Sources()).findings
+    loud = [finding for finding in new if finding.severity != "note"]
     done, problems = annotate_files(loud)
     total = sum((check() for check in checks), RunResult(problems=tuple(problems)))
     return Answer(total, suppressed=done)
@@ -175,7 +212,8 @@ def _diff(request: Request, scopes: tuple[Scope, ...], results: list[RunResult])
     return print_diffs(request, files, problems)
 
 
-def _on_stdin(request: Request, settings: Settings) -> int:
+def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> int:
+    settings = scope.settings
     data = sys.stdin.buffer.read()
     if request.force_exclude and _is_excluded(request.name, settings):
         if request.fix:
@@ -211,7 +249,7 @@ def _on_stdin(request: Request, settings: Settings) -> int:
         answer.stdin = decode(data).text
     except DecodingError:
         answer.stdin = ""
-    return _report(request, (), answer, settings)
+    return _report(request, (scope,), answer, watching)
 
 
 def _is_excluded(name: str, settings: Settings) -> bool:
@@ -224,14 +262,35 @@ def _report(
     request: Request,
     scopes: tuple[Scope, ...],
     answer: Answer,
-    settings: Settings | None = None,
+    watching: tuple[Guard, ...],
 ) -> int:
     from embercoach.cli.output import write_report
 
-    used = [scope.settings for scope in scopes] + ([settings] if settings else [])
+    if watching:
+        _pass_over_known(request, answer, watching)
+    judged = answer.judged
+    stale = judged is not None and request.baseline_strict and bool(judged.stale)
     code = exit_code(answer.result, exit_zero=request.exit_zero)
-    write_report(request, answer, used, code)
+    if stale and code == codes.CLEAN and not request.exit_zero:
+        code = codes.FOUND
+    write_report(request, answer, [scope.settings for scope in scopes], code)
+    if stale and judged is not None:
+        from embercoach.cli.ratchet import complain
+
+        complain(judged)
     return code
+
+
+def _pass_over_known(request: Request, answer: Answer, watching: tuple[Guard, ...]) -> None:
+    """Leave only what is new in an answer, with the fingerprints of the whole run."""
+    from embercoach.cli.ratchet import judge
+    from embercoach.report.fingerprints import fingerprints
+
+    sources = answer.sources(request.name)
+    marks = fingerprints(answer.result.findings, sources)
+    answer.judged = judge(watching, answer.result, sources)
+    answer.marks = tuple(marks[number] for number in answer.judged.numbers)
+    answer.result = replace(answer.result, findings=answer.judged.findings)
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:

@@ -55,6 +55,8 @@ def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
     yield f"exclude = {_list(settings.exclude)}"
     yield f"respect-gitignore = {_boolean(settings.respect_gitignore)}"
     yield f"show-notes = {_boolean(settings.show_notes)}"
+    if settings.baseline is not None:
+        yield f"baseline = {_quoted(str(settings.baseline))}"
     yield "[per-file-ignores]"
     for pattern, selectors in settings.per_file_ignores:
         yield f"{_quoted(pattern)} = {_list(selectors)}"

@@ -14,7 +14,7 @@ import click
 from embercoach.cli import codes
 from embercoach.cli.entry import silence_stdout
 from embercoach.report import text
-from embercoach.report.outcome import Sources, listed
+from embercoach.report.outcome import listed
 from embercoach.report.styled import print_lines, width_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
     from embercoach.engine.problem import Problem
-    from embercoach.engine.run import RunResult
+    from embercoach.report.outcome import Sources
     from embercoach.report.styled import Line
 
 FOR_PEOPLE = ("text", "concise")
@@ -82,7 +82,7 @@ def _write(
 ) -> None:
     show_notes = any(one.show_notes for one in settings)
     result = answer.result
-    sources = Sources({} if answer.stdin is None else {request.name: answer.stdin})
+    sources = answer.sources(request.name)
     if request.output_format in FOR_PEOPLE:
         print_lines(_for_people(request, answer, sources, show_notes, stream), stream)
         return
@@ -95,17 +95,20 @@ def _write(
         from embercoach.report import sarif
 
         profile = settings[0].profile
-        stream.write(sarif.render(result, sources, profile=profile, exit_code=exit_code))
+        stream.write(
+            sarif.render(result, sources, profile=profile, exit_code=exit_code, marks=answer.marks)
+        )
         return
-    stream.write(_for_programs(request.output_format, result, sources, show_notes))
+    stream.write(_for_programs(request.output_format, answer, sources, show_notes))
 
 
-def _for_programs(form: str, result: RunResult, sources: Sources, show_notes: bool) -> str:
+def _for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) -> str:
     """The report in a format that needs to know no more than what was found."""
+    result, comparison = answer.result, answer.comparison
     if form == "json":
         from embercoach.report import machine
 
-        return machine.render(result, sources, show_notes=show_notes)
+        return machine.render(result, sources, show_notes=show_notes, comparison=comparison)
     if form == "github":
         from embercoach.report import github
 
@@ -114,7 +117,7 @@ def _for_programs(form: str, result: RunResult, sources: Sources, show_notes: bo
         from embercoach.report import gitlab
 
         root = os.environ.get("CI_PROJECT_DIR")
-        return gitlab.render(result, sources, show_notes=show_notes, root=root)
+        return gitlab.render(result, sources, show_notes=show_notes, root=root, marks=answer.marks)
     if form == "junit":
         from embercoach.report import junit
 
@@ -122,7 +125,9 @@ def _for_programs(form: str, result: RunResult, sources: Sources, show_notes: bo
     from embercoach.report import markdown
 
     root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
-    return markdown.render(result, show_notes=show_notes, root=root, home=home)
+    return markdown.render(
+        result, show_notes=show_notes, root=root, home=home, comparison=comparison
+    )
 
 
 def _home() -> str:
@@ -161,7 +166,7 @@ def _for_people(
         nothing = "There are no Python, Metal or Objective-C files under the given paths."
         yield [(nothing, "warning")]
         return
-    yield from text.summary(result, show_notes=show_notes)
+    yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
 
 
 def print_diffs(request: Request, files: Sequence[FixedFile], problems: list[Problem]) -> int:

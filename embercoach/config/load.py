@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ class Overrides:
     extend_exclude: tuple[str, ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
+    #: A file, from the current folder; the empty text for none at all.
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def _layer(overrides: Overrides) -> Layer:
             extend_exclude=overrides.extend_exclude,
             show_notes=overrides.show_notes,
             respect_gitignore=overrides.respect_gitignore,
+            baseline=overrides.baseline,
         )
     except ConfigError as error:
         raise ConfigError(f"command line: {error.message}") from error
@@ -123,7 +127,14 @@ def _settings(file: ConfigFile | None, top: Layer, *, named: bool) -> Settings:
         show_notes=_first(top.show_notes, base.show_notes, default=False),
         simulator=base.simulator,
         kernel_builders=base.kernel_builders,
+        baseline=_baseline(top.baseline, base.baseline, root),
     )
+
+
+def _baseline(named: str | None, configured: str | None, root: Path) -> Path | None:
+    if named is not None:
+        return Path(os.path.abspath(named)) if named else None  # noqa: PTH100
+    return Path(os.path.normpath(root / configured)) if configured else None
 
 
 def _first(*values: bool | None, default: bool) -> bool:

@@ -35,6 +35,7 @@ class Layer:
     respect_gitignore: bool | None = None
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     kernel_builders: tuple[KernelBuilder, ...] = ()
+    baseline: str | None = None
 
 
 KEYS = (
@@ -50,6 +51,7 @@ KEYS = (
     "respect-gitignore",
     "simulator",
     "kernel-builders",
+    "baseline",
 )
 SIMULATOR_KEYS = ("compiler", "timeout", "memory", "checks", "allow")
 
@@ -81,6 +83,7 @@ def layer_of(file: ConfigFile) -> Layer:
         respect_gitignore=reader.get("respect-gitignore", _boolean),
         simulator=_simulator(reader),
         kernel_builders=reader.get("kernel-builders", kernel_builders) or (),
+        baseline=reader.get("baseline", _text),
     )
 
 

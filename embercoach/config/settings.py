@@ -80,6 +80,7 @@ class Settings:
         show_notes: list notes, instead of only counting them.
         simulator: how kernels are run.
         kernel_builders: wrappers of ``mx.fast.metal_kernel``.
+        baseline: the file of findings that are known, absolute.
     """
 
     root: Path
@@ -93,3 +94,4 @@ class Settings:
     show_notes: bool = False
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     kernel_builders: tuple[KernelBuilder, ...] = ()
+    baseline: Path | None = None

@@ -10,20 +10,33 @@ from embercoach.report.outcome import counts
 if TYPE_CHECKING:
     from embercoach.finding import Finding, Fix
     from embercoach.fixes.source import LineIndex
-    from embercoach.report.outcome import Outcome, Sources
+    from embercoach.report.outcome import Comparison, Outcome, Sources
 
 VERSION = 1
 
 
-def render(outcome: Outcome, sources: Sources, *, show_notes: bool) -> str:
+def render(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    show_notes: bool,
+    comparison: Comparison | None = None,
+) -> str:
     """The report as JSON text. Notes are always in it; fixes' places are lines and columns."""
-    return json.dumps(document(outcome, sources, show_notes=show_notes), indent=2) + "\n"
+    data = document(outcome, sources, show_notes=show_notes, comparison=comparison)
+    return json.dumps(data, indent=2) + "\n"
 
 
-def document(outcome: Outcome, sources: Sources, *, show_notes: bool) -> dict[str, Any]:
-    """The report as plain data."""
+def document(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    show_notes: bool,
+    comparison: Comparison | None = None,
+) -> dict[str, Any]:
+    """The report as plain data; its summary has a ``baseline`` where the run had one."""
     count = counts(outcome, show_notes=show_notes)
-    return {
+    data: dict[str, Any] = {
         "version": VERSION,
         "findings": [_finding(finding, sources) for finding in outcome.findings],
         "problems": [
@@ -42,6 +55,9 @@ def document(outcome: Outcome, sources: Sources, *, show_notes: bool) -> dict[st
             "files_skipped": outcome.files_skipped,
         },
     }
+    if comparison is not None:
+        data["summary"]["baseline"] = {"known": comparison.known, "fixed": comparison.fixed}
+    return data
 
 
 def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Outcome, Problem
+    from embercoach.report.outcome import Comparison, Outcome, Problem
 
 #: Findings that are told one by one; a step's summary may hold 1 MiB.
 MOST = 50
@@ -31,6 +31,7 @@ def render(
     show_notes: bool,
     root: str | None = None,
     home: str = "",
+    comparison: Comparison | None = None,
 ) -> str:
     """The summary: totals, a table by rule, the worst findings with links to their lines.
 
@@ -39,10 +40,11 @@ def render(
         show_notes: whether notes are listed.
         root: the repository's folder; the current one by default.
         home: what links begin with, as ``https://github.com/me/it/blob/COMMIT/``.
+        comparison: with the baseline, if there is one.
     """
     found = listed(outcome, show_notes=show_notes)
     lines = ["## EmberCoach", ""]
-    for line in text.summary(outcome, show_notes=show_notes):
+    for line in text.summary(outcome, show_notes=show_notes, comparison=comparison):
         lines += [prose(plain(line)), ""]
     if found:
         lines += [*_table(found), ""]

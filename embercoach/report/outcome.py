@@ -68,6 +68,14 @@ class Counts:
     unsafe_fixes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A run beside its baseline: findings that it knows, and what of it is found no more."""
+
+    known: int
+    fixed: int
+
+
 def counts(outcome: Outcome, *, show_notes: bool) -> Counts:
     """Count a run's findings; fixes only of those that are listed, as ``--fix`` takes no others."""
     severities = [finding.severity for finding in outcome.findings]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
     from embercoach.report.styled import Line
 
 
@@ -63,7 +63,9 @@ def _head(finding: Finding, *, context: bool = True) -> Line:
     return line
 
 
-def summary(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
+def summary(
+    outcome: Outcome, *, show_notes: bool, comparison: Comparison | None = None
+) -> Iterator[Line]:
     """What was found in all, what is not shown, and what can be fixed."""
     count = counts(outcome, show_notes=show_notes)
     parts = [plural(count.errors, "error"), plural(count.warnings, "warning")]
@@ -78,6 +80,8 @@ def summary(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
         aside.append(f"{plural(count.notes, 'note')} not shown (--show-notes)")
     if outcome.suppressed:
         aside.append(f"{outcome.suppressed} suppressed")
+    if comparison is not None and comparison.known:
+        aside.append(f"{comparison.known} in the baseline passed over")
     tail = f" {'; '.join(aside)}." if aside else ""
     if found:
         head = f"Found {_and(found)}; {files}."
@@ -89,7 +93,12 @@ def summary(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     if outcome.problems:
         text = f"{plural(len(outcome.problems), 'problem')} kept the run from being complete."
         yield [(text, "error")]
+    if comparison is not None and comparison.fixed:
+        yield [(f"{plural(comparison.fixed, 'finding')} of the baseline fixed", "good"), _UPDATE]
     yield from _fixable(count.safe_fixes, count.unsafe_fixes)
+
+
+_UPDATE = ("; `embercoach baseline update` takes what is fixed out of it.", "")
 
 
 def _fixable(safe: int, unsafe: int) -> Iterator[Line]:

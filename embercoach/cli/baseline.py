@@ -1,0 +1,117 @@
+"""``embercoach baseline``: the file of findings that are known and let be."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embercoach.cli import codes
+from embercoach.report import baseline
+from embercoach.report.baseline import DEFAULT_FILE
+from embercoach.report.outcome import Sources
+from embercoach.report.styled import print_lines
+from embercoach.report.text import plural, problem_line
+from embercoach.rulebook import PROFILES
+
+if TYPE_CHECKING:
+    from embercoach.cli.ratchet import Guard
+    from embercoach.engine.run import RunResult
+    from embercoach.finding import Finding
+
+
+@click.group("baseline")
+def command() -> None:
+    """Keep a file of today's findings, so that checks tell of new ones only."""
+
+
+@command.command("update", epilog="Exit code: 0 written, 2 some files could not be checked.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str))
+@click.option(
+    "--baseline",
+    "file",
+    type=click.Path(dir_okay=False),
+    help=f"The file to write (default: the configuration's, else {DEFAULT_FILE}).",
+)
+@click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Use this configuration file and search for no other.",
+)
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option(
+    "--show-notes/--no-notes", default=None, help="Write notes too, or not (the default)."
+)
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what went wrong.")
+@click.pass_context
+def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
+    """Write today's errors and warnings into the baseline; entries that are fixed go.
+
+    PATHS are files and folders (default: the current one); entries of other files stay.
+    """
+    from embercoach.cli.ratchet import guards
+    from embercoach.config import ConfigError, Overrides, load
+
+    config, isolated = options["config"], options["isolated"]
+    if config is not None and isolated:
+        raise click.UsageError("--config and --isolated exclude each other")
+    overrides = Overrides(
+        profile=options["profile"], baseline=options["file"], show_notes=options["show_notes"]
+    )
+    try:
+        scopes = load(paths or (".",), overrides, config=config, isolated=isolated)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    watching = guards(scopes, default=Path(os.path.abspath(DEFAULT_FILE)))  # noqa: PTH100
+    ctx.exit(max([_update(guard, options) for guard in watching]))
+
+
+def _update(guard: Guard, options: dict[str, Any]) -> int:
+    """Check what a baseline holds for, and write it; the exit code."""
+    from embercoach.cli.progress import ProgressBar
+    from embercoach.engine.run import RunResult, run
+
+    result = RunResult()
+    listed: set[Finding] = set()
+    with closing(ProgressBar(wanted=not options["quiet"])) as progress:
+        for scope in guard.scopes:
+            part = run(
+                scope.paths,
+                scope.settings,
+                jobs=options["jobs"],
+                cache=not options["no_cache"],
+                on_progress=progress,
+            )
+            notes = scope.settings.show_notes
+            listed.update(f for f in part.findings if notes or f.severity != "note")
+            result += part
+    _write(guard, result, listed, quiet=options["quiet"])
+    print_lines(map(problem_line, result.problems), sys.stderr)
+    return codes.INCOMPLETE if result.problems else codes.CLEAN
+
+
+def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool) -> None:
+    before = guard.baseline
+    entries = baseline.entries_of(result.findings, Sources(), before.file)
+    now = {e for e, finding in zip(entries, result.findings, strict=True) if finding in listed}
+    kept = before.entries - guard.covered(result)
+    after = baseline.Baseline(before.file, kept | now)
+    try:
+        baseline.write(after)
+    except baseline.BaselineError as error:
+        raise click.ClickException(str(error)) from error
+    if not quiet:
+        new, gone = after.entries - before.entries, before.entries - after.entries
+        click.echo(
+            f"Wrote {plural(len(after.entries), 'finding')} to {baseline.shown(after.file)}: "
+            f"{len(new)} new, {len(gone)} gone."
+        )

@@ -1,0 +1,128 @@
+"""What the baselines make of a run: findings that are known, and entries that are gone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.report import baseline
+from embercoach.report.baseline import Baseline, BaselineError
+from embercoach.report.outcome import Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from embercoach.config.load import Scope
+    from embercoach.engine.run import RunResult
+    from embercoach.finding import Finding
+    from embercoach.report.baseline import Entry
+    from embercoach.report.outcome import Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A baseline and the scopes that it holds for."""
+
+    baseline: Baseline
+    scopes: tuple[Scope, ...]
+
+    def covered(self, result: RunResult) -> frozenset[Entry]:
+        """The entries whose files a run looked at, and could check."""
+        given = _absolute(path for scope in self.scopes for path in scope.paths)
+        failed = _absolute(problem.path for problem in result.problems)
+        entries = self.baseline.entries
+        places = {path: self.baseline.place(path) for path in {entry.path for entry in entries}}
+        looked_at = {
+            path
+            for path, place in places.items()
+            if baseline.within(place, given) and not baseline.within(place, failed)
+        }
+        return frozenset(entry for entry in entries if entry.path in looked_at)
+
+    def gone(self, found: Sequence[Entry], result: RunResult) -> frozenset[Entry]:
+        """The entries that are fixed: their rules are on, their files were checked."""
+        enabled = frozenset[str]().union(*(scope.settings.enabled for scope in self.scopes))
+        missing = self.covered(result).difference(found)
+        return frozenset(entry for entry in missing if entry.code in enabled)
+
+
+def _absolute(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(os.path.abspath, paths))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is new in a run.
+
+    Attributes:
+        findings: those in no baseline.
+        numbers: their places among all findings.
+        comparison: how many are known, and how many of the baselines are fixed.
+        stale: the baselines with fixed findings, and how many.
+    """
+
+    findings: tuple[Finding, ...]
+    numbers: tuple[int, ...]
+    comparison: Comparison
+    stale: tuple[tuple[Path, int], ...]
+
+
+def guards(scopes: Sequence[Scope], default: Path | None = None) -> tuple[Guard, ...]:
+    """The baselines that the settings name, read.
+
+    Args:
+        scopes: settings and paths.
+        default: the file where settings name none, which need not exist, as none need then.
+
+    Raises:
+        click.ClickException: one of them cannot be used.
+    """
+    by_file: dict[Path, list[Scope]] = {}
+    for scope in scopes:
+        file = scope.settings.baseline or default
+        if file is not None:
+            by_file.setdefault(file, []).append(scope)
+    try:
+        return tuple(
+            Guard(
+                Baseline(file)
+                if default is not None and not os.path.lexists(file)
+                else baseline.read(file),
+                tuple(group),
+            )
+            for file, group in by_file.items()
+        )
+    except BaselineError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Judged:
+    """Part what is new in a run from what the baselines know."""
+    known: set[int] = set()
+    stale = []
+    for guard in watching:
+        file = guard.baseline.file
+        found = baseline.entries_of(result.findings, sources, file)
+        known |= {n for n, entry in enumerate(found) if entry in guard.baseline.entries}
+        if gone := len(guard.gone(found, result)):
+            stale.append((file, gone))
+    numbers = tuple(n for n in range(len(result.findings)) if n not in known)
+    fixed = sum(count for _, count in stale)
+    new = tuple(result.findings[n] for n in numbers)
+    return Judged(new, numbers, Comparison(len(known), fixed), tuple(stale))
+
+
+def complain(judged: Judged) -> None:
+    """Say on standard error which baselines are to be updated."""
+    for file, count in judged.stale:
+        entries = "1 entry is" if count == 1 else f"{count} entries are"
+        name = baseline.shown(file)
+        click.echo(
+            f"{name}: {entries} fixed and still listed; run `embercoach baseline update "
+            f"--baseline {name}` and commit it",
+            err=True,
+        )

@@ -1,0 +1,157 @@
+"""The baseline: findings of before, which are neither listed nor fail; ``baseline.schema.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embercoach.fixes.writing import replace_file
+from embercoach.report.fingerprints import fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from embercoach.finding import Finding
+    from embercoach.report.outcome import Sources
+
+DEFAULT_FILE = "embercoach-baseline.json"
+KIND = "embercoach-baseline"
+#: Raised when something in the file is removed or changes its meaning, fingerprints included.
+VERSION = 1
+KEYS = {"kind", "version", "findings"}
+
+
+class BaselineError(Exception):
+    """One clear line: which file, what is wrong with it, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """A finding of before. ``path`` starts at the baseline's folder."""
+
+    path: str
+    code: str
+    fingerprint: str
+
+
+ENTRY_KEYS = set(Entry.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A file's entries."""
+
+    file: Path
+    entries: frozenset[Entry] = frozenset()
+
+    def place(self, path: str) -> str:
+        """The absolute path of an entry's file."""
+        return os.path.normpath(self.file.parent / path)
+
+
+def shown(file: Path) -> str:
+    """A baseline as messages name it: relative where it lies below the current folder."""
+    here = Path.cwd()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
+
+
+def read(file: Path) -> Baseline:
+    """Read a baseline; ``file`` is absolute.
+
+    Raises:
+        BaselineError: absent, unreadable, no baseline, or one of a newer version.
+    """
+    try:
+        data = json.loads(file.read_bytes())
+    except FileNotFoundError as error:
+        update = f"`embercoach baseline update --baseline {shown(file)}`"
+        raise BaselineError(
+            f"{shown(file)}: there is no such baseline; {update} writes it"
+        ) from error
+    except OSError as error:
+        raise BaselineError(f"{shown(file)}: cannot be read: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise BaselineError(f"{shown(file)}: not valid JSON: nested too deeply") from error
+    except ValueError as error:
+        raise BaselineError(f"{shown(file)}: not valid JSON: {error}") from error
+    return Baseline(file, _entries(data, shown(file)))
+
+
+def _entries(data: Any, name: str) -> frozenset[Entry]:
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        message = f"{name}: not a baseline of EmberCoach: its \"kind\" is not '{KIND}'"
+        raise BaselineError(message)
+    version = data.get("version")
+    if isinstance(version, bool) or not isinstance(version, int | float):
+        version = None
+    if version is not None and version > VERSION:
+        message = f"{name}: of version {version}, and this EmberCoach knows {VERSION}: update it"
+        raise BaselineError(message)
+    if version != VERSION:
+        raise BaselineError(f'{name}: "version" must be {VERSION}')
+    if data.keys() != KEYS:
+        odd = ", ".join(f'"{key}"' for key in sorted(data.keys() ^ KEYS))
+        raise BaselineError(f"{name}: missing or unknown: {odd}")
+    findings = data["findings"]
+    if not isinstance(findings, list):
+        raise BaselineError(f'{name}: "findings" must be a list')
+    return frozenset(_entry(item, number, name) for number, item in enumerate(findings, 1))
+
+
+def _entry(item: Any, number: int, name: str) -> Entry:
+    whole = isinstance(item, dict) and item.keys() == ENTRY_KEYS
+    if not whole or not all(isinstance(value, str) and value for value in item.values()):
+        needed = ", ".join(f'"{key}"' for key in Entry.__slots__)
+        raise BaselineError(f"{name}: finding {number} must have the texts {needed} and no more")
+    return Entry(**item)
+
+
+def write(baseline: Baseline) -> None:
+    """Write a baseline: sorted, an entry a line, so that changes to it read and merge well.
+
+    Raises:
+        BaselineError: it can't be written.
+    """
+    lines = ",\n    ".join(
+        json.dumps({"path": entry.path, "code": entry.code, "fingerprint": entry.fingerprint})
+        for entry in sorted(baseline.entries)
+    )
+    findings = f"[\n    {lines}\n  ]" if lines else "[]"
+    text = f'{{\n  "kind": "{KIND}",\n  "version": {VERSION},\n  "findings": {findings}\n}}\n'
+    try:
+        if baseline.file.exists():
+            replace_file(baseline.file, text.encode())
+        else:
+            baseline.file.write_bytes(text.encode())
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise BaselineError(f"{shown(baseline.file)}: cannot be written: {reason}") from error
+
+
+def entries_of(findings: Sequence[Finding], sources: Sources, file: Path) -> tuple[Entry, ...]:
+    """What a baseline in ``file`` calls the findings of a run, in their order; give all of them."""
+    name = partial(_from, file.parent, {})
+    marks = fingerprints(findings, sources, name)
+    pairs = zip(findings, marks, strict=True)
+    return tuple(Entry(name(finding.path), finding.code, mark) for finding, mark in pairs)
+
+
+def _from(folder: Path, known: dict[str, str], path: str) -> str:
+    if path not in known:
+        known[path] = os.path.relpath(path, folder).replace(os.sep, "/")
+    return known[path]
+
+
+def within(place: str, paths: AbstractSet[str]) -> bool:
+    """Whether an absolute path is one of others, or lies in one of them."""
+    while place not in paths:
+        above = os.path.dirname(place)  # noqa: PTH120  (hot)
+        if above == place:
+            return False
+        place = above
+    return True
