@@ -115,6 +115,25 @@ def _cell(character: str) -> tuple[str, int]:
     return character, 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+class _Shown(dict[int, str]):
+    """What ``str.translate`` puts for each character: looked at once, when it first turns up."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = shown = _cell(chr(code))[0]
+        return shown
+
+
+_SHOWN = _Shown({ord("\t"): "\t", ord("\n"): "\n"})
+
+
+def visible(text: str) -> str:
+    """A text with what would deceive the eye replaced, character for character.
+
+    Tabs and line feeds stay: what the text is shown in has a form for them.
+    """
+    return text.translate(_SHOWN)
+
+
 def _window(cells: list[tuple[str, int]], start: int, end: int, room: int) -> tuple[int, int]:
     """The first and last cells to show so that a place is seen and the room suffices."""
     if sum(size for _, size in cells) <= room:

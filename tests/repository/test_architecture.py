@@ -205,7 +205,7 @@ def test_the_kernel_pack_stands_alone() -> None:
 
 
 #: Distributions that are imported by another name.
-IMPORTED = {"pyelftools": "elftools"}
+IMPORTED = {"markdown-it-py": "markdown_it", "pyelftools": "elftools"}
 
 
 def declared(lines: list[str]) -> set[str]:
@@ -243,6 +243,7 @@ def test_starting_loads_nothing_heavy(start: str) -> None:
     code = (
         "import os, sys\n"
         "heavy = {'libcst', 'rich', 'mlx', 'numpy', 'tree_sitter', 'pathspec'}\n"
+        "heavy |= {'jinja2', 'markdown_it'}\n"
         "leave, found = os._exit, lambda: sorted(heavy & sys.modules.keys())\n"
         "os._exit = lambda code: (print(found(), file=sys.stderr, flush=True), leave(0))\n"
         f"from embercoach.cli import main as start\n{start}\nos._exit(0)\n"

@@ -1,0 +1,164 @@
+"""``embercoach report``: an HTML report of a run, or of a saved one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embercoach.cli import codes
+from embercoach.cli.values import Codes, joined
+from embercoach.rulebook import PROFILES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_FILE = Path("embercoach-report.html")
+
+
+@click.command(
+    "report",
+    epilog="Exit code: 0 the report is written, 2 it is not, or the run is incomplete.",
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str))
+@click.option(
+    "--from",
+    "saved",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.json",
+    help="Report what `embercoach check --output-format json` has written, and check nothing.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_FILE,
+    show_default=True,
+    help="Where to write the report.",
+)
+@click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
+@click.option("--select", type=Codes(), multiple=True, help="Only these rules (or beginnings).")
+@click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Use this configuration file and search for no other.",
+)
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Don't tell where the report is.")
+@click.pass_context
+def command(
+    ctx: click.Context, /, saved: Path | None, output_file: Path, quiet: bool, **options: Any
+) -> None:
+    """Write an HTML report: charts, a list to search, every file with its findings.
+
+    PATHS are files and folders (default: the current one). The report is one file that needs no
+    network; it holds the sources of files with findings.
+    """
+    if saved is None:
+        document, render = _of_run(quiet=quiet, **options)
+    else:
+        _refuse_beside_saved(ctx)
+        document, render = _of_file(saved)
+    _write(render(), output_file)
+    _tell(document, output_file, quiet=quiet)
+    ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
+
+
+def _refuse_beside_saved(ctx: click.Context) -> None:
+    own = {"saved", "output_file", "quiet"}
+    given = click.core.ParameterSource.COMMANDLINE
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name not in own and ctx.get_parameter_source(name) is given and ctx.params[name]:
+            shown = "PATHS" if name == "paths" else parameter.opts[-1]
+            raise click.UsageError(
+                f"--from reports a run of before: {shown} has no place beside it"
+            )
+
+
+def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[], str]]:
+    """The findings of a run, and what makes the page of them."""
+    from contextlib import closing
+
+    from embercoach.cli.flow import UserError
+    from embercoach.cli.progress import ProgressBar
+    from embercoach.config import ConfigError, Overrides, load
+    from embercoach.engine.run import RunResult, run
+    from embercoach.report import machine
+    from embercoach.report.html.rendering import render
+    from embercoach.report.outcome import Sources
+
+    config, isolated = options["config"], options["isolated"]
+    if config is not None and isolated:
+        raise click.UsageError("--config and --isolated exclude each other")
+    overrides = Overrides(
+        profile=options["profile"],
+        select=joined(options["select"]) or None,
+        ignore=joined(options["ignore"]),
+        show_notes=True,
+    )
+    try:
+        scopes = load(options["paths"] or (".",), overrides, config=config, isolated=isolated)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    with closing(ProgressBar(wanted=not quiet)) as progress:
+        check = partial(
+            run, jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
+        )
+        result = sum((check(scope.paths, scope.settings) for scope in scopes), RunResult())
+    if not (result.files_checked or result.files_skipped or result.problems):
+        raise UserError("there are no Python, Metal or Objective-C files under the given paths")
+    document = machine.document(result, Sources(), show_notes=True)
+    return document, partial(render, document, readable=lambda _: True)
+
+
+def _of_file(saved: Path) -> tuple[dict[str, Any], Callable[[], str]]:
+    """The findings of a saved run, and what makes the page of them."""
+    from embercoach.cli.flow import UserError
+    from embercoach.engine.languages import SUFFIXES
+    from embercoach.report.html.rendering import render
+    from embercoach.report.html.saved import SavedReportError, parse
+
+    try:
+        data, saved_at = saved.read_bytes(), saved.stat().st_mtime
+    except OSError as error:
+        raise UserError(f"cannot read {saved}: {error.strerror or error}") from error
+    try:
+        document = parse(data)
+    except SavedReportError as error:
+        raise UserError(f"{saved} {error}") from error
+
+    def readable(path: str) -> bool:
+        # Who wrote the list of files is not always who passes the report on: no other secrets.
+        return path.endswith(SUFFIXES)
+
+    return document, partial(render, document, readable=readable, saved_at=saved_at)
+
+
+def _write(text: str, file: Path) -> None:
+    from embercoach.cli.flow import UserError
+
+    try:
+        file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _tell(document: dict[str, Any], file: Path, *, quiet: bool) -> None:
+    from embercoach.report.excerpt import visible
+    from embercoach.report.text import plural
+
+    summary = document["summary"]
+    counted = (plural(summary[f"{name}s"], name) for name in ("error", "warning", "note"))
+    if not quiet:
+        click.echo(f"Wrote {file}: {', '.join(counted)}.")
+    for problem in document["problems"]:
+        place = f"{problem['path']}:{problem['line']}:{problem['column']}"
+        click.echo(visible(f"{place}: {problem['message']}"), err=True)

@@ -1,0 +1,112 @@
+"""What the report's script reads: findings as rows of numbers, every text once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embercoach.finding import SEVERITIES
+from embercoach.report.excerpt import visible
+from embercoach.report.html import sources
+from embercoach.report.html.tallies import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from embercoach.report.html.pages import Page
+
+
+class _Texts:
+    """Texts by number: messages are few, findings many."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def all(self) -> list[str]:
+        return [visible(text) for text in self._numbers]
+
+
+def table(
+    document: dict[str, Any],
+    pages: Sequence[Page],
+    *,
+    readable: Callable[[str], bool],
+    saved_at: float | None,
+) -> dict[str, Any]:
+    """The findings and the files as plain data.
+
+    Args:
+        document: the JSON report.
+        pages: of the rules that have findings.
+        readable: whether a path's file may be put into the report.
+        saved_at: when the findings were saved, in seconds since the epoch; None for now.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for finding in document["findings"]:
+        found.setdefault(finding["path"], []).append(finding)
+    paths = sorted(found)
+    texts = _Texts()
+    file_numbers = {path: number for number, path in enumerate(paths)}
+    rule_numbers = {page.code: number for number, page in enumerate(pages)}
+    rows = [_row(finding, file_numbers, rule_numbers, texts) for finding in document["findings"]]
+    return {
+        "severities": SEVERITIES,
+        "rules": [
+            {"code": page.code, "name": page.name, "family": family_of(page.code)} for page in pages
+        ],
+        "files": _files(paths, found, readable, saved_at),
+        "findings": rows,
+        "texts": texts.all,
+    }
+
+
+def _row(
+    finding: dict[str, Any], files: dict[str, int], rules: dict[str, int], texts: _Texts
+) -> list[Any]:
+    fix = finding["fix"]
+    return [
+        files[finding["path"]],
+        finding["line"],
+        finding["column"],
+        finding["end_line"],
+        finding["end_column"],
+        rules[finding["code"]],
+        SEVERITIES.index(finding["severity"]),
+        texts.number(finding["message"]),
+        texts.number(finding["help"]),
+        texts.number(finding["context"]),
+        fix and texts.number(fix["title"]),
+        fix and fix["safe"],
+    ]
+
+
+def _files(
+    paths: Sequence[str],
+    found: dict[str, list[dict[str, Any]]],
+    readable: Callable[[str], bool],
+    saved_at: float | None,
+) -> list[dict[str, Any]]:
+    indexes = {}
+    for path in paths:
+        index = sources.read(path) if readable(path) else None
+        if index is not None and sources.matches(index, found[path]):
+            indexes[path] = index
+    changed = {path for path in indexes if sources.newer(path, saved_at)}
+    shown = sources.sources(dict(found), indexes, changed)
+    return [_file(path, shown.get(path)) for path in paths]
+
+
+def _file(path: str, source: sources.Source | None) -> dict[str, Any]:
+    if source is None:
+        return {"path": visible(path), "source": None}
+    return {
+        "path": visible(path),
+        "source": {
+            "count": source.count,
+            "changed": source.changed,
+            "parts": [[first, list(lines)] for first, lines in source.parts],
+        },
+    }

@@ -1,0 +1,86 @@
+"""From a JSON report to the page."""
+
+from __future__ import annotations
+
+import base64
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from embercoach import __version__
+from embercoach.report.excerpt import visible
+from embercoach.report.html.data import table
+from embercoach.report.html.pages import pages
+from embercoach.report.html.tallies import by_family, tallies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jinja2 import Environment
+
+#: Bars of a chart that are seen at once.
+BARS = 12
+
+
+def render(
+    document: dict[str, Any],
+    *,
+    readable: Callable[[str], bool],
+    saved_at: float | None = None,
+) -> str:
+    """The report as one HTML file, the same whenever the findings and the files are.
+
+    Args:
+        document: what ``report.machine`` makes of a run, or ``saved.parse`` of a file.
+        readable: whether a path's file may be read, and its text be put into the report.
+        saved_at: when the findings were saved, in seconds since the epoch; None for now.
+    """
+    findings = document["findings"]
+    rule_pages = pages({finding["code"] for finding in findings})
+    data = table(document, rule_pages, readable=readable, saved_at=saved_at)
+    environment = _environment()
+    style, script = _asset(environment, "report.css"), _asset(environment, "report.js")
+    return environment.get_template("report.html").render(
+        version=__version__,
+        summary=document["summary"],
+        problems=document["problems"],
+        charts={
+            "rules": tallies(findings, lambda finding: str(finding["code"])),
+            "files": tallies(findings, lambda finding: str(finding["path"])),
+            "families": by_family(findings),
+        },
+        file_numbers={path: n for n, path in enumerate(sorted({f["path"] for f in findings}))},
+        bars=BARS,
+        pages=rule_pages,
+        names={page.code: page.name for page in rule_pages},
+        data=data,
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("embercoach.report.html", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    # ASCII alone: whatever a source holds, half a surrogate pair too, can be written.
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
+    return environment
+
+
+def _asset(environment: Environment, name: str) -> str:
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0].strip()
+
+
+def _hash(text: str) -> str:
+    """What the content security policy knows a script or a style sheet by."""
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"

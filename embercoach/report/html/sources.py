@@ -1,0 +1,125 @@
+"""The lines of source that go into a report: every file once, long ones in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embercoach.report.excerpt import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from embercoach.fixes.source import LineIndex
+
+#: Characters of all sources that a report holds; above it every file is told in parts.
+MOST_CHARACTERS = 3_000_000
+#: Lines before and after a finding that a part holds.
+AROUND = 15
+#: Characters of a line that are shown in any case; and where a finding stands further on.
+LINE_LENGTH = 500
+LONGEST_LINE = 5_000
+#: Characters shown behind a finding in a line that is cut.
+BEHIND = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is shown of a file.
+
+    Attributes:
+        count: lines of the file.
+        parts: the first line's number of each part, and its lines.
+        changed: whether the file is newer than the findings.
+    """
+
+    count: int
+    parts: tuple[tuple[int, tuple[str, ...]], ...]
+    changed: bool
+
+
+def read(path: str) -> LineIndex | None:
+    """A file's lines; None where there is no such file any more, or no text in it."""
+    from embercoach.fixes.source import DecodingError, LineIndex, decode
+
+    try:
+        file = Path(path)
+        # A pipe or a device would be waited for.
+        return LineIndex(decode(file.read_bytes()).text) if file.is_file() else None
+    except (OSError, ValueError, DecodingError):
+        return None
+
+
+def newer(path: str, saved_at: float | None) -> bool:
+    """Whether a file was written after the findings were saved (seconds since the epoch)."""
+    try:
+        return saved_at is not None and Path(path).stat().st_mtime > saved_at
+    except (OSError, ValueError):
+        return False
+
+
+def matches(index: LineIndex, findings: Iterable[dict[str, Any]]) -> bool:
+    """Whether all places of a file's findings are in its text, so that it may be that text."""
+    return all(
+        _holds(index, finding["line"], finding["column"])
+        and _holds(index, finding["end_line"], finding["end_column"])
+        and (finding["line"], finding["column"]) <= (finding["end_line"], finding["end_column"])
+        for finding in findings
+    )
+
+
+def _holds(index: LineIndex, line: int, column: int) -> bool:
+    # An end may be the start of a line that is not there: right behind the last line end.
+    return line <= len(index.starts) and column <= len(index.line(line)) + 1
+
+
+def sources(
+    found: dict[str, Sequence[dict[str, Any]]], indexes: dict[str, LineIndex], changed: set[str]
+) -> dict[str, Source]:
+    """What is shown of each file that could be read.
+
+    Args:
+        found: the findings of each file.
+        indexes: the files' texts.
+        changed: the files that are newer than the findings.
+    """
+    size = sum(len(index.text) for index in indexes.values())
+    whole = size <= MOST_CHARACTERS
+    return {
+        path: Source(index.count, _parts(index, found[path], whole=whole), path in changed)
+        for path, index in indexes.items()
+    }
+
+
+def _parts(
+    index: LineIndex, findings: Sequence[dict[str, Any]], *, whole: bool
+) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    ends: dict[int, int] = {}
+    for finding in findings:
+        line, end = finding["line"], finding["end_column"]
+        if finding["end_line"] != line:
+            end = finding["column"]
+        ends[line] = max(ends.get(line, 0), end)
+    spans = [(1, index.count)] if whole else _spans(sorted(ends), index.count)
+    return tuple(
+        (first, tuple(_line(index.line(n), ends.get(n, 0)) for n in range(first, last + 1)))
+        for first, last in spans
+    )
+
+
+def _spans(lines: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """First and last lines of the parts around some lines; those that touch are one."""
+    spans: list[tuple[int, int]] = []
+    for line in lines:
+        first, last = max(line - AROUND, 1), min(line + AROUND, count)
+        if spans and first <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))
+    return spans
+
+
+def _line(text: str, end: int) -> str:
+    most = min(max(LINE_LENGTH, end + BEHIND), LONGEST_LINE)
+    return visible(text if len(text) <= most else f"{text[:most]}…")

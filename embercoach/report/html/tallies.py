@@ -1,0 +1,70 @@
+"""How many findings there are of what, for the charts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embercoach import rulebook
+from embercoach.finding import SEVERITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+#: The family of a code that this version has no page for.
+UNKNOWN_FAMILY = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A severity's part of a bar: where it starts and how long it is, in percent of the chart."""
+
+    severity: str
+    count: int
+    start: float
+    length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A bar: what is counted, how often there is a finding of it, and its parts."""
+
+    key: str
+    count: int
+    parts: tuple[Part, ...]
+
+
+def family_of(code: str) -> str:
+    """The family of a rule."""
+    return rulebook.rule(code).family if code in rulebook.codes() else UNKNOWN_FAMILY
+
+
+def tallies(
+    findings: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], str]
+) -> tuple[Tally, ...]:
+    """Count findings by a key and by severity; the most first, ties by the key."""
+    table: dict[str, Counter[str]] = {}
+    for finding in findings:
+        table.setdefault(key(finding), Counter())[finding["severity"]] += 1
+    totals = {name: sum(counter.values()) for name, counter in table.items()}
+    widest = max(totals.values(), default=0)
+    ordered = sorted(table, key=lambda name: (-totals[name], name))
+    return tuple(Tally(name, totals[name], _parts(table[name], widest)) for name in ordered)
+
+
+def _parts(counter: Counter[str], widest: int) -> tuple[Part, ...]:
+    parts = []
+    start = 0.0
+    for severity in SEVERITIES:
+        if count := counter[severity]:
+            length = 100 * count / widest
+            parts.append(Part(severity, count, round(start, 3), round(length, 3)))
+            start += length
+    return tuple(parts)
+
+
+def by_family(findings: Sequence[dict[str, Any]]) -> tuple[Tally, ...]:
+    """The findings of each family of rules."""
+    families = {code: family_of(code) for code in {finding["code"] for finding in findings}}
+    return tallies(findings, lambda finding: families[finding["code"]])

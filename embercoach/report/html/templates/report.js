@@ -1,0 +1,349 @@
+"use strict";
+(() => {
+  const ROWS = 100; // findings in the page at once
+  const LINES = 1000; // lines of source at once
+  const PRINTED = 1000; // findings on paper at most
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const number = (value) => value.toLocaleString("en");
+
+  const findings = data.findings.map((row, index) => {
+    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe] = row;
+    const text = (id) => data.texts[id];
+    return {
+      index, file, line, column, endLine, endColumn, rule, severity, safe,
+      message: text(message), help: text(help), context: text(context),
+      fix: fix === null ? null : text(fix),
+    };
+  });
+  const byFile = data.files.map(() => []);
+  for (const finding of findings) byFile[finding.file].push(finding);
+
+  // Text gets into the page by textContent alone: nothing in it can be markup.
+  function element(tag, { text, className, ...properties } = {}, ...children) {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    Object.assign(made, properties);
+    made.append(...children);
+    return made;
+  }
+
+  function prose(tag, className, text) {
+    const made = element(tag, { className });
+    text.split("`").forEach((part, index, all) => {
+      const code = index % 2 === 1 && index < all.length - 1;
+      if (part) made.append(code ? element("code", { text: part }) : part);
+    });
+    return made;
+  }
+
+  const hashOf = (values) => `#${new URLSearchParams(values)}`;
+  const severityOf = (finding) => data.severities[finding.severity];
+
+  function described(finding, placed) {
+    const rule = data.rules[finding.rule];
+    const severity = severityOf(finding);
+    const button = element("button", { type: "button", className: "rule", text: rule.code });
+    button.setAttribute("aria-haspopup", "dialog");
+    button.addEventListener("click", () => openRule(rule.code));
+    const meta = element("div", { className: "meta" },
+      element("span", { className: `badge ${severity}`, text: severity }),
+      button, element("span", { className: "name", text: rule.name }));
+    if (finding.context && finding.context !== "default") {
+      meta.append(element("span", { className: "name", text: `in: ${finding.context}` }));
+    }
+    if (placed) {
+      const place = `${data.files[finding.file].path}:${finding.line}:${finding.column}`;
+      const href = hashOf({ view: "file", file: finding.file, finding: finding.index });
+      meta.append(element("a", { className: "path", href, text: place }));
+    }
+    const parts = [meta, prose("p", "message", finding.message)];
+    if (finding.help) parts.push(prose("p", "help", finding.help));
+    if (finding.fix !== null) {
+      const kind = finding.safe ? "Safe fix" : "Unsafe fix";
+      parts.push(prose("p", "help", `${kind}: ${finding.fix}`));
+    }
+    return parts;
+  }
+
+  // The list
+  const form = $("filters");
+  const boxes = [...form.querySelectorAll("[name=severity]")];
+  const fields = ["search", "path", "family", "rule", "sort"].map($);
+  const loud = findings.some((finding) => severityOf(finding) !== "note");
+  const usual = data.severities.filter((name) => !loud || name !== "note");
+  let shown = [];
+  let page = 0;
+
+  const haystacks = new Map();
+  function haystack(finding) {
+    if (!haystacks.has(finding.index)) {
+      const rule = data.rules[finding.rule];
+      const words = [rule.code, rule.name, finding.message, finding.help, finding.fix ?? ""];
+      haystacks.set(finding.index, words.join("\n").toLowerCase());
+    }
+    return haystacks.get(finding.index);
+  }
+
+  const orders = {
+    path: (a, b) => a.index - b.index,
+    severity: (a, b) => a.severity - b.severity || a.index - b.index,
+    rule: (a, b) => a.rule - b.rule || a.index - b.index,
+  };
+
+  function filter() {
+    const wanted = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const path = $("path").value.toLowerCase();
+    const files = data.files.map((file) => file.path.toLowerCase().includes(path));
+    const [family, code] = [$("family").value, $("rule").value];
+    const rules = data.rules.map((rule) =>
+      (!family || rule.family === family) && (!code || rule.code === code));
+    shown = findings.filter((finding) =>
+      wanted.has(severityOf(finding)) && files[finding.file] && rules[finding.rule] &&
+      words.every((word) => haystack(finding).includes(word)));
+    shown.sort(orders[$("sort").value] ?? orders.path);
+  }
+
+  function showList(first, count) {
+    const rows = shown.slice(first, first + count);
+    $("list").replaceChildren(...rows.map((finding) => element("li", {}, ...described(finding, true))));
+    const range = rows.length === shown.length ? "" : `Showing ${number(first + 1)} to ${number(first + rows.length)} of `;
+    const all = `${number(shown.length)} finding${shown.length === 1 ? "" : "s"}`;
+    const rest = findings.length - shown.length;
+    $("status").textContent = range + all + (rest ? `; ${number(rest)} filtered out` : "") + ".";
+  }
+
+  function showPage() {
+    const pages = Math.max(Math.ceil(shown.length / ROWS), 1);
+    page = Math.min(Math.max(page, 0), pages - 1);
+    showList(page * ROWS, ROWS);
+    $("pager").hidden = pages === 1;
+    $("page").textContent = `Page ${page + 1} of ${pages}`;
+    turnable($("pager"), page, pages);
+  }
+
+  function turnable(pager, at, pages) {
+    for (const button of pager.querySelectorAll("[data-step]")) {
+      const to = at + Number(button.dataset.step);
+      button.disabled = to < 0 || to >= pages;
+    }
+  }
+
+  function chosen() {
+    const values = { view: "findings" };
+    for (const field of fields) if (field.value && field.value !== field.dataset.usual) values[field.id] = field.value;
+    const names = boxes.filter((box) => box.checked).map((box) => box.value);
+    if (names.join() !== usual.join()) values.severity = names.join();
+    return values;
+  }
+
+  function choose(values) {
+    for (const field of fields) {
+      const value = values.get(field.id) ?? field.dataset.usual;
+      if (field.value !== value) field.value = value;
+      if (field.selectedIndex === -1) field.value = field.dataset.usual;
+    }
+    // Who asks for a rule or a family asks for its notes as well.
+    const all = values.has("rule") || values.has("family") ? data.severities : usual;
+    const names = values.get("severity")?.split(",") ?? all;
+    for (const box of boxes) box.checked = names.includes(box.value);
+  }
+
+  // The file
+  const view = { file: -1, page: -1, rows: [], last: -1 };
+
+  function rowsOf(file) {
+    const rows = [];
+    const { source } = data.files[file];
+    const marks = new Map();
+    for (const finding of byFile[file]) {
+      if (!marks.has(finding.line)) marks.set(finding.line, []);
+      marks.get(finding.line).push(finding);
+    }
+    let next = 1;
+    for (const [first, lines] of source.parts) {
+      if (first > next) rows.push({ gap: first - next });
+      lines.forEach((text, index) => rows.push({ line: first + index, text, found: marks.get(first + index) ?? [] }));
+      next = first + lines.length;
+    }
+    if (next <= source.count) rows.push({ gap: source.count - next + 1 });
+    // A finding behind the last line end stands after all lines.
+    const late = byFile[file].filter((finding) => finding.line > source.count);
+    if (late.length) rows.push({ line: source.count + 1, text: "", found: late });
+    return rows;
+  }
+
+  function marked(row) {
+    const text = element("span", { className: "text" });
+    const characters = Array.from(row.text);
+    const cuts = new Set([0, characters.length]);
+    const spans = row.found.map((finding) => {
+      const start = Math.min(finding.column - 1, characters.length);
+      const end = finding.endLine > finding.line ? characters.length : Math.min(finding.endColumn - 1, characters.length);
+      cuts.add(start).add(Math.max(start, end));
+      return { start, end, severity: finding.severity };
+    });
+    const sorted = [...cuts].sort((a, b) => a - b);
+    for (let index = 0; index + 1 < sorted.length; index += 1) {
+      const [start, end] = [sorted[index], sorted[index + 1]];
+      const part = characters.slice(start, end).join("");
+      const inside = spans.filter((span) => span.start <= start && end <= span.end);
+      const worst = Math.min(...inside.map((span) => span.severity));
+      text.append(inside.length ? element("mark", { className: data.severities[worst], text: part }) : part);
+    }
+    return text;
+  }
+
+  function drawn(row) {
+    if (row.gap) return [element("div", { className: "gap", text: `${number(row.gap)} line${row.gap === 1 ? "" : "s"} not in this report` })];
+    const worst = row.found.length ? data.severities[Math.min(...row.found.map((finding) => finding.severity))] : "";
+    const line = element("div", { className: `row ${worst}` },
+      element("span", { className: "no", text: String(row.line) }), marked(row));
+    return [line, ...row.found.map(note)];
+  }
+
+  function note(finding) {
+    const box = element("div", { className: `here ${severityOf(finding)}`, id: `finding-${finding.index}`, tabIndex: -1 });
+    box.setAttribute("role", "note");
+    box.setAttribute("aria-label", `Line ${finding.line}, column ${finding.column}`);
+    box.append(...described(finding, false));
+    return box;
+  }
+
+  function showFile(file, wanted) {
+    if (view.file !== file) {
+      const { path, source } = data.files[file];
+      Object.assign(view, { file, page: -1, last: -1, rows: source ? rowsOf(file) : byFile[file].map((finding) => ({ finding })) });
+      $("file-title").textContent = path;
+      const notice = !source ? "The source is not shown: the file is not there, can't be read, or isn't the one that was checked." :
+        source.changed ? "This file was changed after the findings were saved: lines may have moved." : "";
+      $("file-notice").textContent = notice;
+      $("file-notice").hidden = !notice;
+    }
+    const at = wanted === null ? 0 : view.rows.findIndex((row) => (row.found ?? [row.finding]).some((finding) => finding?.index === wanted));
+    showLines(Math.max(Math.floor(at / LINES), 0));
+    jumpTo(wanted);
+  }
+
+  function showLines(wanted) {
+    const pages = Math.max(Math.ceil(view.rows.length / LINES), 1);
+    const to = Math.min(wanted, pages - 1);
+    $("file-pager").hidden = pages === 1;
+    $("file-page").textContent = `Part ${to + 1} of ${pages}`;
+    turnable($("file-pager"), to, pages);
+    if (view.page === to) return;
+    view.page = to;
+    const rows = view.rows.slice(to * LINES, (to + 1) * LINES);
+    $("source").replaceChildren(...rows.flatMap((row) => (row.finding ? [note(row.finding)] : drawn(row))));
+  }
+
+  function jumpTo(wanted) {
+    const found = byFile[view.file];
+    view.last = wanted === null ? -1 : found.findIndex((finding) => finding.index === wanted);
+    $("file-status").textContent = view.last < 0 ? `${number(found.length)} finding${found.length === 1 ? "" : "s"}` : `Finding ${number(view.last + 1)} of ${number(found.length)}`;
+    for (const button of document.querySelectorAll("[data-jump]")) {
+      const to = view.last + Number(button.dataset.jump);
+      button.disabled = to < 0 || to >= found.length;
+    }
+    const box = wanted === null ? null : $(`finding-${wanted}`);
+    if (!box) return $("file-title").focus();
+    box.scrollIntoView({ block: "center", inline: "nearest" });
+    box.focus({ preventScroll: true });
+  }
+
+  // The rule's page
+  function openRule(code) {
+    const template = $(`rule-${code}`);
+    $("drawer-title").textContent = template.dataset.title;
+    $("drawer-summary").replaceChildren(...prose("p", "", template.dataset.summary).childNodes);
+    $("drawer-body").replaceChildren(template.content.cloneNode(true));
+    $("drawer").showModal();
+    $("drawer").scrollTop = 0;
+  }
+
+  // Where the reader is
+  let back = "#view=findings";
+
+  function route() {
+    if (location.hash === "#main") return;
+    const values = new URLSearchParams(location.hash.slice(1));
+    const file = Number(values.get("file") ?? NaN);
+    const known = { findings: true, file: Number.isInteger(file) && file in data.files };
+    const name = known[values.get("view")] ? values.get("view") : "overview";
+    for (const id of ["overview", "findings", "file"]) $(id).hidden = id !== name;
+    for (const link of document.querySelectorAll("[data-view]")) {
+      if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    if ($("drawer").open) $("drawer").close();
+    if (name === "findings") {
+      back = location.hash;
+      choose(values);
+      filter();
+      page = Number(values.get("page") ?? 1) - 1 || 0;
+      showPage();
+    }
+    $("back").href = back;
+    if (name === "file") showFile(file, values.has("finding") ? Number(values.get("finding")) : null);
+    else window.scrollTo(0, 0);
+  }
+
+  let waiting = 0;
+  function refilter() {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      filter();
+      page = 0;
+      showPage();
+      back = hashOf(chosen());
+      history.replaceState(null, "", back);
+    }, 120);
+  }
+
+  $("sort").dataset.usual = "severity";
+  for (const field of fields) field.dataset.usual ??= "";
+  form.addEventListener("input", refilter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", (event) => {
+    event.preventDefault();
+    choose(new URLSearchParams());
+    refilter();
+  });
+  $("pager").addEventListener("click", (event) => {
+    const step = Number(event.target.dataset.step ?? 0);
+    if (!step) return;
+    page += step;
+    showPage();
+    back = hashOf({ ...chosen(), page: page + 1 });
+    history.replaceState(null, "", back);
+    $("findings-title").focus({ preventScroll: true });
+    window.scrollTo(0, 0);
+  });
+  $("file-pager").addEventListener("click", (event) => {
+    const step = Number(event.target.dataset.step ?? 0);
+    if (step) showLines(view.page + step);
+  });
+  for (const button of document.querySelectorAll("[data-jump]")) {
+    button.addEventListener("click", () => {
+      const next = byFile[view.file][view.last + Number(button.dataset.jump)];
+      const to = hashOf({ view: "file", file: view.file, finding: next.index });
+      history.replaceState(null, "", to);
+      route();
+    });
+  }
+  $("drawer-close").addEventListener("click", () => $("drawer").close());
+  $("drawer").addEventListener("click", (event) => {
+    if (event.target === $("drawer")) $("drawer").close();
+  });
+  window.addEventListener("hashchange", route);
+  window.addEventListener("beforeprint", () => {
+    if ($("findings").hidden) return;
+    showList(0, PRINTED);
+  });
+  window.addEventListener("afterprint", () => {
+    if (!$("findings").hidden) showPage();
+  });
+  route();
+})();

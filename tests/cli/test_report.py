@@ -1,0 +1,153 @@
+"""``embercoach report``: from a run, from a saved one, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tests.cli.conftest import Ran
+
+    Cli = Callable[..., Ran]
+
+PULL = """\
+import mlx.core as mx
+
+
+def total(x: mx.array) -> float:
+    return x.sum().item()
+"""
+CLEAN = "import mlx.core as mx\n\nx = mx.zeros((2, 2))\n"
+
+
+@pytest.fixture
+def model(project: Path) -> Path:
+    path = project / "model.py"
+    path.write_text(PULL, encoding="utf-8")
+    return path
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
+    data: dict[str, Any] = json.loads(tree.css_first("script#data").text())
+    return data
+
+
+def codes_in(page: Path) -> list[str]:
+    data = data_of(page)
+    return [data["rules"][row[5]]["code"] for row in data["findings"]]
+
+
+def test_a_run(embercoach: Cli, project: Path, model: Path) -> None:
+    ran = embercoach("report", "--isolated", "model.py")
+    assert ran.code == 0
+    assert ran.out == "Wrote embercoach-report.html: 0 errors, 1 warning, 0 notes.\n"
+    page = project / "embercoach-report.html"
+    assert codes_in(page) == ["GRAPH-BREAK-001"]
+    assert data_of(page)["files"][0]["source"]["parts"][0][1] == PULL.splitlines()
+
+
+def test_a_saved_run_makes_the_same_page(embercoach: Cli, project: Path, model: Path) -> None:
+    embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
+    assert embercoach("report", "--isolated", "-q", "-o", "run.html", ".").out == ""
+    assert embercoach("report", "--from", "saved.json", "-o", "saved.html").code == 0
+    assert (project / "run.html").read_bytes() == (project / "saved.html").read_bytes()
+
+
+def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, model: Path) -> None:
+    embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
+    model.unlink()
+    assert embercoach("report", "--from", "saved.json").code == 0
+    page = project / "embercoach-report.html"
+    assert codes_in(page) == ["GRAPH-BREAK-001"]
+    assert data_of(page)["files"][0]["source"] is None
+
+
+def test_a_saved_run_reads_sources_alone(embercoach: Cli, project: Path, model: Path) -> None:
+    """A list of files from someone else must not carry one's secrets into the report."""
+    embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
+    saved = project / "saved.json"
+    saved.write_text(saved.read_text("utf-8").replace("model.py", "secret.txt"), encoding="utf-8")
+    (project / "secret.txt").write_text(PULL, encoding="utf-8")
+    assert embercoach("report", "--from", "saved.json").code == 0
+    assert "x.sum()" not in (project / "embercoach-report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        (["--select", "DTYPE"], []),
+        (["--ignore", "GRAPH-BREAK"], []),
+        (["--select", "GRAPH-BREAK"], ["GRAPH-BREAK-001"]),
+    ],
+)
+def test_rules_are_chosen_as_for_check(
+    embercoach: Cli, project: Path, model: Path, options: list[str], codes: list[str]
+) -> None:
+    assert embercoach("report", "--isolated", *options, "model.py").code == 0
+    assert codes_in(project / "embercoach-report.html") == codes
+
+
+def test_settings_are_those_of_the_project(embercoach: Cli, project: Path, model: Path) -> None:
+    text = '[tool.embercoach]\nignore = ["GRAPH-BREAK"]\n'
+    (project / "pyproject.toml").write_text(text, encoding="utf-8")
+    page = project / "embercoach-report.html"
+    assert embercoach("report").code == 0
+    assert codes_in(page) == []
+    assert embercoach("report", "--isolated").code == 0
+    assert codes_in(page) == ["GRAPH-BREAK-001"]
+
+
+def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) -> None:
+    (project / "broken.py").write_text("import mlx\ndef (:\n", encoding="utf-8")
+    ran = embercoach("report", "--isolated", ".")
+    assert ran.code == 2
+    assert ran.err.startswith("broken.py:2:")
+    assert "broken.py:2:" in (project / "embercoach-report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--from", "missing.json"], "cannot read missing.json: No such file"),
+        (["--from", "."], "File '.' is a directory"),
+        (["--from", "text.json"], "text.json is not JSON: Expecting value (line 1, column 1)"),
+        (["--from", "next.json"], "next.json has version 2, and version 1 can be read"),
+        (["--from", "clean.json", "clean.py"], "PATHS has no place beside it"),
+        (["--from", "clean.json", "--select", "DTYPE"], "--select has no place beside it"),
+        (["--from", "clean.json", "--isolated"], "--isolated has no place beside it"),
+        (["--from", "clean.json", "-o", "no/where.html"], "cannot write no/where.html: No such"),
+        (["-o", ".", "clean.py"], "File '.' is a directory"),
+        (["--config", "pyproject.toml", "--isolated"], "--config and --isolated exclude"),
+        (["--select", "NOTHING", "clean.py"], "NOTHING"),
+        (["empty"], "there are no Python, Metal or Objective-C files under the given paths"),
+        (["gone.py"], "gone.py"),
+    ],
+)
+def test_mistakes(embercoach: Cli, project: Path, arguments: list[str], message: str) -> None:
+    (project / "empty").mkdir()
+    (project / "clean.py").write_text(CLEAN, encoding="utf-8")
+    (project / "text.json").write_text("nothing found", encoding="utf-8")
+    (project / "next.json").write_text('{"version": 2, "findings": []}', encoding="utf-8")
+    embercoach("check", "--isolated", "--output-format", "json", "-o", "clean.json", "clean.py")
+    ran = embercoach("report", *arguments)
+    assert ran.code == 2
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_file(embercoach: Cli, project: Path, model: Path) -> None:
+    taken = project / "taken.html"
+    taken.touch(mode=0o400)
+    ran = embercoach("report", "--isolated", "-o", "taken.html", "model.py")
+    assert ran.code == 2
+    assert "cannot write taken.html: Permission denied" in ran.err

@@ -1,0 +1,100 @@
+"""The HTML report as a browser draws it: the script runs, and what is hostile does not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from embercoach.report import machine
+from embercoach.report.html.rendering import render
+from embercoach.report.outcome import Sources
+from tests.report.conftest import FINDINGS, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Open = Callable[[dict[str, Any], str], LexborHTMLParser]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(BROWSER is None, reason=f"there is none of {', '.join(NAMES)}"),
+]
+HOSTILE = "</script><script>document.title='hit'</script><img src=x onerror=document.title='hit'>"
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Open:
+    """Open a report at a fragment; the page as it stands after its script."""
+
+    def call(document: dict[str, Any], fragment: str) -> LexborHTMLParser:
+        page = tmp_path / "report.html"
+        page.write_text(render(document, readable=lambda _: True), encoding="utf-8")
+        assert BROWSER is not None
+        ran = subprocess.run(
+            [
+                BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu",
+                f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr",
+                "--virtual-time-budget=3000", "--dump-dom", f"{page.as_uri()}#{fragment}",
+            ],
+            capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        # Errors of the script, and what the content security policy has refused.
+        assert [line for line in ran.stderr.splitlines() if "CONSOLE" in line] == []
+        return LexborHTMLParser(ran.stdout)
+
+    return call
+
+
+def document_of(*findings: Any) -> dict[str, Any]:
+    return machine.document(Outcome(findings), Sources(), show_notes=True)
+
+
+def test_the_list_is_drawn_in_pages(opened: Open) -> None:
+    found = [replace(FINDINGS[1], line=n, end_line=n) for n in range(1, 20_001)]
+    tree = opened(document_of(*found), "view=findings&page=3")
+    assert len(tree.css("#list > li")) == 100
+    shown = tree.css_first("#status").text()
+    assert shown == "Showing 201 to 300 of 20,000 findings."
+    assert tree.css_first("#list a.path").text() == "src/model.py:201:12"
+
+
+@pytest.mark.parametrize(
+    ("fragment", "codes"),
+    [
+        ("view=findings", ["KERNEL-SIG-005", "GRAPH-BREAK-001"]),
+        ("view=findings&severity=note", ["PYTHON-SCALAR-002"]),
+        ("view=findings&rule=PYTHON-SCALAR-002", ["PYTHON-SCALAR-002"]),
+        ("view=findings&family=graph-break", ["GRAPH-BREAK-001"]),
+        ("view=findings&search=INP0+declared", ["KERNEL-SIG-005"]),
+        ("view=findings&path=nowhere", []),
+        ("view=findings&sort=rule", ["GRAPH-BREAK-001", "KERNEL-SIG-005"]),
+    ],
+)
+def test_filters(opened: Open, fragment: str, codes: list[str]) -> None:
+    tree = opened(document_of(*(replace(f, fix=None) for f in FINDINGS[:3])), fragment)
+    assert [node.text() for node in tree.css("#list button.rule")] == codes
+
+
+def test_a_file_has_its_findings_in_place(opened: Open, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(
+        f"import mlx\n日本\N{GRINNING FACE} = y.item()\nx = '''{HOSTILE}'''\n", encoding="utf-8"
+    )
+    finding = replace(
+        FINDINGS[1], path=str(path), line=2, column=7, end_line=2, end_column=15, message=HOSTILE
+    )
+    tree = opened(document_of(finding), "view=file&file=0&finding=0")
+    rows = [row.css_first(".text").text() for row in tree.css("#source .row")]
+    assert rows == path.read_text(encoding="utf-8").splitlines()
+    assert [node.text() for node in tree.css("#source mark")] == ["y.item()"]
+    assert tree.css_first("#source .row.warning + .here .message").text() == HOSTILE
+    assert "hit" not in tree.css_first("title").text()
+    assert not tree.css("img")
