@@ -270,7 +270,7 @@ def test_a_file_newer_than_the_findings_is_told(ahead: float, tmp_path: Path) ->
 def test_sources_above_the_budget_come_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html_sources, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(html_sources, "MOST_CHARACTERS", 800)
     path = tmp_path / "long.py"
     path.write_text("".join(f"x{n} = 1\n" for n in range(1, 501)), encoding="utf-8")
     found = [
@@ -279,9 +279,23 @@ def test_sources_above_the_budget_come_in_parts(
     ]
     page = render(document_of(*found), readable=everything)
     source = data_of(LexborHTMLParser(page))["files"][0]["source"]
-    assert [(first, len(lines)) for first, lines in source["parts"]] == [(1, 45), (285, 31)]
+    parts = [(first, len(lines)) for first, lines in source["parts"]]
+    # Around them 25 lines would be more than 800 characters, 15 are fewer.
+    assert parts == [(1, 45), (285, 31)]
     assert source["parts"][1][1][15] == "x300 = 1"
     assert source["count"] == 500
+
+
+def test_a_source_is_told_as_far_as_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html_sources, "MOST_CHARACTERS", 2500)
+    path = tmp_path / "long.py"
+    path.write_text("x = 1234\n" * 500, encoding="utf-8")
+    found = replace(FINDINGS[1], path=str(path), line=250, column=1, end_line=250, end_column=3)
+    page = render(document_of(found), readable=everything)
+    ((first, lines),) = data_of(LexborHTMLParser(page))["files"][0]["source"]["parts"]
+    assert (first, len(lines)) == (150, 201)
 
 
 def test_very_long_lines_are_cut_behind_their_findings(tmp_path: Path) -> None:

@@ -186,6 +186,13 @@ def test_the_wheel_holds_what_kernels_are_compiled_with(wheel: Path) -> None:
     assert sources <= set(ZipFile(wheel).namelist())
 
 
+def test_the_wheel_holds_the_templates_of_reports(wheel: Path) -> None:
+    templates = ROOT / "embercoach" / "report" / "html" / "templates"
+    sources = {path.relative_to(ROOT).as_posix() for path in templates.iterdir()}
+    assert "embercoach/report/html/templates/report.html" in sources
+    assert sources <= set(ZipFile(wheel).namelist())
+
+
 def test_the_wheel_tells_pytest_of_the_plugin(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith("dist-info/entry_points.txt"))

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 #: Characters of all sources that a report holds; above it every file is told in parts.
 MOST_CHARACTERS = 3_000_000
-#: Lines before and after a finding that a part holds.
-AROUND = 15
+#: Lines before and after a finding that a part holds: the first with which the sources fit, or the
+#: last. Parts that are fewer lines apart than these are one.
+AROUND = (200, 100, 50, 25, 15)
+APART = 5
 #: Characters of a line that are shown in any case; and where a finding stands further on.
 LINE_LENGTH = 500
 LONGEST_LINE = 5_000
@@ -84,16 +86,45 @@ def sources(
         indexes: the files' texts.
         changed: the files that are newer than the findings.
     """
-    size = sum(len(index.text) for index in indexes.values())
-    whole = size <= MOST_CHARACTERS
+    lines = {path: sorted({f["line"] for f in found[path]}) for path in indexes}
+    spans = _fitting(lines, indexes)
     return {
-        path: Source(index.count, _parts(index, found[path], whole=whole), path in changed)
+        path: Source(index.count, _parts(index, found[path], spans[path]), path in changed)
         for path, index in indexes.items()
     }
 
 
+def _fitting(
+    lines: dict[str, list[int]], indexes: dict[str, LineIndex]
+) -> dict[str, list[tuple[int, int]]]:
+    """First and last lines of every file's parts, as many as the report has room for."""
+    if sum(len(index.text) for index in indexes.values()) <= MOST_CHARACTERS:
+        return {path: [(1, index.count)] for path, index in indexes.items()}
+    spans = {}
+    for around in AROUND:
+        spans = {path: _spans(lines[path], index.count, around) for path, index in indexes.items()}
+        if sum(_size(indexes[path], spans[path]) for path in indexes) <= MOST_CHARACTERS:
+            break
+    return spans
+
+
+def _spans(lines: Sequence[int], count: int, around: int) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for line in lines:
+        first, last = max(line - around, 1), min(line + around, count)
+        if spans and first <= spans[-1][1] + APART:
+            spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))
+    return spans
+
+
+def _size(index: LineIndex, spans: Sequence[tuple[int, int]]) -> int:
+    return sum(index.offset(last + 1, 1) - index.offset(first, 1) for first, last in spans)
+
+
 def _parts(
-    index: LineIndex, findings: Sequence[dict[str, Any]], *, whole: bool
+    index: LineIndex, findings: Sequence[dict[str, Any]], spans: Sequence[tuple[int, int]]
 ) -> tuple[tuple[int, tuple[str, ...]], ...]:
     ends: dict[int, int] = {}
     for finding in findings:
@@ -101,23 +132,10 @@ def _parts(
         if finding["end_line"] != line:
             end = finding["column"]
         ends[line] = max(ends.get(line, 0), end)
-    spans = [(1, index.count)] if whole else _spans(sorted(ends), index.count)
     return tuple(
         (first, tuple(_line(index.line(n), ends.get(n, 0)) for n in range(first, last + 1)))
         for first, last in spans
     )
-
-
-def _spans(lines: Sequence[int], count: int) -> list[tuple[int, int]]:
-    """First and last lines of the parts around some lines; those that touch are one."""
-    spans: list[tuple[int, int]] = []
-    for line in lines:
-        first, last = max(line - AROUND, 1), min(line + AROUND, count)
-        if spans and first <= spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], last)
-        else:
-            spans.append((first, last))
-    return spans
 
 
 def _line(text: str, end: int) -> str:
