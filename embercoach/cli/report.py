@@ -15,6 +15,8 @@ from embercoach.rulebook import PROFILES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embercoach.config import Overrides
+
 DEFAULT_FILE = Path("embercoach-report.html")
 
 
@@ -41,6 +43,12 @@ DEFAULT_FILE = Path("embercoach-report.html")
 @click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
 @click.option("--select", type=Codes(), multiple=True, help="Only these rules (or beginnings).")
 @click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False),
+    help="Report what is new beside this file of `embercoach baseline update`, and what is fixed.",
+)
+@click.option("--no-baseline", is_flag=True, help="Use no baseline, not the configuration's.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -86,28 +94,28 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
 def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[], str]]:
     """The findings of a run, and what makes the page of them."""
     from contextlib import closing
+    from dataclasses import replace
 
     from embercoach.cli.flow import UserError
     from embercoach.cli.progress import ProgressBar
-    from embercoach.config import ConfigError, Overrides, load
+    from embercoach.cli.ratchet import guards, judge
+    from embercoach.config import ConfigError, load
     from embercoach.engine.run import RunResult, run
     from embercoach.report import machine
     from embercoach.report.html.rendering import render
     from embercoach.report.outcome import Sources
 
-    config, isolated = options["config"], options["isolated"]
-    if config is not None and isolated:
-        raise click.UsageError("--config and --isolated exclude each other")
-    overrides = Overrides(
-        profile=options["profile"],
-        select=joined(options["select"]) or None,
-        ignore=joined(options["ignore"]),
-        show_notes=True,
-    )
+    overrides = _overrides(options)
     try:
-        scopes = load(options["paths"] or (".",), overrides, config=config, isolated=isolated)
+        scopes = load(
+            options["paths"] or (".",),
+            overrides,
+            config=options["config"],
+            isolated=options["isolated"],
+        )
     except ConfigError as error:
         raise UserError(str(error)) from error
+    watching = guards(scopes)
     with closing(ProgressBar(wanted=not quiet)) as progress:
         check = partial(
             run, jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
@@ -115,8 +123,30 @@ def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[]
         result = sum((check(scope.paths, scope.settings) for scope in scopes), RunResult())
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError("there are no Python, Metal or Objective-C files under the given paths")
-    document = machine.document(result, Sources(), show_notes=True)
+    sources, comparison = Sources(), None
+    if watching:
+        judged = judge(watching, result, sources)
+        result, comparison = replace(result, findings=judged.findings), judged.comparison
+    document = machine.document(result, sources, show_notes=True, comparison=comparison)
     return document, partial(render, document, readable=lambda _: True)
+
+
+def _overrides(options: dict[str, Any]) -> Overrides:
+    from embercoach.config import Overrides
+
+    if options["config"] is not None and options["isolated"]:
+        raise click.UsageError("--config and --isolated exclude each other")
+    if options["baseline"] is not None and options["no_baseline"]:
+        raise click.UsageError("--baseline and --no-baseline exclude each other")
+    if options["baseline"] == "":
+        raise click.UsageError("--baseline needs a file's name; --no-baseline is for none")
+    return Overrides(
+        profile=options["profile"],
+        select=joined(options["select"]) or None,
+        ignore=joined(options["ignore"]),
+        show_notes=True,
+        baseline="" if options["no_baseline"] else options["baseline"],
+    )
 
 
 def _of_file(saved: Path) -> tuple[dict[str, Any], Callable[[], str]]:

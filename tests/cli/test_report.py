@@ -106,6 +106,26 @@ def test_settings_are_those_of_the_project(embercoach: Cli, project: Path, model
     assert codes_in(page) == ["GRAPH-BREAK-001"]
 
 
+def test_beside_a_baseline_only_what_is_new_is_reported(
+    embercoach: Cli, project: Path, model: Path
+) -> None:
+    page = project / "embercoach-report.html"
+    assert embercoach("baseline", "update", "--isolated", "--baseline", "known.json").code == 0
+    new = PULL.replace("total", "largest").replace("sum", "max")
+    model.write_text(PULL + new, encoding="utf-8")
+    assert embercoach("report", "--isolated", "--baseline", "known.json").code == 0
+    tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
+    assert codes_in(page) == ["GRAPH-BREAK-001"]
+    assert data_of(page)["findings"][0][1] == 10
+    assert tree.css_first('[data-total="known"]').text() == "1"
+    model.write_text(new, encoding="utf-8")
+    assert embercoach("report", "--isolated", "--baseline", "known.json").code == 0
+    tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
+    assert tree.css_first('[data-total="fixed"]').text() == "1"
+    assert embercoach("report", "--isolated", "--no-baseline").code == 0
+    assert codes_in(page) == ["GRAPH-BREAK-001"]
+
+
 def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) -> None:
     (project / "broken.py").write_text("import mlx\ndef (:\n", encoding="utf-8")
     ran = embercoach("report", "--isolated", ".")
@@ -127,6 +147,10 @@ def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) 
         (["--from", "clean.json", "-o", "no/where.html"], "cannot write no/where.html: No such"),
         (["-o", ".", "clean.py"], "File '.' is a directory"),
         (["--config", "pyproject.toml", "--isolated"], "--config and --isolated exclude"),
+        (["--baseline", "x.json", "--no-baseline"], "--baseline and --no-baseline exclude"),
+        (["--baseline", "", "clean.py"], "--baseline needs a file's name"),
+        (["--baseline", "gone.json", "clean.py"], "gone.json"),
+        (["--from", "clean.json", "--no-baseline"], "--no-baseline has no place beside it"),
         (["--select", "NOTHING", "clean.py"], "NOTHING"),
         (["empty"], "there are no Python, Metal or Objective-C files under the given paths"),
         (["gone.py"], "gone.py"),
