@@ -62,11 +62,13 @@ def definitions(module: Module, facts: list[Fact]) -> list[Definition]:
     """
     known = _definitions.get(module)
     if known is None or known[0] is not facts:
+        _definitions.clear()
         known = _definitions[module] = (facts, _definitions_in(facts))
     return known[1]
 
 
-#: Of a file's facts, which many checks ask for.
+#: Of one file's facts, which many checks ask for. They lead back to the module, so that it would
+#: live for as long as they are here.
 _definitions: WeakKeyDictionary[Module, tuple[list[Fact], list[Definition]]] = WeakKeyDictionary()
 
 
