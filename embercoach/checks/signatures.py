@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.module import Module
     from embercoach.analysis.positions import Span
     from embercoach.analysis.project import Project
+    from embercoach.kernel_builder import KernelBuilder
     from embercoach.metal.contract import Kernel
 
 
@@ -43,6 +44,25 @@ class WrittenKernel:
     def covers(self, line: int) -> bool:
         """Whether a line of the file belongs to the kernel."""
         return any(first <= line <= last for first, last in self.lines)
+
+    def captions(self) -> Iterator[tuple[str, str]]:
+        """Each head, after the sentence that introduces it."""
+        name = f"The kernel `{self.name}`" if self.name else "The kernel"
+        for head, launches in self.heads:
+            where = ""
+            if launches:
+                numbers = ", ".join(map(str, launches))
+                where = f", launched in line{'s' if len(launches) > 1 else ''} {numbers}"
+            yield f"{name}{where}, as MLX writes it:", head
+
+
+#: What is told of a kernel that is ``malformed``.
+MALFORMED = "MLX closes this parameter list too early: see KERNEL-SIG-008."
+
+
+def mentions_kernels(source: str, builders: tuple[KernelBuilder, ...]) -> bool:
+    """Whether a file may build or launch kernels: the name of what builds them is in it."""
+    return "metal_kernel" in source or any(builder.last_name in source for builder in builders)
 
 
 def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenKernel, ...]:

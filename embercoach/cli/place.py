@@ -112,15 +112,14 @@ def _kernels(
     builders: tuple[KernelBuilder, ...],
 ) -> list[WrittenKernel]:
     """The kernels that the place belongs to; none unless a finding there is about one."""
-    names = ("metal_kernel", *(builder.last_name for builder in builders))
-    has_name = any(name in source for name in names)
-    if not has_name and not any(f.code.startswith("KERNEL-") for f in found):
-        return []
     if Path(place.file).suffix not in (".py", ".pyi", ""):
         return []
     from embercoach import checks
-    from embercoach.checks.signatures import written_kernels
+    from embercoach.checks.signatures import mentions_kernels, written_kernels
 
+    is_kernel = any(f.code.startswith("KERNEL-") for f in found)
+    if not is_kernel and not mentions_kernels(source, builders):
+        return []
     try:
         written = written_kernels(source, Path(place.file).absolute(), checks.Project(builders))
     except checks.SyntaxProblem:
@@ -154,17 +153,14 @@ def _lines(
 
 
 def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
-    name = f"The kernel `{kernel.name}`" if kernel.name else "The kernel"
-    for head, launches in kernel.heads:
-        where = ""
-        if launches:
-            numbers = ", ".join(map(str, launches))
-            where = f", launched in line{'s' if len(launches) > 1 else ''} {numbers}"
-        yield [(f"{name}{where}, as MLX writes it:", "head")]
+    from embercoach.checks.signatures import MALFORMED
+
+    for caption, head in kernel.captions():
+        yield [(caption, "head")]
         yield from ([(f"    {line}", "")] for line in head.split("\n"))
         yield [("    { source }", "faint")]
     if kernel.malformed:
-        yield [("MLX closes this parameter list too early: see KERNEL-SIG-008.", "warning")]
+        yield [(MALFORMED, "warning")]
 
 
 def _document(
