@@ -83,6 +83,13 @@ class Project:
         self._imported.clear()
         forget()
 
+    def refresh(self) -> None:
+        """Forget what is known of files on disk; trees of sources that did not change stay."""
+        self._imported.clear()
+        self._probes.clear()
+        self._roots.clear()
+        forget()
+
     def _module(self, path: Path, source: str, *, is_shared: bool) -> Module:
         parsed = self._parsed.get(path)
         if parsed is None or parsed.source != source:

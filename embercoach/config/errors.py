@@ -15,6 +15,8 @@ class ConfigError(Exception):
     def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
         super().__init__(f"{_place(path, line)}{message}")
         self.message = message
+        self.path = path
+        self.line = line
 
 
 def _place(path: Path | None, line: int | None) -> str:

@@ -72,12 +72,20 @@ def applicable(finding: Finding, settings: Settings, *, unsafe: bool) -> bool:
 class Fixer:
     """Fixes files without writing them; one a process."""
 
-    def __init__(self, settings: Settings, *, unsafe: bool, debug: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        unsafe: bool,
+        debug: bool,
+        inspector: Inspector | None = None,
+    ) -> None:
+        """Make one for some settings, with an inspector that is there already if there is one."""
         self._settings = settings
         self._debug = debug
         self._unsafe = unsafe
         self._judge = Judge(settings)
-        self._inspector = Inspector(settings.kernel_builders, debug=debug)
+        self._inspector = inspector or Inspector(settings.kernel_builders, debug=debug)
 
     def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
         """Fix a file by its path as shown, from the bytes given or those on disk."""

@@ -64,6 +64,19 @@ class Inspector:
             return _without("failed", "", 1, 1, f"cannot be read: {error.strerror or error}")
         return self.inspect(data, Path(path))
 
+    def project(self) -> Project:
+        """The modules that are known so far."""
+        if self._project is None:
+            from embercoach import checks
+
+            self._project = checks.Project(self._builders)
+        return self._project
+
+    def refresh(self) -> None:
+        """Look at imported files anew: they may have changed on disk."""
+        if self._project is not None:
+            self._project.refresh()
+
     def inspect(self, data: bytes, path: Path) -> Inspection:
         """Check a file's bytes. Whatever a check raises becomes a ``failed`` inspection.
 
@@ -102,8 +115,7 @@ class Inspector:
 
         try:
             if language == PYTHON:
-                self._project = self._project or checks.Project(self._builders)
-                report = checks.check_source(text, path, self._project)
+                report = checks.check_source(text, path, self.project())
             elif language == METAL:
                 report = checks.check_metal(text)
             else:

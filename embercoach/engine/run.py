@@ -59,7 +59,7 @@ class RunResult:
         )
 
 
-class _Tally:
+class Tally:
     """A result in the making."""
 
     def __init__(self, judge: Judge) -> None:
@@ -95,6 +95,7 @@ class _Tally:
         self.suppressed += verdict.suppressed
 
     def result(self) -> RunResult:
+        """All that was added, sorted."""
         self.findings.sort(key=lambda finding: finding.sort_key)
         return RunResult(
             tuple(self.findings),
@@ -162,7 +163,7 @@ class _Run:
         self._states = States(time.time_ns())
         self._cache = Cache(settings.root, fingerprint(settings.kernel_builders)) if cache else None
         known = self._cache.severities if self._cache is not None else None
-        self.tally = _Tally(Judge(settings, known))
+        self.tally = Tally(Judge(settings, known))
         self._builders = settings.kernel_builders
         self._debug = debug
         self._on_progress = on_progress

@@ -67,6 +67,17 @@ def encode(text: str, like: SourceText) -> bytes:
     return codecs.BOM_UTF8 + data if like.bom else data
 
 
+def bytes_of(text: str) -> bytes:
+    """The bytes of a text that is in no file yet, in the encoding that it declares, or UTF-8."""
+    # Half a character becomes bytes that ``decode`` refuses, with its place.
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        encoding = _declared(data)
+        return data if encoding == "utf-8" else text.encode(encoding)
+    except (DecodingError, LookupError, UnicodeError):
+        return data
+
+
 def _declared(data: bytes) -> str:
     # tokenize is only imported for files that may hold a cookie.
     first, _, rest = data.partition(b"\n")
