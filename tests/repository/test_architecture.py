@@ -36,7 +36,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"fixes"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "config"} | BOTTOM,
     "simulator": {"metal", "config"} | BOTTOM,
-    "cli": {"engine", "checks", "analysis", "metal", "fixes", "config", "report", "simulator"}
+    "server": {"engine", "checks", "fixes", "config"} | BOTTOM,
+    "cli": {
+        "engine",
+        "checks",
+        "analysis",
+        "metal",
+        "fixes",
+        "config",
+        "report",
+        "simulator",
+        "server",
+    }
     | BOTTOM,
     "__main__": {"cli"},
     "__init__": set(),
@@ -220,11 +231,14 @@ def test_third_party_imports_are_declared() -> None:
     kernels = core | declared(project["optional-dependencies"]["kernels"])
     # The pytest plugin runs only where pytest has loaded it.
     simulator = kernels | declared(project["optional-dependencies"]["simulator"]) | {"pytest"}
+    server = core | declared(project["optional-dependencies"]["server"])
     ours = {"embercoach", "xlstm_kernels"}
 
     def allowed(path: Path) -> set[str]:
         if path in KERNELS:
             return kernels
+        if PACKAGE / "server" in path.parents:
+            return server
         return simulator if PACKAGE / "simulator" in path.parents else core
 
     undeclared = [

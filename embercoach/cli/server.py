@@ -1,0 +1,42 @@
+"""``embercoach server``: the language server, for editors to start."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.util import find_spec
+
+import click
+
+from embercoach.cli import codes
+
+#: What the extra ``server`` brings.
+NEEDED = ("lsprotocol", "pygls")
+
+
+class MissingError(click.ClickException):
+    """The packages of the language server are not installed."""
+
+    exit_code = codes.INCOMPLETE
+
+
+@click.command("server")
+@click.option("--stdio", is_flag=True, help="Standard input and output; there is no other way.")
+@click.pass_context
+def command(ctx: click.Context, stdio: bool) -> None:
+    """Speak the Language Server Protocol on standard input and output.
+
+    Editors start it: findings while typing, rule pages and kernel signatures on hover, quick fixes.
+    It needs `pip install 'embercoach[server]'`.
+    """
+    del stdio  # many editors pass it to any server
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        interpreter = shlex.quote(sys.executable)
+        raise MissingError(
+            f"the language server needs {' and '.join(missing)}; "
+            f"install with: {interpreter} -m pip install 'embercoach[server]'"
+        )
+    from embercoach.server.service import serve
+
+    ctx.exit(codes.CLEAN if serve() else codes.FOUND)

@@ -1,0 +1,96 @@
+"""Code actions: a finding's fix, a comment that suppresses it, and all safe fixes of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from embercoach.engine.directives import CODES
+from embercoach.engine.fixing import applicable
+from embercoach.server.analysis import suppressed
+from embercoach.server.diagnostics import diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.finding import Finding
+    from embercoach.server.analysis import Checked, Document
+
+FIX_ALL = "source.fixAll.embercoach"
+KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)
+
+
+def wanted(kind: str, only: Sequence[str] | None) -> bool:
+    """Whether the editor asks for a kind of actions: by its name or the beginning of it."""
+    return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
+
+
+def quick_fixes(
+    checked: Checked, place: types.Range, *, versioned: bool
+) -> Iterator[types.CodeAction]:
+    """Fixes and suppressions of what is found in a range of the document."""
+    first, last = checked.positions.place(place.start), checked.positions.place(place.end)
+    found = [
+        finding
+        for finding in checked.result.findings
+        if (finding.line, finding.column) <= last
+        and first <= (finding.end_line, finding.end_column)
+    ]
+    for finding in found:
+        if finding.fix is not None:
+            yield _fix(finding, checked, versioned=versioned)
+    for finding in found:
+        if finding.code not in CODES:
+            yield _suppression(finding, checked, versioned=versioned)
+
+
+def _fix(finding: Finding, checked: Checked, *, versioned: bool) -> types.CodeAction:
+    fix = finding.fix
+    assert fix is not None
+    edits = checked.positions.edits(fix.edits, checked.document.newline)
+    return types.CodeAction(
+        title=f"{finding.code}: {fix.title}{'' if fix.safe else ' (unsafe)'}",
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[diagnostic(finding, checked)],
+        is_preferred=True if fix.safe else None,
+        edit=change(checked.document, edits, versioned=versioned),
+    )
+
+
+def _suppression(finding: Finding, checked: Checked, *, versioned: bool) -> types.CodeAction:
+    edits = checked.positions.edits_to(suppressed(checked, finding))
+    return types.CodeAction(
+        title=f"{finding.code}: add a suppression comment",
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[diagnostic(finding, checked)],
+        edit=change(checked.document, edits, versioned=versioned),
+    )
+
+
+def fixable(checked: Checked) -> bool:
+    """Whether `--fix` would change the document."""
+    settings = checked.settings
+    return settings is not None and any(
+        applicable(finding, settings, unsafe=False) for finding in checked.result.findings
+    )
+
+
+def fix_all(document: Document, edit: types.WorkspaceEdit | None) -> types.CodeAction:
+    """All safe fixes of a document, with the edit or for the editor to ask for it later."""
+    return types.CodeAction(
+        title="EmberCoach: apply all safe fixes",
+        kind=FIX_ALL,
+        edit=edit,
+        data={"uri": document.uri},
+    )
+
+
+def change(
+    document: Document, edits: list[types.TextEdit], *, versioned: bool
+) -> types.WorkspaceEdit:
+    """A change of one document; ``versioned`` if the editor can refuse one that is too late."""
+    if not versioned:
+        return types.WorkspaceEdit(changes={document.uri: edits})
+    identifier = types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version)
+    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(identifier, list(edits))])

@@ -1,0 +1,164 @@
+"""What the editor's texts are checked by: the engine of ``check``, kept warm. For one thread.
+
+Garbage is collected in pauses alone, as it takes longer than a keystroke may.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embercoach import checks
+from embercoach.checks.signatures import mentions_kernels, written_kernels
+from embercoach.engine.annotation import annotated
+from embercoach.engine.files import SourceFile
+from embercoach.engine.fixing import FixedFile, Fixer
+from embercoach.engine.inspection import Inspector
+from embercoach.engine.languages import PYTHON, language_of, relevant
+from embercoach.engine.run import RunResult, Tally
+from embercoach.engine.verdict import Judge
+from embercoach.fixes.source import bytes_of
+from embercoach.server.positions import Positions
+from embercoach.server.projects import Projects, Stamp, is_excluded, stamp_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.checks.signatures import WrittenKernel
+    from embercoach.config import ConfigError, Settings
+    from embercoach.finding import Finding
+    from embercoach.kernel_builder import KernelBuilder
+
+#: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
+#: modules of imported files hold on to those that imported them, 1 to 2 MB a text.
+ROUNDS = 16
+MOST_ROUNDS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text as the editor holds it, saved or not."""
+
+    uri: str
+    path: Path
+    version: int | None
+    text: str
+
+    @property
+    def newline(self) -> str:
+        """The line end that the text uses most."""
+        return "\r\n" if self.text.count("\r\n") * 2 > self.text.count("\n") else "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found in a document; nothing where ``settings`` are None or exclude it."""
+
+    document: Document
+    positions: Positions
+    settings: Settings | None
+    result: RunResult
+    error: ConfigError | None
+
+
+class Analysis:
+    """Checks documents one after the other, with what was learned of the files they import."""
+
+    def __init__(self, encoding: str, folders: Iterable[Path]) -> None:
+        """Give the encoding that columns count by, and the folders that the editor shows."""
+        self._encoding = encoding
+        self._projects = Projects(folders)
+        self._inspectors: dict[tuple[KernelBuilder, ...], Inspector] = {}
+        self._judges: tuple[Settings, Judge] | None = None
+        self._stamps: dict[str, Stamp] = {}
+        self._rounds = 0
+        self._last: Document | None = None
+
+    def check(self, document: Document) -> Checked:
+        """Check a document as `embercoach check` would, were it saved."""
+        self._last = document
+        configured = self._projects.of(document.path)
+        settings = configured.settings
+        result = RunResult()
+        if settings is not None and not is_excluded(document.path, settings):
+            result = self._result(document, settings)
+        positions = Positions(document.text, self._encoding)
+        return Checked(document, positions, settings, result, configured.error)
+
+    def tidy(self) -> None:
+        """Let go of what earlier texts left behind, and be ready for the next; takes a second."""
+        if self._rounds < ROUNDS or self._last is None:
+            return
+        self._renew()
+        self.check(self._last)
+        gc.collect()
+        self._rounds = 0
+
+    def fixed(self, checked: Checked) -> FixedFile:
+        """What `--fix` would make of a document that was checked."""
+        assert checked.settings is not None
+        inspector = self._inspector(checked.settings)
+        fixer = Fixer(checked.settings, unsafe=False, debug=False, inspector=inspector)
+        document = checked.document
+        return fixer((str(document.path), bytes_of(document.text)))
+
+    def kernels(self, checked: Checked, line: int) -> list[WrittenKernel]:
+        """The kernels that a line belongs to."""
+        document, settings = checked.document, checked.settings
+        if settings is None or language_of(document.path.name) != PYTHON:
+            return []
+        if not mentions_kernels(document.text, settings.kernel_builders):
+            return []
+        project = self._inspector(settings).project()
+        try:
+            written = written_kernels(document.text, document.path, project)
+        except checks.SyntaxProblem:
+            return []  # a diagnostic tells of it
+        return [kernel for kernel in written if kernel.covers(line)]
+
+    def _result(self, document: Document, settings: Settings) -> RunResult:
+        data = bytes_of(document.text)
+        if not relevant(data, language_of(document.path.name), settings.kernel_builders):
+            return RunResult(files_skipped=1)
+        if self._judges is None or self._judges[0] != settings:
+            self._judges = (settings, Judge(settings))
+        self._look_again()
+        inspection = self._inspector(settings).inspect(data, document.path)
+        self._stamps |= {
+            name: stamp_of(Path(name))
+            for name in inspection.dependencies
+            if name not in self._stamps
+        }
+        tally = Tally(self._judges[1])
+        tally.add(SourceFile(document.path, str(document.path)), inspection)
+        return tally.result()
+
+    def _inspector(self, settings: Settings) -> Inspector:
+        builders = settings.kernel_builders
+        if builders not in self._inspectors:
+            self._inspectors[builders] = Inspector(builders)
+        return self._inspectors[builders]
+
+    def _look_again(self) -> None:
+        """Forget what was learned of imported files if one changed."""
+        self._rounds += 1
+        if any(stamp_of(Path(name)) != stamp for name, stamp in self._stamps.items()):
+            self._renew()
+        if self._rounds >= MOST_ROUNDS:
+            self._renew()
+            gc.collect()
+            self._rounds = 0
+
+    def _renew(self) -> None:
+        self._stamps.clear()
+        for inspector in self._inspectors.values():
+            inspector.refresh()
+
+
+def suppressed(checked: Checked, finding: Finding) -> str:
+    """A document's text with a comment that suppresses a finding."""
+    document = checked.document
+    language = language_of(document.path.name)
+    return annotated(document.text, [finding], document.newline, language)

@@ -1,0 +1,56 @@
+"""What an editor shows of a place: the pages of what is found there, and its kernel's signature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from embercoach import rulebook
+from embercoach.checks.signatures import MALFORMED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.checks.signatures import WrittenKernel
+    from embercoach.finding import Finding
+    from embercoach.server.analysis import Checked
+
+
+def found_at(checked: Checked, line: int, column: int) -> list[Finding]:
+    """The findings that a place lies in."""
+    return [
+        finding
+        for finding in checked.result.findings
+        if (finding.line, finding.column) <= (line, column)
+        and (line, column) < (finding.end_line, finding.end_column)
+    ]
+
+
+def hover(
+    checked: Checked, findings: Sequence[Finding], kernels: Sequence[WrittenKernel]
+) -> types.Hover | None:
+    """The pages of the findings' rules, and the heads of kernels, in Markdown."""
+    parts = list(_pages(findings)) + [part for kernel in kernels for part in _heads(kernel)]
+    if not parts:
+        return None
+    place = None
+    if findings:
+        first = findings[0]
+        place = checked.positions.between(
+            first.line, first.column, first.end_line, first.end_column
+        )
+    content = types.MarkupContent(types.MarkupKind.Markdown, "\n\n---\n\n".join(parts))
+    return types.Hover(content, place)
+
+
+def _pages(findings: Sequence[Finding]) -> Iterator[str]:
+    for code in dict.fromkeys(finding.code for finding in findings):
+        yield rulebook.rule(code).page.rstrip()
+
+
+def _heads(kernel: WrittenKernel) -> Iterator[str]:
+    for caption, head in kernel.captions():
+        yield f"{caption}\n\n```metal\n{head}\n{{ source }}\n```"
+    if kernel.malformed:
+        yield MALFORMED
