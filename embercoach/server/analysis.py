@@ -20,6 +20,7 @@ from embercoach.engine.languages import PYTHON, language_of, relevant
 from embercoach.engine.run import RunResult, Tally
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source import bytes_of
+from embercoach.server.baselines import Baselines
 from embercoach.server.positions import Positions
 from embercoach.server.projects import Projects, Stamp, is_excluded, stamp_of
 
@@ -73,6 +74,7 @@ class Analysis:
         self._inspectors: dict[tuple[KernelBuilder, ...], Inspector] = {}
         self._judges: tuple[Settings, Judge] | None = None
         self._stamps: dict[str, Stamp] = {}
+        self._baselines = Baselines()
         self._rounds = 0
         self._last: Document | None = None
 
@@ -84,6 +86,10 @@ class Analysis:
         result = RunResult()
         if settings is not None and not is_excluded(document.path, settings):
             result = self._result(document, settings)
+            if settings.baseline is not None:
+                result = self._baselines.new_in(
+                    result, document.path, document.text, settings.baseline
+                )
         positions = Positions(document.text, self._encoding)
         return Checked(document, positions, settings, result, configured.error)
 

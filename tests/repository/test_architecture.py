@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"fixes"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "config"} | BOTTOM,
     "simulator": {"metal", "config"} | BOTTOM,
-    "server": {"engine", "checks", "fixes", "config"} | BOTTOM,
+    "server": {"engine", "checks", "fixes", "config", "report"} | BOTTOM,
     "cli": {
         "engine",
         "checks",

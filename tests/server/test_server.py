@@ -305,6 +305,23 @@ def test_the_configuration_counts_and_is_read_again(editor: Editor) -> None:
     assert "workspace/didChangeWatchedFiles" in editor.registered
 
 
+def test_what_the_baseline_knows_is_passed_over(
+    editor: Editor, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = editor.folder / "guarded"
+    folder.mkdir()
+    (folder / "embercoach.toml").write_text('baseline = "known.json"\n')
+    (folder / "model.py").write_text(PULL)
+    monkeypatch.chdir(folder)
+    (missing, found) = editor.open("guarded/model.py", PULL)
+    assert "known.json" in missing.message
+    assert found.code == "HOST-PULL-001"
+    assert start(["baseline", "update", "."]) == 0, capfd.readouterr().err
+    assert editor.change("guarded/model.py", f"# moved\n{PULL}") == []
+    (new,) = editor.change("guarded/model.py", f"{PULL}\n\ndef more(y: mx.array):\n    y.item()\n")
+    assert new.code == "GRAPH-BREAK-001"
+
+
 def test_a_mistake_in_the_configuration_is_told_and_the_last_good_one_stays(
     editor: Editor,
 ) -> None:
