@@ -59,7 +59,9 @@ def _imported(frame: Frame, source: str, level: int, name: str) -> Value:
         value = module.module.member(name)
         if value is not UNKNOWN:
             return value  # type: ignore[no-any-return]
-        sub = _module(frame, f"{source}.{name}" if source else name, level)
+        holds_modules = module.module.path.stem == "__init__"
+        whole = f"{source}.{name}" if source else name
+        sub = _module(frame, whole, level) if holds_modules else None
         return sub if isinstance(sub, ModuleRef) else UNKNOWN
     if level:
         return UNKNOWN
