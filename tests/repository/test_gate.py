@@ -72,7 +72,7 @@ ORACLES = (
     if sys.version_info >= (3, 11)
     else []
 )
-FIRST_PYTEST = ORACLES[-1] if ORACLES else "pytest -q -m corpus tests/accuracy tests/simulator"
+EXHAUSTIVE = "pytest -q -n auto -m exhaustive tests/xlstm_kernels"
 SUMMARY = "======== 3 passed, 1 skipped in 0.12s ========"
 
 
@@ -132,6 +132,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         "ruff format --check",
         "ruff check",
         "mypy",
+        EXHAUSTIVE,
         *ORACLES,
         "pytest -q -m corpus tests/accuracy tests/simulator",
         "embercoach check .",
@@ -144,7 +145,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
     [
         ("ruff", "ruff format --check", "ruff format --check"),
         ("mypy", "mypy", "mypy"),
-        ("pytest", FIRST_PYTEST, FIRST_PYTEST),
+        ("pytest", EXHAUSTIVE, EXHAUSTIVE),
         ("embercoach", "embercoach check .", "embercoach check ."),
     ],
 )
@@ -188,5 +189,5 @@ def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
 def test_workflow_logs_are_grouped(checkout: Path) -> None:
     result = run_gate(checkout, GITHUB_ACTIONS="true")
     assert (
-        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 8 + len(ORACLES)
+        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 9 + len(ORACLES)
     )

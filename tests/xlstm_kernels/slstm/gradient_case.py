@@ -65,11 +65,20 @@ def parts(wx, r, b, initial) -> dict:
     return names | {"R": r, "b": b} | states
 
 
-def judge(found: list[mx.array], expected: Gradients, bars: dict[str, float] = BARS) -> None:
+def judge(
+    found: list[mx.array],
+    expected: Gradients,
+    bars: dict[str, float] = BARS,
+    *,
+    together: bool = False,
+) -> None:
+    """Each gradient by its own size, or all by the size of all."""
     wanted = parts(expected.wx, expected.r, expected.b, expected.initial)
     for name, gradient in parts(*found).items():
         assert gradient.shape == wanted[name].shape
         actual, size = wide(gradient), np.linalg.norm(wanted[name])
+        if together:
+            size = np.linalg.norm([np.linalg.norm(part) for part in wanted.values()])
         assert np.all(np.isfinite(actual)), name
         error = np.linalg.norm(actual - wanted[name])
         assert error <= bars[name] * size, f"{name}: {error:.2e} of {size:.2e}"
