@@ -35,7 +35,7 @@ class Case:
 
     def expected(self, **options: object) -> Gradients:
         of_states, of_last = map(wide, self.cotangents)
-        mask = None if self.mask is None else np.array(self.mask)
+        mask = None if self.mask is None else wide(self.mask).astype(bool)
         cotangents = of_states, of_last[:, :, 0]
         return gradients(*map(wide, self.arrays), cotangents, mask=mask, **options)
 
