@@ -79,11 +79,6 @@ def negative(a: Pair) -> Pair:
     return Pair(mx.negative(a.high), mx.negative(a.low))
 
 
-def constant(a: Pair) -> Pair:
-    """`a`, taken for a constant by the gradient."""
-    return Pair(mx.stop_gradient(a.high), mx.stop_gradient(a.low))
-
-
 def exp(a: Pair) -> mx.array:
     """The exponential function of a pair, to the digits of a float32.
 

@@ -43,10 +43,10 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
     Returns:
         A function `(q, k, v, i, f, c_initial=None, n_initial=None, m_initial=None,
         return_last_states=False, eps=1e-6, chunk_size=64, *, mask=None)` with the arguments and
-        results of `mlstm_chunkwise`, of which the chunkwise forms take `normalizer_grad=True` and
-        `fused=False` too; a parallel form makes nothing of the chunk size. The one with a sigmoid
-        for its input gate (`siging`) has no m: its m_initial must be None, its last states are
-        (c, n), and it takes `normalize=True`.
+        results of `mlstm_chunkwise`. They take `normalizer_grad=True` too, the chunkwise forms
+        `fused=False`; a parallel form makes nothing of the chunk size. The one with a sigmoid
+        for its input gate (`siging`) has no m and takes neither: its m_initial must be None, its
+        last states are (c, n), and it takes `normalize=True`.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.
@@ -62,7 +62,8 @@ def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
 
     Returns:
         A function `(q, k, v, i, f, c_initial=None, n_initial=None, m_initial=None,
-        return_last_states=False, eps=1e-6, dtype_state=mx.float32, *, mask=None)` with the
+        return_last_states=False, eps=1e-6, dtype_state=mx.float32, *, normalizer_grad=True,
+        mask=None)` with the
         arguments and results of `mlstm_sequence`; the last c and n are in `dtype_state`.
 
     Raises:
@@ -78,7 +79,8 @@ def get_mlstm_step_kernel(name: str) -> MLSTMKernel:
         name: one of `get_available_mlstm_step_kernels()`, or NX-AI's name with `triton`.
 
     Returns:
-        A function `(q, k, v, i, f, c, n, m, eps=1e-6, dtype_state=mx.float32)`, `mlstm_step`.
+        A function `(q, k, v, i, f, c, n, m, eps=1e-6, dtype_state=mx.float32, *,
+        normalizer_grad=True)`, `mlstm_step`.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.
@@ -126,13 +128,17 @@ def _parallel(
     eps: float = 1e-6,
     chunk_size: int | None = None,
     *,
+    normalizer_grad: bool = True,
     mask: mx.array | None = None,
     backend: str | None = None,
 ) -> Result:
     """`mlstm_parallel`, which has no chunks: any chunk size will do."""
     initial = (c_initial, n_initial, m_initial)
     return mlstm_parallel(
-        q, k, v, i, f, *initial, return_last_states, eps, mask=mask, backend=backend
+        *(q, k, v, i, f, *initial, return_last_states, eps),
+        normalizer_grad=normalizer_grad,
+        mask=mask,
+        backend=backend,
     )
 
 
@@ -176,6 +182,7 @@ def _sequence(
     eps: float = 1e-6,
     dtype_state: mx.Dtype = mx.float32,
     *,
+    normalizer_grad: bool = True,
     mask: mx.array | None = None,
     backend: str | None = None,
 ) -> Result:
@@ -185,7 +192,12 @@ def _sequence(
             f"mlstm_sequence: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
         )
     initial = (c_initial, n_initial, m_initial)
-    h, last = mlstm_sequence(q, k, v, i, f, *initial, True, eps, mask=mask, backend=backend)
+    h, last = mlstm_sequence(
+        *(q, k, v, i, f, *initial, True, eps),
+        normalizer_grad=normalizer_grad,
+        mask=mask,
+        backend=backend,
+    )
     return (h, stored(last, dtype_state)) if return_last_states else h
 
 

@@ -150,3 +150,21 @@ def test_metal_in_the_name_of_a_step(name, simulator):
     q, k, v, i, f = map(mx.array, arrays)
     step = get_mlstm_step_kernel(name)
     assert launched(simulator, lambda: step(q, k, v, i, f, *inputs.states)) == (name == "metal")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["chunkwise--native_autograd", "parallel--native_autograd", "native_sequence__native"],
+)
+def test_every_form_can_leave_the_normaliser_out_of_its_gradient(name):
+    get = get_mlstm_sequence_kernel if name.startswith("native_sequence") else get_mlstm_kernel
+    kernel, inputs = get(name), Draw(1, 2, 6, 8, 4, seed=3).inputs()
+
+    def slope(normalizer_grad):
+        def loss(q):
+            h = kernel(q, *inputs.sequence[1:], normalizer_grad=normalizer_grad)
+            return h.square().sum()
+
+        return mx.grad(loss)(inputs.q)
+
+    assert not mx.allclose(slope(True), slope(False), rtol=0.1).item()
