@@ -16,7 +16,7 @@ from xlstm_kernels.norm import rms_norm as rms_norm_module
 WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal")
 
 
-def test_every_kernel_of_the_pack_runs_and_is_checked(simulator, draw):
+def test_every_kernel_of_soft_cap_and_rms_norm_runs_and_is_checked(simulator, draw):
     x, weight = draw((3, 40), mx.float32), draw((40,), mx.float32)
     # With no backend named: kernels are what runs where Metal is, and here it seems to be.
     mx.eval(mx.grad(lambda v: soft_cap(v, 15.0).sum())(x))

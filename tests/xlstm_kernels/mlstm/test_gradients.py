@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mlx import nn
 
-from tests.xlstm_kernels.mlstm.comparing import Draw, draws, wide
+from tests.xlstm_kernels.mlstm.comparing import MILD, ROUNDING, Draw, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
 from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definition
@@ -41,9 +41,6 @@ FORMS = {
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
-# How much bigger the terms of a gradient may be than their sum, for the bar to judge it alone.
-MILD = 30.0
-ROUNDING = 2.0**-24
 QUICK = settings(
     deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
