@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROUNDING = 2.0**-24
-# How much bigger the terms of a step, or of a gradient, may be than their sum, for the bar to judge.
+# How much bigger the terms of a step, or of a gradient, may be than their sum for the bar to judge.
 MILD = 30.0
 # Where exp(-m) is infinite in float32, h is zero; the definition's h is smaller than this then.
 NEGLIGIBLE = 1e-36
