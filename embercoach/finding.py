@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-
-FindingTuple = tuple[Any, ...]
 
 
 class PlacedError(Exception):
@@ -40,10 +38,27 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A place that explains a finding, in the words of ``message``.
+
+    ``path`` is empty in a :class:`RawFinding`, whose steps are all in the file of the finding.
+    """
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class RawFinding:
     """What a check found, before a profile gives it a severity.
 
-    Lines and columns count from 1, columns in characters; the end is exclusive.
+    Lines and columns count from 1, columns in characters; the end is exclusive. ``flow`` tells
+    where the value that is meant came from, the earliest place first and as far as it is known;
+    ``related`` are other places that belong to it: where its context begins, a second access.
     """
 
     code: str
@@ -55,11 +70,16 @@ class RawFinding:
     help: str
     context: str
     fix: Fix | None = None
+    flow: tuple[Step, ...] = ()
+    related: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding as users see it: a place in a file, what, why it hurts, and the way out."""
+    """A finding as users see it: a place in a file, what, why it hurts, and the way out.
+
+    ``flow`` and ``related`` are those of :class:`RawFinding`.
+    """
 
     path: str
     line: int
@@ -72,40 +92,11 @@ class Finding:
     help: str
     context: str
     fix: Fix | None = None
+    flow: tuple[Step, ...] = ()
+    related: tuple[Step, ...] = ()
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
         """Order of findings in every report: the same whenever the findings are."""
         place = (self.path, self.line, self.column)
         return (*place, self.code, self.end_line, self.end_column, self.message)
-
-    def to_tuple(self) -> FindingTuple:
-        """Nested plain tuples: cheap to pickle between processes and to store as JSON."""
-        fix = self.fix and (
-            self.fix.title,
-            self.fix.safe,
-            tuple((e.start, e.end, e.text) for e in self.fix.edits),
-        )
-        return (
-            self.path,
-            self.line,
-            self.column,
-            self.end_line,
-            self.end_column,
-            self.code,
-            self.severity,
-            self.message,
-            self.help,
-            self.context,
-            fix,
-        )
-
-    @classmethod
-    def from_tuple(cls, data: FindingTuple) -> Finding:
-        """The inverse of :meth:`to_tuple`; accepts lists too, as JSON yields them."""
-        *values, fix = data
-        if fix is not None:
-            title, safe, edits = fix
-            fix = Fix(title, safe, tuple(Edit(*e) for e in edits))
-        values.append(fix)
-        return cls(*values)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.kernel_builder import KernelBuilder
 
 #: Raised when what the cache stores changes its meaning.
-FORMAT = 1
+FORMAT = 2
 #: Rooms and modules that decide what is found.
 DECISIVE = (
     "analysis",

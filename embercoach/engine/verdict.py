@@ -12,7 +12,7 @@ from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
 from embercoach.engine.directives import CODES, Directive, Item
-from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity
+from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +37,13 @@ def raw_to_tuple(finding: RawFinding) -> RawTuple:
         finding.help,
         finding.context,
         fix and (fix.title, fix.safe, tuple((e.start, e.end, e.text) for e in fix.edits)),
+        tuple(map(_step_to_tuple, finding.flow)),
+        tuple(map(_step_to_tuple, finding.related)),
     )
+
+
+def _step_to_tuple(step: Step) -> RawTuple:
+    return (step.line, step.column, step.end_line, step.end_column, step.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,8 @@ class Judge:
                     verdict.findings.append(self._finding(plain, shown, rules.profile))
 
     def _finding(self, raw: RawTuple, shown: str, profile: str) -> Finding:
-        code, line, column, end_line, end_column, message, advice, context, fix = raw
+        code, line, column, end_line, end_column, message, advice, context, *more = raw
+        fix, flow, related = more
         key = (code, profile, context)
         severity = self._severities.get(key)
         if severity is None:
@@ -159,6 +166,8 @@ class Judge:
             advice,
             context,
             fix and Fix(fix[0], fix[1], tuple(Edit(*edit) for edit in fix[2])),
+            tuple([Step(shown, *step) for step in flow]),
+            tuple([Step(shown, *step) for step in related]),
         )
 
 

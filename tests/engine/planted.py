@@ -10,13 +10,14 @@ import ast
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from embercoach import checks
 from embercoach.checks import FileReport, SyntaxProblem
-from embercoach.finding import Edit, Fix, RawFinding
+from embercoach.finding import Edit, Fix, RawFinding, Step
 
 #: word: code, and what a fix writes instead of it, safely or not.
 WORDS: dict[str, tuple[str, str | None, bool]] = {
@@ -75,7 +76,16 @@ def _finding(source: str, match: re.Match[str]) -> RawFinding:
         f"write something better than {match[0]}",
         "loop" if "loop_" in source else "default",
         fix,
+        tuple(_steps(source, "origin_")),
+        tuple(_steps(source, "beside_")),
     )
+
+
+def _steps(source: str, word: str) -> Iterator[Step]:
+    for number, line in enumerate(source.splitlines(), 1):
+        if word in line:
+            column = line.index(word) + 1
+            yield Step("", number, column, number, column + len(word), f"{word} is planted")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from embercoach import rulebook
 from embercoach.config import Settings
 from embercoach.engine.run import RunResult, run
-from embercoach.finding import Finding
+from embercoach.finding import Finding, Step
 from embercoach.rulebook import Rule, RulePageError
 
 pytestmark = pytest.mark.usefixtures("planted")
@@ -213,6 +213,20 @@ def test_the_context_decides_the_severity(project: Path) -> None:
     write("a.py", "import mlx\nbad_pull\n")
     write("b.py", "import mlx\nbad_pull\nloop_\n")
     assert [f.context for f in check().findings] == ["default", "loop"]
+
+
+def test_steps_and_places_beside_come_along_from_the_cache_too(project: Path) -> None:
+    write("a.py", "import mlx\norigin_1\n  # beside_3\n\norigin_4\nbad_pull\n")
+    for cached in (0, 1):
+        result = run((".",), Settings(root=project))
+        (finding,) = result.findings
+        assert result.cached == cached
+        assert finding.flow == (
+            Step("a.py", 2, 1, 2, 8, "origin_ is planted"),
+            Step("a.py", 5, 1, 5, 8, "origin_ is planted"),
+        )
+        assert finding.related == (Step("a.py", 3, 5, 3, 12, "beside_ is planted"),)
+        assert isinstance(hash(finding), int)
 
 
 def test_progress_is_told(project: Path) -> None:
