@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keyword import iskeyword
+from keyword import iskeyword, kwlist
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config.errors import ConfigError, suggestion, type_name
@@ -91,3 +91,53 @@ def _fixed(where: str, parameter: str, given: dict[str, Any]) -> Fixed:
 
 def _is_name(word: str) -> bool:
     return word.isidentifier() and not iskeyword(word)
+
+
+#: A word that Python takes for a name; which letters beyond ASCII it takes is the reader's to say.
+_LETTER = r"A-Za-z_\u0080-\uffff"
+_NAME = rf"(?!(?:{'|'.join(kwlist)})(?:\.|$))[{_LETTER}][{_LETTER}0-9]*"
+
+
+def kernel_builders_form() -> dict[str, Any]:
+    """The table as JSON Schema says it; that two parameters have one origin it can't refuse."""
+    origins = {parameter: _origin_form(parameter) for parameter in PARAMETERS}
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": rf"^(?!mlx\.){_NAME}(?:\.{_NAME})+$"},
+        "additionalProperties": {
+            "type": "object",
+            "required": ["source"],
+            "additionalProperties": False,
+            "properties": origins,
+        },
+    }
+
+
+def _origin_form(parameter: str) -> dict[str, Any]:
+    forms: list[dict[str, Any]] = [
+        {"type": "string", "pattern": f"^{_NAME}$"},
+        {"type": "integer", "minimum": 0},
+    ]
+    value: dict[str, Any] | None = None
+    if parameter in TEXTS:
+        value = {"type": "string"}
+    elif parameter in LISTS:
+        value = {"type": "array", "items": {"type": "string"}}
+    elif parameter in FLAGS:
+        value = {"type": "boolean"}
+    if value is not None:
+        properties = {"value": value}
+        forms.append(
+            {
+                "type": "object",
+                "required": ["value"],
+                "additionalProperties": False,
+                "properties": properties,
+            }
+        )
+    return {
+        "description": f"Where metal_kernel's `{parameter}` comes from: a parameter of the "
+        "wrapper by its name or by its position from 0"
+        + (", or { value = ... }: what is always passed." if value else "."),
+        "anyOf": forms,
+    }

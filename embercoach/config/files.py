@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,19 +27,21 @@ class ConfigFile:
         """How messages name the table."""
         return f"[{SECTION}]" if self.path.name == SHARED_FILE else self.path.name
 
-    def line_of(self, *words: str) -> int | None:
-        """The first line with one of the words, the first word preferred.
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The names that lead to the table."""
+        return tuple(SECTION.split(".")) if self.path.name == SHARED_FILE else ()
 
-        For messages only: TOML readers keep no places, so a word may stand elsewhere too.
+    def line_of(self, place: tuple[str, ...], *words: str) -> int | None:
+        """The line where the table says something.
+
+        Args:
+            place: the names that lead to it from the table.
+            words: texts, one of which is meant if it stands in a line of it.
         """
-        lines = self.text.splitlines()
-        header = f"[{SECTION}"
-        start = next((i for i, line in enumerate(lines) if line.strip().startswith(header)), 0)
-        for word in words:
-            for number, line in enumerate(lines[start:], start + 1):
-                if word in line.partition("#")[0]:
-                    return number
-        return None
+        from embercoach.config.places import lines_of
+
+        return lines_of(self.text).find((*self.prefix, *place), words)
 
 
 def find(folder: Path) -> ConfigFile | None:
@@ -97,16 +98,18 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(text: str, path: Path) -> Any:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    # Not at the top: most folders have no configuration.
+    from embercoach.config.toml import TOMLDecodeError, loads
+
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return loads(text)
+    except TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", path) from error
     except RecursionError as error:
         raise ConfigError("not valid TOML: nested too deeply", path) from error
+    except ValueError as error:
+        # Dates that no calendar has, numbers that are too long to read.
+        raise ConfigError(f"not valid TOML: {error}", path) from error
 
 
 def folder_of(path: str) -> Path:

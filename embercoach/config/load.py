@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from embercoach.config.errors import ConfigError
 from embercoach.config.files import ConfigFile, find, folder_of, read
 from embercoach.config.patterns import check_pattern
-from embercoach.config.schema import Layer, check_profile, layer_of
+from embercoach.config.schema import Layer, layer_of
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
+from embercoach.config.values import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

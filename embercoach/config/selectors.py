@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embercoach.config.errors import ConfigError, suggestion
 from embercoach.rulebook import SIMULATED, kinds, static_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from embercoach.config.settings import Settings
 
@@ -63,21 +63,68 @@ def _refuse_simulated(selector: str) -> None:
         )
 
 
-def enabled_codes(layers: Iterable[Selection]) -> frozenset[str]:
-    """The codes that are on after all layers, the lowest layer first; at the start all are."""
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why a rule is on or off.
+
+    Attributes:
+        enabled: whether it is on.
+        layer: the number of the layer that decided, None where none did.
+        key: ``select``, ``extend-select`` or ``ignore``, as configuration files name them.
+        selector: what names the rule; None where ``select`` leaves it out.
+    """
+
+    enabled: bool
+    layer: int | None = None
+    key: str | None = None
+    selector: str | None = None
+
+
+def decisions(layers: Iterable[Selection]) -> dict[str, Decision]:
+    """Whether each rule is on after all layers, the lowest layer first; at the start all are."""
     known = static_codes()
-    current = set(known)
-    for layer in layers:
+    made = dict.fromkeys(known, Decision(enabled=True))
+    for number, layer in enumerate(layers):
         if layer.select is not None:
-            current.clear()
-        votes = [(_weight(s), True, s) for s in (*(layer.select or ()), *layer.extend_select)]
-        votes += [(_weight(s), False, s) for s in layer.ignore]
+            made = dict.fromkeys(known, Decision(False, number, "select"))
         # At equal length, ignoring wins.
-        for _, wanted, selector in sorted(votes, key=lambda vote: (vote[0], not vote[1])):
-            named = {code for code in known if matches(selector, code)}
-            current = current | named if wanted else current - named
-    return frozenset(current)
+        for _, selector, decision in sorted(_votes(layer, number), key=lambda vote: vote[0]):
+            made |= {code: decision for code in known if matches(selector, code)}
+    return made
 
 
-def _weight(selector: str) -> int:
-    return 0 if selector == ALL else len(selector)
+def _votes(layer: Selection, number: int) -> Iterator[tuple[tuple[int, bool], str, Decision]]:
+    said = (("select", layer.select or ()), ("extend-select", layer.extend_select))
+    for key, selectors in (*said, ("ignore", layer.ignore)):
+        wanted = key != "ignore"
+        for selector in selectors:
+            weight = 0 if selector == ALL else len(selector)
+            yield (weight, not wanted), selector, Decision(wanted, number, key, selector)
+
+
+def enabled_codes(layers: Iterable[Selection]) -> frozenset[str]:
+    """The codes that are on after all layers."""
+    return frozenset(code for code, made in decisions(layers).items() if made.enabled)
+
+
+def selector_form() -> dict[str, Any]:
+    """What names a rule, as JSON Schema says it: editors offer the enumeration."""
+    known = sorted(static_codes())
+    families = sorted({code.rpartition("-")[0] for code in known})
+    return {
+        "type": "string",
+        "anyOf": [{"enum": [ALL, *families, *known]}, {"pattern": f"^(?:{_beginnings(known)})$"}],
+    }
+
+
+def _beginnings(words: list[str]) -> str:
+    """A regular expression for all beginnings of words, the empty one aside."""
+    by_letter: dict[str, list[str]] = {}
+    for word in words:
+        if word:
+            by_letter.setdefault(word[0], []).append(word[1:])
+    parts = []
+    for letter, rests in by_letter.items():
+        below = _beginnings(rests)
+        parts.append(f"{letter}(?:{below})?" if below else letter)
+    return "|".join(parts)

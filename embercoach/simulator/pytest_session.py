@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.config import ConfigError
-from embercoach.config.schema import check_kind
+from embercoach.config.values import check_kind
 from embercoach.simulator.options import Options, begin, options_for
 from embercoach.simulator.recorder import merged
 from embercoach.simulator.telling import report

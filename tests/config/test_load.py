@@ -225,7 +225,7 @@ def test_the_command_line_overrides(tmp_path: Path) -> None:
          "simulator.timeout: must be a number above 0, not 0"),
         ("[tool.embercoach.simulator]\ntimeout = true", 6,
          "simulator.timeout: must be a number, not a boolean"),
-        ("[tool.embercoach.simulator]\nmemory = inf", 6, "must be a number above 0, not inf"),
+        ("[tool.embercoach.simulator]\nmemory = inf", 6, "above 0 and at most 1000000000, not inf"),
         ("[tool.embercoach.simulator]\ncompiler = ''", 6,
          "simulator.compiler: must be a text, not an empty one"),
         ("[tool.embercoach.simulator]\nchecks = 'no'", 6,
