@@ -19,9 +19,8 @@ ignore = 1
 
 [tool.embercoach]  # ours
 respect-gitignore = true
-per-file-ignores = {
-    "a/**" = ["DTYPE"],
-}
+per-file-ignores = { "a/**" = [
+    "DTYPE" ] }
 ignore = [
     # "FFT" is commented out
     "DTYPE",
@@ -51,7 +50,7 @@ OURS = ("tool", "embercoach")
         ((*OURS, "ignore"), ('"FFT"',), '    "FFT",'),
         ((*OURS, "ignore"), ('"absent"', '"DTYPE"'), '    "DTYPE",'),
         ((*OURS, "respect-gitignore"), (), "respect-gitignore"),
-        ((*OURS, "per-file-ignores"), ('"DTYPE"',), '    "a/**" = ["DTYPE"]'),
+        ((*OURS, "per-file-ignores"), ('"DTYPE"',), '    "DTYPE" ]'),
         ((*OURS, "simulator"), (), "simulator.timeout"),
         ((*OURS, "simulator", "timeout"), (), "simulator.timeout"),
         ((*OURS, "kernel-builders", "a.b"), (), '"kernel-builders"'),
