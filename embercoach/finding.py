@@ -42,6 +42,7 @@ class Step:
     """A place that explains a finding, in the words of ``message``.
 
     ``path`` is empty in a :class:`RawFinding`, whose steps are all in the file of the finding.
+    ``cell`` is that of :class:`Finding`.
     """
 
     path: str
@@ -50,6 +51,7 @@ class Step:
     end_line: int
     end_column: int
     message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class RawFinding:
 class Finding:
     """A finding as users see it: a place in a file, what, why it hurts, and the way out.
 
-    ``flow`` and ``related`` are those of :class:`RawFinding`.
+    ``flow`` and ``related`` are those of :class:`RawFinding`. In a notebook ``cell`` is the number
+    of the cell, from 1, and lines are the cell's; offsets of edits are those of the module that
+    the notebook's code cells make.
     """
 
     path: str
@@ -94,9 +98,10 @@ class Finding:
     fix: Fix | None = None
     flow: tuple[Step, ...] = ()
     related: tuple[Step, ...] = ()
+    cell: int | None = None
 
     @property
-    def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
+    def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:
         """Order of findings in every report: the same whenever the findings are."""
-        place = (self.path, self.line, self.column)
+        place = (self.path, self.cell or 0, self.line, self.column)
         return (*place, self.code, self.end_line, self.end_column, self.message)

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A place and a reason: a syntax error, an unreadable file, a crash of a check."""
+    """A place and a reason: a syntax error, an unreadable file, a crash of a check.
+
+    ``cell`` is the number of a notebook's cell, whose line is meant; without it, the file's is.
+    """
 
     path: str
     line: int
     column: int
     message: str
+    cell: int | None = None
 
     @property
-    def sort_key(self) -> tuple[str, int, int, str]:
+    def sort_key(self) -> tuple[str, int, int, int, str]:
         """Order of problems in every report."""
-        return (self.path, self.line, self.column, self.message)
+        return (self.path, self.cell or 0, self.line, self.column, self.message)

@@ -32,6 +32,10 @@ class Problem(Protocol):
     def message(self) -> str:
         """The reason."""
 
+    @property
+    def cell(self) -> int | None:
+        """The cell of a notebook that the line is counted in, from 1."""
+
 
 class Outcome(Protocol):
     """A run's result."""
