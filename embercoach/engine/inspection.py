@@ -128,6 +128,21 @@ class Inspector:
         return Inspection("checked", digest, report.dependencies, payload)
 
 
+class Inspectors:
+    """Inspects files of several projects, with an inspector for each set of kernel builders."""
+
+    def __init__(self, *, debug: bool = False) -> None:
+        self._debug = debug
+        self._inspectors: dict[tuple[KernelBuilder, ...], Inspector] = {}
+
+    def __call__(self, task: tuple[str, bytes | None, tuple[KernelBuilder, ...]]) -> Inspection:
+        """Inspect a file by its absolute path, from the bytes given or those on disk."""
+        path, data, builders = task
+        if builders not in self._inspectors:
+            self._inspectors[builders] = Inspector(builders, debug=self._debug)
+        return self._inspectors[builders]((path, data))
+
+
 def _without(kind: Kind, digest: str, line: int, column: int, message: str) -> Inspection:
     return Inspection(kind, digest, (), json.dumps([line, column, message]))
 

@@ -14,17 +14,18 @@ from embercoach.engine.cache import Cache, States
 from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile, discover
 from embercoach.engine.fingerprint import fingerprint
-from embercoach.engine.inspection import Inspection, Inspector, digest_of
+from embercoach.engine.inspection import Inspection, Inspectors, digest_of
 from embercoach.engine.languages import language_of, relevant
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.rulebook import RulePageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from embercoach.config import Settings
     from embercoach.finding import Finding
+    from embercoach.kernel_builder import KernelBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,22 @@ class RunResult:
 
     def __add__(self, other: RunResult) -> RunResult:
         """Two runs' results as one."""
-        return RunResult(
-            tuple(sorted({*self.findings, *other.findings}, key=lambda f: f.sort_key)),
-            tuple(sorted({*self.problems, *other.problems}, key=lambda p: p.sort_key)),
-            self.files_checked + other.files_checked,
-            self.files_skipped + other.files_skipped,
-            self.suppressed + other.suppressed,
-            self.cached + other.cached,
-        )
+        return joined((self, other))
+
+
+def joined(results: Iterable[RunResult]) -> RunResult:
+    """Some runs' results as one; what several of them found is in it once."""
+    results = tuple(results)
+    findings = {finding for result in results for finding in result.findings}
+    problems = {problem for result in results for problem in result.problems}
+    return RunResult(
+        tuple(sorted(findings, key=lambda finding: finding.sort_key)),
+        tuple(sorted(problems, key=lambda problem: problem.sort_key)),
+        sum(result.files_checked for result in results),
+        sum(result.files_skipped for result in results),
+        sum(result.suppressed for result in results),
+        sum(result.cached for result in results),
+    )
 
 
 class Tally:
@@ -131,61 +140,137 @@ def run(
         force_exclude: exclude even files that are named themselves.
         debug: add tracebacks to the messages of internal errors.
     """
-    current = _Run(settings, cache and stdin is None, debug=debug, on_progress=on_progress)
+    if stdin is None:
+        (part,) = prepare([(settings, paths)], cache=cache, force_exclude=force_exclude)
+    else:
+        name, data = stdin
+        file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
+        part = Part(settings, None, States(time.time_ns()), [(file, data)])
+        jobs = 1
+    check([part], jobs=jobs, on_progress=on_progress, debug=debug)
+    return part.tally.result()
+
+
+def prepare(
+    scopes: Sequence[tuple[Settings, Sequence[str]]],
+    *,
+    cache: bool = True,
+    force_exclude: bool = False,
+) -> list[Part]:
+    """Find the files of some settings and paths; each has a part of the run, and they share caches.
+
+    The arguments are those of ``run``.
+    """
+    states = States(time.time_ns())
+    caches: dict[tuple[Path, tuple[KernelBuilder, ...]], Cache] = {}
+    parts = []
+    for settings, paths in scopes:
+        key = (settings.root, settings.kernel_builders)
+        if cache and key not in caches:
+            caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders))
+        found = discover(paths, settings, force_exclude=force_exclude)
+        files = [(file, None) for file in found.files]
+        parts.append(Part(settings, caches.get(key), states, files))
+        parts[-1].tally.problems += found.problems
+    return parts
+
+
+def check(
+    parts: Sequence[Part],
+    *,
+    jobs: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    debug: bool = False,
+) -> None:
+    """Check the files of all parts in one pool of processes.
+
+    The arguments are those of ``run``.
+    """
     collecting = gc.isenabled()
     gc.disable()  # plain data without cycles, and much of it
     try:
-        if stdin is not None:
-            name, data = stdin
-            file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
-            current.check([(file, data)], jobs=1)
-        else:
-            found = discover(paths, settings, force_exclude=force_exclude)
-            current.tally.problems += found.problems
-            current.check([(file, None) for file in found.files], jobs)
+        tasks = [(part, *task) for part in parts for task in part.begin()]
+        total = sum(len(part.files) for part in parts)
+        try:
+            if tasks:
+                _spread(tasks, total, jobs, on_progress, debug=debug)
+        finally:
+            # What is done is kept, even if the user has had enough.
+            for cache in {id(part.cache): part.cache for part in parts if part.cache}.values():
+                cache.save()
     finally:
         if collecting:
             gc.enable()
-    return current.tally.result()
 
 
-class _Run:
-    """The state of one run."""
+def _spread(
+    tasks: Sequence[tuple[Part, SourceFile, bytes | None, int]],
+    total: int,
+    jobs: int | None,
+    on_progress: Callable[[int, int], None] | None,
+    *,
+    debug: bool,
+) -> None:
+    import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
+    from embercoach.engine.workers import Crash, spread
+
+    work = [(str(file.path), data, part.builders) for part, file, data, _ in tasks]
+    sizes = [size for _, _, _, size in tasks]
+    folders = [file.path.parent for _, file, _, _ in tasks]
+    done = total - len(tasks)
+    for number, result in spread(partial(Inspectors, debug=debug), work, sizes, folders, jobs):
+        part, file, _, _ = tasks[number]
+        if isinstance(result, Crash):
+            message = f"internal error while checking: {result}"
+            part.tally.problems.append(Problem(file.shown, 1, 1, message))
+        else:
+            part.keep(file, result)
+        done += 1
+        if on_progress is not None:
+            on_progress(done, total)
+
+
+class Part:
+    """The files of one run that some settings hold for, and what is found in them."""
 
     def __init__(
         self,
         settings: Settings,
-        cache: bool,
-        *,
-        debug: bool,
-        on_progress: Callable[[int, int], None] | None,
+        cache: Cache | None,
+        states: States,
+        files: Sequence[tuple[SourceFile, bytes | None]],
     ) -> None:
-        self._states = States(time.time_ns())
-        self._cache = Cache(settings.root, fingerprint(settings.kernel_builders)) if cache else None
-        known = self._cache.severities if self._cache is not None else None
-        self.tally = Tally(Judge(settings, known))
-        self._builders = settings.kernel_builders
-        self._debug = debug
-        self._on_progress = on_progress
+        """Take files with their bytes, or None for what is on disk."""
+        self.files = files
+        self.builders = settings.kernel_builders
+        self.cache = cache
+        self.tally = Tally(Judge(settings, None if cache is None else cache.severities))
+        self._states = states
 
-    def check(self, files: Sequence[tuple[SourceFile, bytes | None]], jobs: int | None) -> None:
-        """Check files, from the bytes given or those on disk."""
+    def begin(self) -> list[tuple[SourceFile, bytes | None, int]]:
+        """Pass over what concerns nobody, use what the cache has; the others and their sizes."""
         known: list[tuple[SourceFile, str, int]] = []
         unknown: list[tuple[SourceFile, bytes | None, int]] = []
-        for file, given in files:
+        for file, given in self.files:
             data = self._read(file) if given is None else given
             if data is None:
                 continue
-            if not relevant(data, language_of(file.path.name), self._builders):
+            if not relevant(data, language_of(file.path.name), self.builders):
                 self.tally.skipped += 1
-            elif self._cache is not None:
+            elif self.cache is not None:
                 digest = digest_of(data)
                 self._states.learn(str(file.path), digest)
                 known.append((file, digest, len(data)))
             else:
                 unknown.append((file, given, len(data)))
         unknown += self._check_cached(known)
-        self._check_now(unknown, len(files), jobs)
+        return unknown
+
+    def keep(self, file: SourceFile, inspection: Inspection) -> None:
+        """Judge an inspection, and keep it for later runs."""
+        if self.cache is not None and inspection.kind != "failed":
+            self.cache.put(str(file.path), inspection, self._states)
+        self.tally.add(file, inspection)
 
     def _read(self, file: SourceFile) -> bytes | None:
         try:
@@ -200,55 +285,13 @@ class _Run:
         self, files: list[tuple[SourceFile, str, int]]
     ) -> list[tuple[SourceFile, None, int]]:
         """Use what the cache has; return the others."""
-        assert self._cache is not None or not files
+        assert self.cache is not None or not files
         missing: list[tuple[SourceFile, None, int]] = []
         for file, digest, size in files:
-            inspection = self._cache and self._cache.get(str(file.path), digest, self._states)
+            inspection = self.cache and self.cache.get(str(file.path), digest, self._states)
             if inspection:
                 self.tally.add(file, inspection)
                 self.tally.cached += inspection.kind != "skipped"
             else:
                 missing.append((file, None, size))
         return missing
-
-    def _check_now(
-        self, files: list[tuple[SourceFile, bytes | None, int]], total: int, jobs: int | None
-    ) -> None:
-        if not files:
-            self._save()
-            return
-        try:
-            self._spread(files, total, jobs)
-        finally:
-            self._save()  # what is done is kept, even if the user has had enough
-
-    def _spread(
-        self, files: list[tuple[SourceFile, bytes | None, int]], total: int, jobs: int | None
-    ) -> None:
-        import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
-        from embercoach.engine.workers import Crash, spread
-
-        tasks = [(str(file.path), data) for file, data, _ in files]
-        sizes = [size for _, _, size in files]
-        done = total - len(files)
-        folders = [file.path.parent for file, _, _ in files]
-        make = partial(Inspector, self._builders, debug=self._debug)
-        for number, result in spread(make, tasks, sizes, folders, jobs):
-            file = files[number][0]
-            if isinstance(result, Crash):
-                message = f"internal error while checking: {result}"
-                self.tally.problems.append(Problem(file.shown, 1, 1, message))
-            else:
-                self._keep(file, result)
-            done += 1
-            if self._on_progress is not None:
-                self._on_progress(done, total)
-
-    def _save(self) -> None:
-        if self._cache is not None:
-            self._cache.save()
-
-    def _keep(self, file: SourceFile, inspection: Inspection) -> None:
-        if self._cache is not None and inspection.kind != "failed":
-            self._cache.put(str(file.path), inspection, self._states)
-        self.tally.add(file, inspection)
