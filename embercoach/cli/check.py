@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from embercoach.cli.values import Codes, Commas, joined
-from embercoach.config import Overrides
-from embercoach.rulebook import PROFILES
+from embercoach.cli import choosing
 
 FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
 #: Of them, those that can count by rule.
@@ -22,18 +20,8 @@ COUNTING = ("text", "concise", "json")
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str, allow_dash=True))
 # What to check
-@click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
-@click.option("--select", type=Codes(), multiple=True, help="Only these rules (or beginnings).")
-@click.option("--extend-select", type=Codes(), multiple=True, help="These rules too.")
-@click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
-@click.option("--exclude", type=Commas(), multiple=True, help="Pass over these patterns only.")
-@click.option("--extend-exclude", type=Commas(), multiple=True, help="Pass over these, too.")
+@choosing.choice
 @click.option("--force-exclude", is_flag=True, help="Exclude even files that are named.")
-@click.option(
-    "--respect-gitignore/--no-respect-gitignore",
-    default=None,
-    help="Pass over what git ignores (the default), or don't.",
-)
 # What to show
 @click.option(
     "--output-format",
@@ -48,17 +36,7 @@ COUNTING = ("text", "concise", "json")
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report to a file instead of standard output.",
 )
-@click.option(
-    "--show-notes/--no-notes",
-    default=None,
-    help="List notes, or only count them (the default). JSON and SARIF always hold them.",
-)
-@click.option(
-    "--baseline",
-    type=click.Path(dir_okay=False),
-    help="Pass over the findings that `embercoach baseline update` has written into this file.",
-)
-@click.option("--no-baseline", is_flag=True, help="Use no baseline, not the configuration's.")
+@choosing.shown
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="List findings and nothing else.")
 # What to change
@@ -76,12 +54,7 @@ COUNTING = ("text", "concise", "json")
     "--stdin-filename",
     help="The name of what `-` reads from standard input: for settings, imports and reports.",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Use this configuration file and search for no other.",
-)
-@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@choosing.source
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
@@ -106,43 +79,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     request = Request(
         paths=options["paths"],
-        overrides=_overrides(options),
-        **{name: options[name] for name in options.keys() - _MERGED - {"paths"}},
+        overrides=choosing.overrides(options),
+        **{name: options[name] for name in options.keys() - choosing.MERGED - {"paths"}},
     )
     _refuse_contradictions(request)
-    if options["no_baseline"] and (options["baseline"] or options["baseline_strict"]):
-        raise click.UsageError("--no-baseline excludes --baseline and --baseline-strict")
-    if options["baseline"] == "":
-        raise click.UsageError("--baseline needs a file's name; --no-baseline is for none")
+    if options["no_baseline"] and options["baseline_strict"]:
+        raise click.UsageError("--no-baseline excludes --baseline-strict")
     ctx.exit(execute(request))
-
-
-_MERGED = {
-    "profile",
-    "select",
-    "extend_select",
-    "ignore",
-    "exclude",
-    "extend_exclude",
-    "show_notes",
-    "respect_gitignore",
-    "baseline",
-    "no_baseline",
-}
-
-
-def _overrides(options: dict[str, Any]) -> Overrides:
-    return Overrides(
-        profile=options["profile"],
-        select=joined(options["select"]) or None,
-        extend_select=joined(options["extend_select"]),
-        ignore=joined(options["ignore"]),
-        exclude=joined(options["exclude"]) or None,
-        extend_exclude=joined(options["extend_exclude"]),
-        show_notes=options["show_notes"],
-        respect_gitignore=options["respect_gitignore"],
-        baseline="" if options["no_baseline"] else options["baseline"],
-    )
 
 
 def _refuse_contradictions(request: Any) -> None:
@@ -151,7 +94,6 @@ def _refuse_contradictions(request: Any) -> None:
         ("fix", "add_noqa"),
         ("diff", "add_noqa"),
         ("diff", "baseline_strict"),
-        ("config", "isolated"),
         ("show_files", "show_settings"),
     ):
         if getattr(request, one) and getattr(request, other):

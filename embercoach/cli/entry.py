@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "Write an HTML report: charts, a list to search, every file with its findings.",
     "explain": "Tell what a rule is about, with evidence and examples.",
     "rules": "List the rules.",
+    "config": "Show what applies to files, and why: settings, rules, what is passed over.",
     "server": "Serve an editor: findings while typing, rule pages, quick fixes (LSP).",
     "completion": "Print a shell's completion script.",
 }

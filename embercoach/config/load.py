@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,21 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Settings and the paths, as given, that they hold for."""
+    """Settings and the paths, as given, that they hold for.
+
+    Attributes:
+        settings: those in force.
+        paths: files and folders.
+        file: the configuration file, None where there is none.
+        base: what the file says.
+        top: what the command line says.
+    """
 
     settings: Settings
     paths: tuple[str, ...]
+    file: ConfigFile | None = None
+    base: Layer = field(default_factory=Layer)
+    top: Layer = field(default_factory=Layer)
 
 
 def load(
@@ -74,9 +85,17 @@ def load(
         by_path[key] = file
         groups.setdefault(key, []).append(path)
     return tuple(
-        Scope(_settings(by_path[key], top, named=config is not None), tuple(group))
+        _scope(by_path[key], top, tuple(group), named=config is not None)
         for key, group in groups.items()
     )
+
+
+def _scope(file: ConfigFile | None, top: Layer, paths: tuple[str, ...], *, named: bool) -> Scope:
+    base = layer_of(file) if file else Layer()
+    # A file named with --config need not lie in the project: patterns start at the current folder.
+    root = file.path.parent if file and not named else Path.cwd()
+    settings = _settings(base, top, root, file.path if file else None)
+    return Scope(settings, paths, file, base, top)
 
 
 def _configuration(folder: Path, config: Path | None, *, isolated: bool) -> ConfigFile | None:
@@ -108,16 +127,13 @@ def _layer(overrides: Overrides) -> Layer:
         raise ConfigError(f"command line: {error.message}") from error
 
 
-def _settings(file: ConfigFile | None, top: Layer, *, named: bool) -> Settings:
-    base = layer_of(file) if file else Layer()
-    # A file named with --config need not lie in the project: patterns start at the current folder.
-    root = file.path.parent if file and not named else Path.cwd()
+def _settings(base: Layer, top: Layer, root: Path, source: Path | None) -> Settings:
     exclude = top.exclude if top.exclude is not None else base.exclude
     if exclude is None:
         exclude = DEFAULT_EXCLUDE
     return Settings(
         root=root,
-        source=file.path if file else None,
+        source=source,
         profile=top.profile or base.profile or "recommended",
         enabled=enabled_codes((base.selection, top.selection)),
         per_file_ignores=base.per_file_ignores,

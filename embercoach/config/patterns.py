@@ -47,6 +47,16 @@ class PathPatterns:
             return True
         return self._spec is not None and self._check(path, folder=False)
 
+    def naming(self, path: str, *, folder: bool = False) -> str | None:
+        """The pattern that `match` goes by; None where it does not match."""
+        base = os.path.basename(path)  # noqa: PTH119  (as above)
+        if base in self._names:
+            return base
+        if self._spec is None:
+            return None
+        pattern = deciding(self._spec, relative(path, self._root), folder=folder)
+        return None if pattern is None or pattern.startswith("!") else pattern
+
     def _check(self, path: str, *, folder: bool) -> bool:
         assert self._spec is not None
         name = relative(path, self._root)
@@ -57,6 +67,12 @@ def _compile(patterns: list[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(patterns)
+
+
+def deciding(spec: GitIgnoreSpec, name: str, *, folder: bool) -> str | None:
+    """The last of some patterns that speaks of a relative path, to name it or, with ``!``, not."""
+    index = spec.check_file(f"{name}/" if folder else name).index
+    return None if index is None else str(spec.patterns[index].pattern)
 
 
 def check_pattern(pattern: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.config.patterns import check_pattern, relative
+from embercoach.config.patterns import check_pattern, deciding, relative
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -21,11 +21,13 @@ class Ignored:
     folder: str = ""
     spec: GitIgnoreSpec | None = None
     parent: Ignored | None = None
+    file: str = ""
 
     def with_file(self, folder: str, name: str = ".gitignore") -> Ignored:
         """This chain and one more ignore file of a folder, if it is there and can be read."""
-        spec = _read(os.path.join(folder, name))  # noqa: PTH118
-        return self if spec is None else Ignored(folder, spec, self)
+        file = os.path.join(folder, name)  # noqa: PTH118
+        spec = _read(file)
+        return self if spec is None else Ignored(folder, spec, self, file)
 
     def match(self, path: str, *, folder: bool) -> bool:
         """Whether git ignores an absolute path; its parents are taken as not ignored."""
@@ -37,6 +39,16 @@ class Ignored:
                 return include
             link = link.parent
         return False
+
+    def naming(self, path: str, *, folder: bool) -> tuple[str, str] | None:
+        """The file and the pattern in it that `match` goes by; None where it does not match."""
+        link: Ignored | None = self
+        while link is not None and link.spec is not None:
+            pattern = deciding(link.spec, relative(path, link.folder), folder=folder)
+            if pattern is not None:
+                return None if pattern.startswith("!") else (link.file, pattern)
+            link = link.parent
+        return None
 
 
 def ignored_in(folder: str) -> Ignored | None:

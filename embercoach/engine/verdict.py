@@ -72,11 +72,11 @@ class Judge:
         self._severities = {} if severities is None else severities
         self._plain = FileRules(settings.profile, settings.enabled)
         self._ignores = [
-            (_Pattern(pattern, settings.root), selectors)
+            (_Pattern(pattern, settings.root), pattern, selectors)
             for pattern, selectors in settings.per_file_ignores
         ]
         self._profiles = [
-            (_Pattern(pattern, settings.root), profile)
+            (_Pattern(pattern, settings.root), pattern, profile)
             for pattern, profile in settings.per_file_profiles
         ]
 
@@ -84,16 +84,23 @@ class Judge:
         """Profile and codes for a file, by the per-file patterns."""
         if not (self._ignores or self._profiles):
             return self._plain
-        name = str(path)
-        profile = self._plain.profile
-        for pattern, special in self._profiles:
-            if pattern.match(name):
-                profile = special
-        ignored = [s for pattern, given in self._ignores if pattern.match(name) for s in given]
+        special = self.profile_for(path)
+        ignored = [s for _, given in self.ignores_for(path) for s in given]
         enabled = self._plain.enabled
         if ignored:
             enabled = frozenset(c for c in enabled if not any(matches(s, c) for s in ignored))
-        return FileRules(profile, enabled)
+        return FileRules(special[1] if special else self._plain.profile, enabled)
+
+    def profile_for(self, path: Path) -> tuple[str, str] | None:
+        """The last per-file pattern that names a file, and its profile."""
+        name = str(path)
+        named = [(said, profile) for p, said, profile in self._profiles if p.match(name)]
+        return named[-1] if named else None
+
+    def ignores_for(self, path: Path) -> list[tuple[str, tuple[str, ...]]]:
+        """The per-file patterns that name a file, and what they ignore in it."""
+        name = str(path)
+        return [(said, selectors) for p, said, selectors in self._ignores if p.match(name)]
 
     def judge(
         self,

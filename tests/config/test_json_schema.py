@@ -65,17 +65,24 @@ def test_the_defaults_are_those_of_the_settings() -> None:
     assert {key.name for key in SIMULATOR_KEYS} == set(plain.simulator.__slots__)
 
 
-def test_our_own_configuration_and_the_readmes_are_valid() -> None:
+def test_our_own_configuration_and_the_documented_ones_are_valid() -> None:
     own = read(ROOT / "pyproject.toml")
     assert own is not None
     VALID.validate(own.table)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = (
-        block.partition("```")[0]
-        for block in readme.split("```toml\n")[1:]
-        if block.startswith("[tool.embercoach]")
-    )
-    VALID.validate(tomllib.loads(example)["tool"]["embercoach"])
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    examples = [
+        block.partition("```")[0].partition("\n")
+        for page in pages
+        for block in page.read_text(encoding="utf-8").split("```toml")[1:]
+    ]
+    ours = []
+    for title, _, text in examples:
+        table = tomllib.loads(text)
+        found = table if "embercoach.toml" in title else table.get("tool", {}).get("embercoach")
+        ours += [] if found is None else [found]
+    assert ours
+    for table in ours:
+        VALID.validate(table)
 
 
 def test_every_beginning_of_a_code_is_a_selector() -> None:

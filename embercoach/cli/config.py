@@ -1,0 +1,61 @@
+"""``embercoach config``: what applies to a file, and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from embercoach.cli import choosing
+
+
+@click.command("config", epilog="Exit code: 0, or 2 for a mistake in options or configuration.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str))
+@choosing.choice
+@choosing.shown
+@choosing.source
+@click.option("--all", "everything", is_flag=True, help="Defaults too, and every rule.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print it. JSON always holds everything.",
+)
+@click.option(
+    "--schema", is_flag=True, help="Print the JSON Schema of configuration files, and stop."
+)
+@click.pass_context
+def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
+    """Show what applies to files, and why: settings, rules, what is passed over.
+
+    Whether a run over the project checks them, and what passes over them if not; their profile;
+    which rules are on, how loud, and what turns the others off; every setting, and where it comes
+    from. PATHS default to the current folder. Options are those of `check`, to be tried out.
+    """
+    if options["schema"]:
+        from embercoach.config.json_schema import rendered
+
+        click.echo(rendered(), nl=False)
+        return
+    from embercoach.cli.applied import document
+    from embercoach.cli.flow import UserError
+    from embercoach.config import ConfigError, load
+
+    overrides = choosing.overrides(options)
+    try:
+        scopes = load(
+            paths or (".",), overrides, config=options["config"], isolated=options["isolated"]
+        )
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    applied = document(scopes)
+    if options["output_format"] == "json":
+        click.echo(json.dumps(applied, indent=2))
+        return
+    from embercoach.cli.applied_text import lines
+    from embercoach.report.styled import print_lines
+
+    print_lines(lines(applied, everything=options["everything"]), sys.stdout)

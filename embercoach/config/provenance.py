@@ -1,0 +1,125 @@
+"""Where settings come from: the default, a line of the configuration file, the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from embercoach.config.keys import Key
+    from embercoach.config.load import Scope
+    from embercoach.config.schema import Layer
+
+#: Where both the file and the command line speak, these take what both say.
+_ADDING = ("extend-select", "ignore", "extend-exclude")
+#: The layers' numbers in `selectors.decisions`.
+FILE, COMMAND_LINE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who says something."""
+
+    kind: Literal["default", "file", "command-line"]
+    path: Path | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A setting in force.
+
+    Attributes:
+        place: the names that lead to it; an entry of a table has its own name last.
+        value: as TOML holds it; None for nothing.
+        origins: who says so, the file first.
+    """
+
+    place: tuple[str, ...]
+    value: Any
+    origins: tuple[Origin, ...]
+
+
+def origin(scope: Scope, place: tuple[str, ...], *words: str) -> Origin:
+    """Who says what is at a place of the configuration file."""
+    assert scope.file is not None
+    quoted = [f"{quote}{word}{quote}" for word in words for quote in "\"'"]
+    return Origin("file", scope.file.path, scope.file.line_of(place, *quoted))
+
+
+def facts(scope: Scope) -> Iterator[Fact]:
+    """The settings in force, in the order of the keys; each entry of a table is a fact."""
+    table = scope.file.table if scope.file else {}
+    options = _said(scope.top)
+    for key in KEYS:
+        if scope.top.selection.select is not None and key.name in ("extend-select", "ignore"):
+            # `select` starts anew: what the file selects and ignores counts no longer.
+            yield _fact(scope, key, (key.name,), {}, options)
+        elif key.name == "per-file-profiles" and scope.top.profile and key.name in table:
+            # A profile on the command line is for every file.
+            yield Fact((key.name,), {}, (Origin("command-line"),))
+        else:
+            yield from _entries(_fact(scope, key, (key.name,), table, options), scope, key)
+    for key in SIMULATOR_KEYS:
+        yield _fact(scope, key, (SIMULATOR, key.name), table.get(SIMULATOR, {}), {})
+
+
+def _said(top: Layer) -> dict[str, Any]:
+    """The command line's settings by key, as TOML holds them."""
+    chosen = top.selection
+    said = {
+        "profile": top.profile,
+        "select": chosen.select and list(chosen.select),
+        "extend-select": list(chosen.extend_select) or None,
+        "ignore": list(chosen.ignore) or None,
+        "exclude": None if top.exclude is None else list(top.exclude),
+        "extend-exclude": list(top.extend_exclude) or None,
+        "show-notes": top.show_notes,
+        "respect-gitignore": top.respect_gitignore,
+        "baseline": top.baseline,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _fact(
+    scope: Scope, key: Key, place: tuple[str, ...], table: dict[str, Any], options: dict[str, Any]
+) -> Fact:
+    name = key.name
+    filed, typed = name in table, name in options
+    here, there = Origin("command-line"), origin(scope, place) if filed else Origin("default")
+    if typed and filed and name in _ADDING:
+        return Fact(place, [*table[name], *options[name]], (there, here))
+    if typed:
+        # The empty baseline is none.
+        return Fact(place, options[name] if options[name] != "" else None, (here,))
+    return Fact(place, table[name] if filed else key.default, (there,))
+
+
+def _entries(fact: Fact, scope: Scope, key: Key) -> Iterator[Fact]:
+    if not isinstance(fact.value, dict) or not fact.value or key.default != {}:
+        yield fact
+        return
+    for name, value in fact.value.items():
+        place = (*fact.place, name)
+        yield Fact(place, value, (origin(scope, place, name),))
+
+
+def excluding(scope: Scope, pattern: str) -> tuple[str, Origin]:
+    """The key that excludes by a pattern, and who says so."""
+    table = scope.file.table if scope.file else {}
+    if scope.top.exclude is not None:
+        if pattern in scope.top.exclude:
+            return "exclude", Origin("command-line")
+    elif "exclude" in table:
+        if pattern in table["exclude"]:
+            return "exclude", origin(scope, ("exclude",), pattern)
+    elif pattern not in (*scope.base.extend_exclude, *scope.top.extend_exclude):
+        return "exclude", Origin("default")
+    if pattern in scope.base.extend_exclude:
+        return "extend-exclude", origin(scope, ("extend-exclude",), pattern)
+    return "extend-exclude", Origin("command-line")

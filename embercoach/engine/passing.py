@@ -1,0 +1,99 @@
+"""Why a run over the project passes over a file or a folder: what ``files`` does, told for one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.config.patterns import PathPatterns, relative
+from embercoach.engine.gitignore import Ignored, ignored_in
+from embercoach.engine.languages import SUFFIXES, language_of, relevant
+
+if TYPE_CHECKING:
+    from embercoach.config import Settings
+
+Why = Literal[
+    "missing", "excluded", "ignored", "link", "suffix", "unreadable", "irrelevant", "skip-file"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is not checked.
+
+    Attributes:
+        why: in a word.
+        pattern: what names it, of `excluded` and `ignored`.
+        file: the absolute path of git's file with the pattern, of `ignored`.
+        place: the absolute path that is named: the file's own, or that of a folder it lies in.
+    """
+
+    why: Why
+    pattern: str = ""
+    file: str = ""
+    place: str = ""
+
+
+def passed_over(path: str, settings: Settings) -> Reason | None:
+    """Why a run over the project does not check an absolute path; None if it does."""
+    if not os.path.lexists(path):
+        return Reason("missing")
+    reason = _undiscovered(path, settings)
+    return reason if reason is not None or Path(path).is_dir() else _unread(path, settings)
+
+
+def _undiscovered(path: str, settings: Settings) -> Reason | None:
+    root = str(settings.root)
+    inside = path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+    current = root if inside else os.path.dirname(path)  # noqa: PTH120
+    excluded = PathPatterns(settings.exclude, settings.root)
+    ignored = ignored_in(current) if settings.respect_gitignore else None
+    names = relative(path, current).split("/") if path != current else ()
+    for name in names:
+        inner = None if ignored is None else ignored.with_file(current)
+        current = os.path.join(current, name)  # noqa: PTH118
+        reason = _at(current, excluded, inner)
+        if reason is not None:
+            return reason
+        ignored = inner
+    return None
+
+
+def _at(path: str, excluded: PathPatterns, ignored: Ignored | None) -> Reason | None:
+    place = Path(path)
+    folder = place.is_dir() and not place.is_symlink()
+    if place.is_dir() and place.is_symlink():
+        return Reason("link", place=path)
+    if not folder and not path.endswith(SUFFIXES):
+        return Reason("suffix", place=path)
+    pattern = excluded.naming(path, folder=folder)
+    if pattern is not None:
+        return Reason("excluded", pattern, place=path)
+    named = ignored.naming(path, folder=folder) if ignored is not None else None
+    if named is not None:
+        file, pattern = named
+        return Reason("ignored", pattern, file, path)
+    return None if folder or place.is_file() else Reason("unreadable", place=path)
+
+
+def _unread(path: str, settings: Settings) -> Reason | None:
+    from embercoach.engine.suppressions import may_hold_directives, read_directives
+    from embercoach.fixes.source import DecodingError, decode
+
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return Reason("unreadable", place=path)
+    language = language_of(path)
+    if not relevant(data, language, settings.kernel_builders):
+        return Reason("irrelevant", place=path)
+    if not may_hold_directives(data):
+        return None
+    try:
+        directives = read_directives(decode(data).text, language)
+    except DecodingError:
+        return None  # which a run reports
+    skips = any(directive.kind == "skip-file" for directive in directives)
+    return Reason("skip-file", place=path) if skips else None

@@ -1,0 +1,123 @@
+"""What is told of a path agrees with what a run does."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.config import DEFAULT_EXCLUDE, Settings
+from embercoach.engine.files import discover
+from embercoach.engine.passing import Reason, passed_over
+from embercoach.kernel_builder import KernelBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MLX = "import mlx.core as mx\n"
+FILES = {
+    ".gitignore": "# ours\nbuilt/\n*.pyi\n!kept.pyi\n",
+    "a.py": MLX,
+    "kept.pyi": MLX,
+    "stub.pyi": MLX,
+    "text.txt": MLX,
+    "built/b.py": MLX,
+    "venv/c.py": MLX,
+    "generated/deep/d.py": MLX,
+    "generated/keep/e.py": MLX,
+    "sub/.gitignore": "secret.py\n!f.pyi\n",
+    "sub/secret.py": MLX,
+    "sub/f.pyi": MLX,
+    "sub/built/g.py": MLX,
+    "folder.py/h.py": MLX,
+    "sub/k.metal": "kernel void k() {}\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / "link").symlink_to("sub")
+    (tmp_path / "linked.py").symlink_to("a.py")
+    (tmp_path / "nowhere.py").symlink_to("absent")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def settings_of(root: Path, **others: bool) -> Settings:
+    exclude = (*DEFAULT_EXCLUDE, "generated/*", "!generated/keep")
+    return Settings(root, exclude=exclude, **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("respect_gitignore", [True, False])
+def test_every_file_is_judged_as_a_run_does(tree: Path, respect_gitignore: bool) -> None:
+    settings = settings_of(tree, respect_gitignore=respect_gitignore)
+    found = {str(file.path) for file in discover([str(tree)], settings).files}
+    assert len(found) > 4
+    every = [path for path in tree.rglob("*") if path.is_file() and ".git/" not in str(path)]
+    assert {str(p) for p in every if passed_over(str(p), settings) is None} == found
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "pattern", "file", "place"),
+    [
+        ("absent.py", "missing", "", "", ""),
+        ("text.txt", "suffix", "", "", "text.txt"),
+        ("built/b.py", "ignored", "built/", ".gitignore", "built"),
+        ("sub/built/g.py", "ignored", "built/", ".gitignore", "sub/built"),
+        ("stub.pyi", "ignored", "*.pyi", ".gitignore", "stub.pyi"),
+        ("sub/secret.py", "ignored", "secret.py", "sub/.gitignore", "sub/secret.py"),
+        ("venv/c.py", "excluded", "venv", "", "venv"),
+        ("generated/deep/d.py", "excluded", "generated/*", "", "generated/deep"),
+        ("link/secret.py", "link", "", "", "link"),
+        ("nowhere.py", "unreadable", "", "", "nowhere.py"),
+        ("built", "ignored", "built/", ".gitignore", "built"),
+        ("venv", "excluded", "venv", "", "venv"),
+    ],
+)
+def test_reasons(tree: Path, name: str, why: str, pattern: str, file: str, place: str) -> None:
+    def absolute(relative: str) -> str:
+        return str(tree / relative) if relative else ""
+
+    told = passed_over(str(tree / name), settings_of(tree))
+    assert told == Reason(why, pattern, absolute(file), absolute(place))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.py", "kept.pyi", "generated/keep/e.py", "linked.py", "sub", "folder.py"]
+)
+def test_what_is_checked_has_no_reason(tree: Path, name: str) -> None:
+    assert passed_over(str(tree / name), settings_of(tree)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("x.py", "import numpy\n", "irrelevant"),
+        ("x.py", "import mlx\n# embercoach: skip-file\n", "skip-file"),
+        ("x.py", "import mlx\n# embercoach: ignore-file[DTYPE]\n", None),
+        ("x.py", "import mlx\n(", None),
+        ("x.py", "Wrapper()\n", None),
+        ("x.metal", "constant int x = 1;\n", "irrelevant"),
+        ("x.mm", "int main() {}\n", "irrelevant"),
+    ],
+)
+def test_what_the_text_says(tmp_path: Path, name: str, text: str, why: str | None) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    builder = KernelBuilder("pack.Wrapper", (("source", 0),))
+    told = passed_over(str(path), Settings(tmp_path, kernel_builders=(builder,)))
+    assert (told and told.why) == why
+
+
+def test_a_file_of_elsewhere(tmp_path: Path) -> None:
+    """A file outside of the project is judged from its own folder, as if that were named."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "venv").mkdir()
+    path = tmp_path / "venv" / "a.py"
+    path.write_text(MLX, encoding="utf-8")
+    assert passed_over(str(path), Settings(tmp_path / "project")) is None
