@@ -13,6 +13,7 @@ from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import as_array, without_alternatives
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.trees import children
 from embercoach.analysis.values import UNKNOWN, Symbol, Value
 
 if TYPE_CHECKING:
@@ -315,6 +316,6 @@ def _pattern_names(pattern: cst.CSTNode) -> list[str]:
     if isinstance(pattern, cst.MatchMapping) and pattern.rest is not None:
         names.append(pattern.rest.value)
     if not isinstance(pattern, cst.MatchValue):
-        for child in pattern.children:
+        for child in children(pattern):
             names.extend(_pattern_names(child))
     return names

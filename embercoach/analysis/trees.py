@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
@@ -12,6 +14,58 @@ if TYPE_CHECKING:
 Kinds: TypeAlias = "tuple[type, ...]"
 #: What has names and an order of its own: it does not run where it stands.
 SCOPES: Kinds = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+#: Fields that hold punctuation, operators and space; so do all whose names begin with ``_SPACE``.
+_SIGNS = frozenset(
+    (
+        *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "dot", "relative", "star"),
+        *("comma", "trailing_comma", "semicolon", "equal", "colon", "first_colon", "second_colon"),
+        *("operator", "separator", "asynchronous", "posonly_ind", "header", "footer"),
+        *("leading_lines", "lines_after_decorators", "leading_whitespace", "trailing_whitespace"),
+    )
+)
+_SPACE = "whitespace"
+#: Where the order of a kind's fields is not that of the text. By name: not all exist everywhere.
+_IN_THE_TEXT = {
+    "Arg": ("keyword", "value"),
+    "ClassDef": ("decorators", "name", "type_parameters", "bases", "keywords", "body"),
+    "ExceptHandler": ("type", "name", "body"),
+    "ExceptStarHandler": ("type", "name", "body"),
+    "FunctionDef": ("decorators", "name", "type_parameters", "params", "returns", "body"),
+    "IfExp": ("body", "test", "orelse"),
+    "MatchCase": ("pattern", "guard", "body"),
+    "Parameters": ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
+    "TypeAlias": ("name", "type_parameters", "value"),
+}
+
+
+@cache
+def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a kind that may hold nodes other than signs, in the order of the text."""
+    known = _IN_THE_TEXT.get(kind.__name__)
+    if known is not None:
+        return known
+    names = (field.name for field in fields(kind))
+    return tuple(n for n in names if n not in _SIGNS and not n.startswith(_SPACE))
+
+
+@cache
+def _is_node(kind: type) -> bool:
+    return issubclass(kind, cst.CSTNode) and kind is not cst.ParamStar
+
+
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The nodes right below a node in the order of the text: no space, punctuation or operators.
+
+    ``node.children`` visits the node to collect them, which takes ten times as long.
+    """
+    found: list[cst.CSTNode] = []
+    for name in _fields_of(type(node)):
+        held = getattr(node, name)
+        if type(held) is tuple or type(held) is list:
+            found.extend(held)
+        elif held is not None and _is_node(type(held)):
+            found.append(held)
+    return found
 
 
 def walk(node: cst.CSTNode, closed: Kinds = ()) -> Iterator[cst.CSTNode]:
@@ -26,7 +80,7 @@ def walk(node: cst.CSTNode, closed: Kinds = ()) -> Iterator[cst.CSTNode]:
         current = pending.pop()
         yield current
         if not isinstance(current, closed):
-            pending.extend(reversed(current.children))
+            pending.extend(reversed(children(current)))
 
 
 def statements_below(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -48,5 +102,5 @@ def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]
             return outer
         if not isinstance(node, cst.BaseExpression):
             inner = (*outer, node)
-            pending.extend((child, inner) for child in node.children)
+            pending.extend((child, inner) for child in children(node))
     return ()

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from embercoach.analysis.trees import SCOPES, statements_below
+from embercoach.analysis.trees import SCOPES, children, statements_below
 
 #: What a condition comes to, None where nobody knows.
 Judge: TypeAlias = Callable[[cst.BaseExpression], "bool | None"]
@@ -96,7 +96,7 @@ class _Walk:
             return (node.left, node.right) if both else (node.left,)
         if isinstance(node, cst.BaseComp) and _is_filtered(node.for_in):
             return (node.for_in.iter,)
-        return node.children
+        return children(node)
 
 
 def _is_filtered(loop: cst.CompFor | None) -> bool:

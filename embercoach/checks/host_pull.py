@@ -11,6 +11,7 @@ from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.lattice import as_array, as_numpy
+from embercoach.analysis.trees import children
 from embercoach.analysis.values import (
     UNKNOWN,
     BoundMember,
@@ -275,5 +276,5 @@ def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
     if isinstance(node, cst.Name):
         yield node
     elif isinstance(node, (cst.Tuple, cst.BinaryOperation, cst.Element, cst.UnaryOperation)):
-        for child in node.children:
+        for child in children(node):
             yield from _names(child)

@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Visit
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.trees import around, names_below
+from embercoach.analysis.trees import around, children, names_below
 from embercoach.checks.kernels import definitions
 from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.registry import Report, file_check
@@ -192,15 +192,15 @@ def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
             if name in names_below(node):
                 return True
             continue
-        children = list(node.children)
+        inner = children(node)
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
-            children = [child for child in children if child is not node.func]
+            inner = [child for child in inner if child is not node.func]
         elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Name):
             continue
         elif isinstance(node, cst.AnnAssign):
-            children = [] if node.value is None else [node.value]
+            inner = [] if node.value is None else [node.value]
         elif isinstance(node, (cst.Attribute, cst.Arg)):
             # Names of members and of keywords are no variables.
-            children = [node.value]
-        pending.extend(children)
+            inner = [node.value]
+        pending.extend(inner)
     return False

@@ -20,7 +20,7 @@ from embercoach.analysis.kernels import kernels_in
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.transforms import IMMEDIATE, ROLES, TRANSFORMS
-from embercoach.analysis.trees import SCOPES, walk
+from embercoach.analysis.trees import SCOPES, children, walk
 from embercoach.analysis.values import (
     DType,
     Function,
@@ -285,4 +285,4 @@ def _mentions(node: cst.CSTNode, names: frozenset[str]) -> bool:
         return _mentions(node.value, names)
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len":
         return False
-    return any(_mentions(child, names) for child in node.children)
+    return any(_mentions(child, names) for child in children(node))

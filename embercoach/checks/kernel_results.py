@@ -10,7 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact, Place
 from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.results import match
-from embercoach.analysis.trees import SCOPES, statements_below
+from embercoach.analysis.trees import SCOPES, children, statements_below
 from embercoach.analysis.values import Kernel, Value
 from embercoach.checks.kernels import report_at
 from embercoach.checks.registry import file_check
@@ -133,7 +133,7 @@ class _Lists:
             if what is not None and self.holds(what[0], place.function):
                 yield place, node, what[1]
             if not isinstance(node, SCOPES):
-                pending.extend((child, place) for child in reversed(node.children))
+                pending.extend((child, place) for child in reversed(children(node)))
 
 
 def _launches(callee: Value) -> bool:

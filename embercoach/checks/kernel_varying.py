@@ -11,7 +11,7 @@ from embercoach.analysis.contexts import context_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
-from embercoach.analysis.trees import around, statements_below
+from embercoach.analysis.trees import around, children, statements_below
 from embercoach.analysis.values import Str
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernel_cache import runs_once
@@ -204,7 +204,7 @@ def _names_in_inputs(statement: cst.CSTNode) -> set[str]:
             # A layer's weight makes no array of the layer.
             continue
         else:
-            pending.extend((child, inside) for child in node.children)
+            pending.extend((child, inside) for child in children(node))
     return found
 
 

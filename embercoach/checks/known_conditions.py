@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import libcst as cst
 
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.trees import walk
+from embercoach.analysis.trees import children, walk
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.sizes import bound_in, scope_of
 
@@ -179,7 +179,7 @@ def attributes_set(
             and node.value is not None
         ):
             found[node.target.attr.value].append((function, node.value))
-        pending.extend((child, function) for child in node.children)
+        pending.extend((child, function) for child in children(node))
     return dict(found)
 
 

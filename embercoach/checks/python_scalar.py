@@ -17,7 +17,6 @@ from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact
 from embercoach.analysis.lattice import as_array, as_number, options
 from embercoach.analysis.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.analysis.results import match
-from embercoach.analysis.trees import walk
 from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Unknown, Value
 from embercoach.checks.registry import Change, Report, check, file_check
 from embercoach.checks.source import code_of, is_shown, mlx_alias
@@ -322,7 +321,11 @@ def _fits(dtype: str, const: object) -> bool:
 
 def _has_comment(module: Module, node: cst.CSTNode) -> bool:
     """Whether a comment stands inside: the rewritten expression has no place for it."""
-    return "#" in code_of(module, node) and any(isinstance(n, cst.Comment) for n in walk(node))
+    if "#" not in code_of(module, node):
+        return False
+    from libcst import matchers
+
+    return bool(matchers.findall(node, matchers.Comment()))
 
 
 def _is_simple(node: cst.CSTNode) -> bool:

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.trees import walk
+from embercoach.analysis.trees import children, walk
 
 if TYPE_CHECKING:
     from embercoach.analysis.module import Module
@@ -43,7 +43,7 @@ def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
             if nested:
                 local.append(node)
             nested = True
-        pending.extend((child, inside, nested) for child in node.children)
+        pending.extend((child, inside, nested) for child in children(node))
     named = {node.value for node in found if isinstance(node, cst.Name)}
     for function in local:
         if function.name.value in named:

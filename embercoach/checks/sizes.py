@@ -16,6 +16,7 @@ import libcst as cst
 
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
+from embercoach.analysis.trees import children
 from embercoach.analysis.values import Number
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
     """Bind every name that is assigned below a node, definitions' own names left out."""
     elsewhere: set[str] = set()
     # Expressions bind names by ``:=`` alone, and walking them all takes its time.
-    parts = _children if ":=" in scope.module.source else _statements_in
+    parts = children if ":=" in scope.module.source else _statements_in
     pending: list[cst.CSTNode] = [root]
     while pending:
         node = pending.pop()
@@ -153,14 +154,10 @@ def _bind_all(scope: Scope, root: cst.CSTNode) -> None:
 _SCOPES = frozenset((cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp))
 
 
-def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    return node.children
-
-
 def _statements_in(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
     """What a node holds, expressions left out."""
     if isinstance(node, cst.MatchPattern):
-        return node.children
+        return children(node)
     found: list[cst.CSTNode] = []
     for field in _FIELDS:
         held = getattr(node, field, ())

@@ -52,6 +52,8 @@ def escaped_breaks(
         source_of: the literals.
         faults: where the parser of the text had to guess.
     """
+    if all(piece.exact for piece in text.pieces):
+        return  # no character of it stems from an escape
     yield from _Breaks(text, source_of, [place.start for place in faults]).found()
 
 

@@ -23,6 +23,12 @@ _SIMPLE = {
 }
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _OCTAL = "01234567"
+#: What does not stand for itself, in a raw literal or not, with doubled braces or not.
+_SPECIAL = {
+    (raw, doubled): ("\r", *(() if raw else ("\\",)), *(("{", "}") if doubled else ()))
+    for raw in (False, True)
+    for doubled in (False, True)
+}
 
 
 class LiteralError(ValueError):
@@ -103,6 +109,9 @@ def read_content(
     Raises:
         LiteralError: an escape that Python refuses.
     """
+    special = _SPECIAL[raw, doubled_braces]
+    if not any(character in content for character in special):
+        return (Run(content, at, len(content), exact=True),) if content else ()
     return tuple(_merged(_units(content, at, raw=raw, doubled_braces=doubled_braces)))
 
 

@@ -9,7 +9,7 @@ must not fold.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.literals import read_content, read_literal
@@ -47,7 +47,10 @@ class Piece:
 
     def moved(self, by: int) -> Piece:
         """The piece in a text where it begins elsewhere."""
-        return replace(self, start=self.start + by, end=self.end + by)
+        if by == 0:
+            return self
+        start, end = self.start + by, self.end + by
+        return Piece(start, end, self.origin, self.at, self.width, self.exact)
 
     def clipped(self, start: int, end: int) -> Piece:
         """The part of the piece inside a slice, in the coordinates of the slice."""

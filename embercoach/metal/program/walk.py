@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from embercoach.metal.program.folding import fitted, fold
@@ -93,17 +94,25 @@ def below(node: Node) -> Iterator[Node]:
     while pending:
         current = pending.pop()
         yield current
-        pending.extend(reversed(children(current)))
+        inner = _CHILDREN.get(type(current))
+        if inner is not None:
+            pending.extend(inner(current)[::-1])
 
 
-def with_path(node: Node) -> Iterator[tuple[Node, Path]]:
+@lru_cache(maxsize=64)  # one inspection after the other walks the same bodies
+def with_path(node: Node) -> tuple[tuple[Node, Path], ...]:
     """The node and all below it, each with the nodes around it."""
+    found: list[tuple[Node, Path]] = []
     pending: list[tuple[Node, Path]] = [(node, ())]
     while pending:
-        current, path = pending.pop()
-        yield current, path
-        inner = (*path, current)
-        pending.extend((child, inner) for child in reversed(children(current)))
+        entry = pending.pop()
+        found.append(entry)
+        current, path = entry
+        of_kind = _CHILDREN.get(type(current))
+        if of_kind is not None:
+            inner = (*path, current)
+            pending.extend([(child, inner) for child in of_kind(current)[::-1]])
+    return tuple(found)
 
 
 def functions(program: Program) -> Iterator[Function]:
