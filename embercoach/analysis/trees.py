@@ -61,9 +61,10 @@ def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in _fields_of(type(node)):
         held = getattr(node, name)
-        if type(held) is tuple or type(held) is list:
+        kind: type = type(held)
+        if kind is tuple or kind is list:
             found.extend(held)
-        elif held is not None and _is_node(type(held)):
+        elif held is not None and _is_node(kind):
             found.append(held)
     return found
 
