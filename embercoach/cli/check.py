@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from embercoach.cli import choosing
+from embercoach.cli.values import ShardNumber
 
 FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
 #: Of them, those that can count by rule.
@@ -22,6 +23,12 @@ COUNTING = ("text", "concise", "json")
 # What to check
 @choosing.choice
 @click.option("--force-exclude", is_flag=True, help="Exclude even files that are named.")
+@click.option(
+    "--shard",
+    type=ShardNumber(),
+    metavar="N/COUNT",
+    help="Check this part of the files only; `embercoach merge` puts the parts together.",
+)
 # What to show
 @click.option(
     "--output-format",
@@ -73,7 +80,8 @@ COUNTING = ("text", "concise", "json")
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Find what hurts in MLX and Metal code.
 
-    PATHS are files and folders (default: the current one); `-` is standard input.
+    PATHS are files, folders and checkouts, each with its own configuration (default: the current
+    folder); `-` is standard input, and `@FILE` stands for the lines of a file.
     """
     from embercoach.cli.flow import Request, execute
 
@@ -105,5 +113,9 @@ def _refuse_contradictions(request: Any) -> None:
         )
     if request.reads_stdin and [*request.paths] not in ([], ["-"]):
         raise click.UsageError("standard input (-) and other paths exclude each other")
+    changes = next((name for name in ("fix", "diff", "add_noqa") if getattr(request, name)), None)
+    if request.shard is not None and (changes or request.reads_stdin):
+        other = f"--{changes}".replace("_", "-") if changes else "standard input (-)"
+        raise click.UsageError(f"--shard and {other} exclude each other")
     if request.reads_stdin and request.add_noqa:
         raise click.UsageError("--add-noqa needs files to write to")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -100,7 +102,8 @@ def start(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code; nothing raised gets out."""
     _tolerate_odd_names()
     try:
-        result = group.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        words = expanded(arguments)
+        result = group.main(words, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -116,6 +119,29 @@ def start(arguments: Sequence[str]) -> int:
         click.echo(f"{PROGRAM}: internal error: {type(error).__name__}: {error}", err=True)
         return codes.INCOMPLETE
     return result if isinstance(result, int) else codes.CLEAN
+
+
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """Arguments with the lines of a file instead of ``@file``, as ruff and mypy take them.
+
+    Raises:
+        click.UsageError: a file can't be read.
+    """
+    words: list[str] = []
+    for argument in arguments:
+        if len(argument) < 2 or not argument.startswith("@"):
+            words.append(argument)
+            continue
+        try:
+            data = Path(argument[1:]).read_bytes()
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise click.UsageError(
+                f"cannot read {argument[1:]}: {reason} (a path that begins with @ is ./{argument})"
+            ) from error
+        lines = os.fsdecode(data.removeprefix(codecs.BOM_UTF8)).splitlines()
+        words += [line for line in lines if line.strip()]
+    return words
 
 
 def silence_stdout() -> None:

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.cli import codes
+from embercoach.cli.origin import origin_of, problems_of
 from embercoach.cli.progress import ProgressBar
-from embercoach.config import ConfigError, Overrides, load
-from embercoach.engine.run import RunResult, run
+from embercoach.config import ConfigError, Overrides
+from embercoach.config.several import load_several
+from embercoach.engine.checkouts import Division, by_scope, run_together
+from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import Sources
+from embercoach.report.styled import print_lines
+from embercoach.report.text import problem_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.config.load import Scope
     from embercoach.engine.fixing import FixSummary
+    from embercoach.engine.problem import Problem
+    from embercoach.engine.shard import Shard
+    from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison
 
 STDIN = "-"
@@ -60,6 +68,7 @@ class Request:
     show_files: bool
     show_settings: bool
     debug: bool
+    shard: Shard | None = None
 
     @property
     def reads_stdin(self) -> bool:
@@ -86,6 +95,7 @@ class Answer:
         self.suppressed = suppressed
         self.judged: Judged | None = None
         self.marks: tuple[str, ...] | None = None
+        self.origin: Origin | None = None
         self.stdin: str | None = None
         self.fixed_stdin: bytes | None = None
 
@@ -103,30 +113,55 @@ def execute(request: Request) -> int:
     """Do what was asked and return the exit code."""
     paths = (request.name,) if request.reads_stdin else request.paths or (".",)
     try:
-        scopes = load(paths, request.overrides, config=request.config, isolated=request.isolated)
+        scopes, mistakes = load_several(
+            paths, request.overrides, config=request.config, isolated=request.isolated
+        )
     except ConfigError as error:
         raise UserError(str(error)) from error
+    problems = list(problems_of(mistakes))
+    division = Division(scopes, request.shard)
     if request.show_settings or request.show_files:
         from embercoach.cli.inspect import show_files, show_settings
 
-        return show_settings(scopes) if request.show_settings else show_files(scopes, request)
-    watching = _guards(request, scopes)
+        if request.show_settings:
+            code = show_settings(scopes)
+        else:
+            code = show_files(scopes, division, force_exclude=request.force_exclude)
+        print_lines(map(problem_line, problems), sys.stderr)
+        return codes.INCOMPLETE if problems else code
+    watching = _guards(request, scopes, division, problems)
     if request.reads_stdin:
         return _on_stdin(request, scopes[0], watching)
     with closing(ProgressBar(wanted=not request.quiet)) as progress:
-        checks = [_checker(request, scope, progress) for scope in scopes]
-        results = [check() for check in checks]
+        checked = run_together(
+            scopes,
+            division,
+            jobs=request.jobs,
+            cache=not request.no_cache,
+            on_progress=progress,
+            force_exclude=request.force_exclude,
+            debug=request.debug,
+        )
+        results = by_scope(checked, scopes)
         if request.diff:
-            return _diff(request, scopes, results)
+            return _diff(request, scopes, results, problems)
+        checks = [_checker(request, scope, progress) for scope in scopes]
         answer = _changed(request, scopes, checks, results, watching)
+    if problems:
+        answer.result += RunResult(problems=tuple(problems))
+    if not (request.fix or request.add_noqa):
+        answer.origin = origin_of(checked, request.shard)
     return _report(request, scopes, answer, watching)
 
 
-def _guards(request: Request, scopes: tuple[Scope, ...]) -> tuple[Guard, ...]:
+def _guards(
+    request: Request, scopes: tuple[Scope, ...], division: Division, problems: list[Problem]
+) -> tuple[Guard, ...]:
     if any(scope.settings.baseline for scope in scopes):
         from embercoach.cli.ratchet import guards
 
-        return guards(scopes)
+        several = len(scopes) > 1 and request.overrides.baseline is None
+        return guards(scopes, division=division, problems=problems if several else None)
     if request.baseline_strict:
         raise click.UsageError("--baseline-strict needs --baseline, or one in the configuration")
     return ()
@@ -156,7 +191,7 @@ def _changed(
     if request.add_noqa:
         return _annotated(checks, results, watching)
     if not request.fix:
-        return Answer(sum(results, RunResult()))
+        return Answer(joined(results))
     from embercoach.engine.fixing import FixSummary, fix_files
 
     total, summary = RunResult(), FixSummary()
@@ -182,7 +217,7 @@ def _annotated(
 ) -> Answer:
     from embercoach.engine.annotation import annotate_files
 
-    found = sum(results, RunResult())
+    found = joined(results)
     new = found.findings
     if watching:
         from embercoach.cli.ratchet import judge
@@ -194,10 +229,15 @@ def _annotated(
     return Answer(total, suppressed=done)
 
 
-def _diff(request: Request, scopes: tuple[Scope, ...], results: list[RunResult]) -> int:
+def _diff(
+    request: Request,
+    scopes: tuple[Scope, ...],
+    results: list[RunResult],
+    problems: list[Problem],
+) -> int:
     from embercoach.engine.fixing import fix_once
 
-    problems = [problem for result in results for problem in result.problems]
+    problems = [*problems, *(problem for result in results for problem in result.problems)]
     files = []
     for scope, result in zip(scopes, results, strict=True):
         files += fix_once(

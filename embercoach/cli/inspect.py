@@ -14,20 +14,21 @@ from embercoach.kernel_builder import Fixed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.cli.flow import Request
     from embercoach.config import Settings
     from embercoach.config.load import Scope
     from embercoach.config.settings import SimulatorSettings
+    from embercoach.engine.checkouts import Division
     from embercoach.kernel_builder import Origin
 
 
-def show_files(scopes: tuple[Scope, ...], request: Request) -> int:
+def show_files(scopes: tuple[Scope, ...], division: Division, *, force_exclude: bool) -> int:
     """Print the files that would be checked."""
     code = codes.CLEAN
-    for scope in scopes:
-        found = discover(scope.paths, scope.settings, force_exclude=request.force_exclude)
+    for checkout, (number, paths) in division.paths.items():
+        found = discover(paths, scopes[number].settings, force_exclude=force_exclude)
         for file in found.files:
-            click.echo(file.shown)
+            if division.holds(str(file.path), checkout):
+                click.echo(file.shown)
         for problem in found.problems:
             click.echo(f"{problem.path}: {problem.message}", err=True)
             code = codes.INCOMPLETE

@@ -108,7 +108,14 @@ def _for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool)
     if form == "json":
         from embercoach.report import machine
 
-        return machine.render(result, sources, show_notes=show_notes, comparison=comparison)
+        return machine.render(
+            result,
+            sources,
+            show_notes=show_notes,
+            comparison=comparison,
+            marks=answer.marks,
+            origin=answer.origin,
+        )
     if form == "github":
         from embercoach.report import github
 

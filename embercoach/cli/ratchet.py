@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from embercoach.engine.problem import Problem
 from embercoach.report import baseline
 from embercoach.report.baseline import Baseline, BaselineError
 from embercoach.report.outcome import Comparison
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.config.load import Scope
+    from embercoach.engine.checkouts import Division
     from embercoach.engine.run import RunResult
     from embercoach.finding import Finding
     from embercoach.report.baseline import Entry
@@ -29,6 +31,7 @@ class Guard:
 
     baseline: Baseline
     scopes: tuple[Scope, ...]
+    division: Division | None = None
 
     def covered(self, result: RunResult) -> frozenset[Entry]:
         """The entries whose files a run looked at, and could check."""
@@ -39,7 +42,9 @@ class Guard:
         looked_at = {
             path
             for path, place in places.items()
-            if baseline.within(place, given) and not baseline.within(place, failed)
+            if baseline.within(place, given)
+            and not baseline.within(place, failed)
+            and (self.division is None or self.division.in_shard(place))
         }
         return frozenset(entry for entry in entries if entry.path in looked_at)
 
@@ -71,12 +76,19 @@ class Judged:
     stale: tuple[tuple[Path, int], ...]
 
 
-def guards(scopes: Sequence[Scope], default: Path | None = None) -> tuple[Guard, ...]:
+def guards(
+    scopes: Sequence[Scope],
+    default: Path | None = None,
+    division: Division | None = None,
+    problems: list[Problem] | None = None,
+) -> tuple[Guard, ...]:
     """The baselines that the settings name, read.
 
     Args:
         scopes: settings and paths.
         default: the file where settings name none, which need not exist, as none need then.
+        division: which files are looked at, where that is not all.
+        problems: takes up what is wrong with one of the files, instead of it being raised.
 
     Raises:
         click.ClickException: one of them cannot be used.
@@ -86,18 +98,26 @@ def guards(scopes: Sequence[Scope], default: Path | None = None) -> tuple[Guard,
         file = scope.settings.baseline or default
         if file is not None:
             by_file.setdefault(file, []).append(scope)
+    read = {file: _read(file, default, problems) for file in by_file}
+    return tuple(
+        Guard(known, tuple(by_file[file]), division)
+        for file, known in read.items()
+        if known is not None
+    )
+
+
+def _read(file: Path, default: Path | None, problems: list[Problem] | None) -> Baseline | None:
     try:
-        return tuple(
-            Guard(
-                Baseline(file)
-                if default is not None and not os.path.lexists(file)
-                else baseline.read(file),
-                tuple(group),
-            )
-            for file, group in by_file.items()
-        )
+        if default is not None and not os.path.lexists(file):
+            return Baseline(file)
+        return baseline.read(file)
     except BaselineError as error:
-        raise click.ClickException(str(error)) from error
+        if problems is None:
+            raise click.ClickException(str(error)) from error
+        name = baseline.shown(file)
+        message = str(error).removeprefix(f"{name}: ")
+        problems.append(Problem(name, 1, 1, f"baseline: {message}"))
+    return None
 
 
 def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Judged:

@@ -1,4 +1,4 @@
-"""Types of option values: rule codes, separated by commas."""
+"""Types of option values: rule codes, separated by commas; shards."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from embercoach.engine.shard import Shard
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -75,6 +76,33 @@ class Code(Codes):
     ) -> Any:
         """Leave the text as it is."""
         return value
+
+
+class ShardNumber(_ParamType):
+    """A part of the files, as ``2/5``."""
+
+    name = "shard"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Shard:
+        """Read the number and the count."""
+        from embercoach.engine.shard import Shard
+
+        if isinstance(value, Shard):
+            return value
+        number, slash, count = (part.strip() for part in value.partition("/"))
+        numbers = slash and _is_number(number) and _is_number(count)
+        if not numbers or not 1 <= int(number) <= int(count):
+            self.fail(f"'{value}' is no shard; the second of five is 2/5", param, ctx)
+        return Shard(int(number), int(count))
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= 6
 
 
 def joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:

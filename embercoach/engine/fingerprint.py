@@ -31,17 +31,12 @@ PARSERS = ("libcst", "tree_sitter", "tree_sitter_cpp")
 
 
 @cache
-def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
-    """A digest of the deciding modules' and the rule pages' contents, the parsers and this Python.
-
-    And of the settings that decide what is found, not only what is told of it: ``builders``.
+def program() -> str:
+    """A digest of the deciding modules' and the rule pages' contents: the same on every machine.
 
     Contents and not times: installers and archives set times to what they like.
     """
     digest = blake2b(digest_size=12)
-    digest.update(f"{FORMAT} {sys.version_info[:3]} {sys.implementation.name}".encode())
-    if builders:
-        digest.update(repr(builders).encode())
     package = Path(__file__).resolve().parent.parent
     for name in DECISIVE:
         place = package / name
@@ -50,6 +45,20 @@ def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
             digest.update(Path(file).read_bytes())
     for file in _files(str(pages_directory())):
         digest.update(Path(file).read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
+    """A digest of the program, of the parsers and of this Python.
+
+    And of the settings that decide what is found, not only what is told of it: ``builders``.
+    """
+    digest = blake2b(digest_size=12)
+    digest.update(f"{FORMAT} {sys.version_info[:3]} {sys.implementation.name}".encode())
+    digest.update(program().encode())
+    if builders:
+        digest.update(repr(builders).encode())
     for name in PARSERS:
         spec = find_spec(name)
         if spec is not None and spec.origin:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from embercoach.report.fingerprints import fingerprints
 from embercoach.report.outcome import counts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from embercoach.finding import Finding, Fix
     from embercoach.fixes.source import LineIndex
+    from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison, Outcome, Sources
 
 VERSION = 1
@@ -21,9 +25,25 @@ def render(
     *,
     show_notes: bool,
     comparison: Comparison | None = None,
+    marks: Sequence[str] | None = None,
+    origin: Origin | None = None,
 ) -> str:
     """The report as JSON text. Notes are always in it; fixes' places are lines and columns."""
-    data = document(outcome, sources, show_notes=show_notes, comparison=comparison)
+    marks = fingerprints(outcome.findings, sources) if marks is None else marks
+    return written(
+        document(
+            outcome,
+            sources,
+            show_notes=show_notes,
+            comparison=comparison,
+            marks=marks,
+            origin=origin,
+        )
+    )
+
+
+def written(data: dict[str, Any]) -> str:
+    """A document as JSON text."""
     return json.dumps(data, indent=2) + "\n"
 
 
@@ -33,8 +53,19 @@ def document(
     *,
     show_notes: bool,
     comparison: Comparison | None = None,
+    marks: Sequence[str] | None = None,
+    origin: Origin | None = None,
 ) -> dict[str, Any]:
-    """The report as plain data; its summary has a ``baseline`` where the run had one."""
+    """The report as plain data.
+
+    Args:
+        outcome: the run's result.
+        sources: the reported files' texts.
+        show_notes: whether notes are listed.
+        comparison: with the baseline; its numbers are in the summary.
+        marks: the findings' fingerprints, if they are to be in it.
+        origin: of the run, so that its report can be put together with others.
+    """
     count = counts(outcome, show_notes=show_notes)
     data: dict[str, Any] = {
         "version": VERSION,
@@ -57,7 +88,9 @@ def document(
     }
     if comparison is not None:
         data["summary"]["baseline"] = {"known": comparison.known, "fixed": comparison.fixed}
-    return data
+    for finding, mark in zip(data["findings"], marks or (), strict=marks is not None):
+        finding["fingerprint"] = mark
+    return data | (origin.members() if origin else {})
 
 
 def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:

@@ -34,8 +34,14 @@ def codes_of(ran: Ran) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_in_every_format(
-    embercoach: Cli, project: Path, form: str, snapshot: SnapshotAssertion
+    embercoach: Cli,
+    project: Path,
+    form: str,
+    snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("embercoach.__version__", "0.0.0")
+    monkeypatch.setattr("embercoach.engine.fingerprint.program", lambda: "this program")
     (project / "a.py").write_text(NOTE + "bad_shape; bad_pull  # why\n")
     (project / "b.py").write_text("import mlx\nloop_(\n  bad_pull)  # noqa: GRAPH-BREAK-001\n")
     (project / "c.py").write_text("import mlx\ndef f(:\n")

@@ -156,6 +156,7 @@ _PLACE = _object(line=_POSITION, column=_POSITION)
 _EDIT = _object(start=_PLACE, end=_PLACE, text=_ANY_TEXT)
 _FIX = _object(title=_TEXT, safe=_boolean, edits=_list(_EDIT, least=1))
 _FINDING = _object(
+    {"fingerprint": _TEXT},
     path=_ANY_TEXT,
     line=_POSITION,
     column=_POSITION,
@@ -168,6 +169,9 @@ _FINDING = _object(
     context=_ANY_TEXT,
     fix=_optional(_FIX),
 )
+_SHARD = _object(number=_POSITION, count=_POSITION, files=_COUNT, all_files=_COUNT)
+_RUN = _object(version=_TEXT, program=_TEXT, shard=_optional(_SHARD))
+_CHECKOUT = _object(path=_ANY_TEXT, files_checked=_COUNT, files_skipped=_COUNT, suppressed=_COUNT)
 _PROBLEM = _object(path=_ANY_TEXT, line=_POSITION, column=_POSITION, message=_TEXT)
 _SUMMARY = _object(
     {"baseline": _object(known=_COUNT, fixed=_COUNT)},
@@ -182,6 +186,7 @@ _SUMMARY = _object(
     files_skipped=_COUNT,
 )
 _DOCUMENT = _object(
+    {"run": _RUN, "checkouts": _list(_CHECKOUT)},
     version=_COUNT,
     findings=_list(_FINDING),
     problems=_list(_PROBLEM),

@@ -1,0 +1,23 @@
+"""A part of a run's files, so that several machines can check them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of ``count`` parts; ``number`` counts from 1.
+
+    A file's part depends on its name alone: it stays there when others come and go, so that a
+    shard's cache stays good, and what is no more has a part too.
+    """
+
+    number: int
+    count: int
+
+    def holds(self, name: str) -> bool:
+        """Whether a file is in this part; ``name`` is the same on every machine."""
+        digest = blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.count == self.number - 1

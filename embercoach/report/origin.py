@@ -1,0 +1,54 @@
+"""What a report says of its run, so that reports can be put together: checkouts, shard, program."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """What was looked at in one checkout; ``path`` is its top, as the user named it."""
+
+    path: str
+    files_checked: int
+    files_skipped: int
+    suppressed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A shard: its number, from 1, of how many, its files, and those of all shards."""
+
+    number: int
+    count: int
+    files: int
+    all_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A run.
+
+    Attributes:
+        version: of EmberCoach.
+        program: a digest of what decides on findings, the rules among it.
+        checkouts: sorted by path.
+        portion: the shard, where the run was one.
+    """
+
+    version: str
+    program: str
+    checkouts: tuple[Checkout, ...]
+    portion: Portion | None = None
+
+    def members(self) -> dict[str, Any]:
+        """What the JSON report holds of it."""
+        return {
+            "run": {
+                "version": self.version,
+                "program": self.program,
+                "shard": None if self.portion is None else asdict(self.portion),
+            },
+            "checkouts": [asdict(checkout) for checkout in self.checkouts],
+        }
