@@ -119,7 +119,7 @@ def _for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool)
     if form == "github":
         from embercoach.report import github
 
-        return github.render(result, show_notes=show_notes)
+        return github.render(result, sources, show_notes=show_notes)
     if form == "gitlab":
         from embercoach.report import gitlab
 
@@ -128,12 +128,12 @@ def _for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool)
     if form == "junit":
         from embercoach.report import junit
 
-        return junit.render(result, show_notes=show_notes)
+        return junit.render(result, sources, show_notes=show_notes)
     from embercoach.report import markdown
 
     root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
     return markdown.render(
-        result, show_notes=show_notes, root=root, home=home, comparison=comparison
+        result, sources, show_notes=show_notes, root=root, home=home, comparison=comparison
     )
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.engine.languages import MARKERS, PYTHON, Language, language_of
+from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language, language_of
 from embercoach.engine.problem import Problem
 from embercoach.engine.suppressions import lines_of, read_directives
-from embercoach.finding import Edit, Fix
+from embercoach.finding import Edit, Fix, PlacedError
 from embercoach.fixes.application import apply
-from embercoach.fixes.source import DecodingError, LineIndex, decode, encode
+from embercoach.fixes.source import LineIndex, decode, encode
 from embercoach.fixes.writing import replace_file
 
 if TYPE_CHECKING:
@@ -29,17 +29,45 @@ if TYPE_CHECKING:
 def annotated(
     text: str, findings: Iterable[Finding], newline: str = "\n", language: Language = PYTHON
 ) -> str:
-    """A source with a suppression for each finding, merged with those that are there."""
+    """A source with a suppression for each finding, merged with those that are there.
+
+    Raises:
+        NotebookError: it is to be a notebook, and is none.
+    """
+    if language == NOTEBOOK:
+        fixes = _fixes_of_notebook(text, findings)
+    else:
+        fixes = _fixes(text, [(finding.line, finding.code) for finding in findings], language)
+    return apply(text, fixes, newline)[0]
+
+
+def _fixes(text: str, places: Iterable[tuple[int, str]], language: Language) -> list[Fix]:
+    """A comment for each line with codes in it."""
     index = LineIndex(text)
     lines = lines_of(text, language)
     known = read_directives(text, language)
     present = {d.line: d for d in known if d.kind == "ignore" and d.items}
     wanted: dict[int, set[str]] = {}
-    for finding in findings:
-        wanted.setdefault(_row(finding.line, lines), set()).add(finding.code)
+    for line, code in places:
+        wanted.setdefault(_row(line, lines), set()).add(code)
     marker = MARKERS[language]
-    fixes = [_fix(row, codes, present.get(row), index, marker) for row, codes in wanted.items()]
-    return apply(text, fixes, newline)[0]
+    return [_fix(row, codes, present.get(row), index, marker) for row, codes in wanted.items()]
+
+
+def _fixes_of_notebook(text: str, findings: Iterable[Finding]) -> list[Fix]:
+    from embercoach.notebooks.editing import fix_in_file
+    from embercoach.notebooks.module import parse
+
+    notebook = parse(text)
+    if notebook is None:
+        return []
+    places = [
+        (notebook.table.line_of(finding.cell, finding.line), finding.code)
+        for finding in findings
+        if finding.cell is not None
+    ]
+    fixes = _fixes(notebook.source, places, PYTHON)
+    return [fix for fix in (fix_in_file(one, notebook) for one in fixes) if fix]
 
 
 def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
@@ -60,7 +88,7 @@ def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
             text = annotated(source.text, of_file, source.newline, language_of(path.name))
             replace_file(path, encode(text, source))
             done += len(of_file)
-        except (OSError, DecodingError) as error:
+        except (OSError, PlacedError) as error:
             problems.append(Problem(shown, 1, 1, f"cannot be written: {error}"))
     return done, problems
 

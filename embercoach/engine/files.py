@@ -38,9 +38,9 @@ class Discovery:
 def discover(paths: Iterable[str], settings: Settings, *, force_exclude: bool = False) -> Discovery:
     """Find the files to check.
 
-    Folders are searched for the suffixes of Python, Metal and Objective-C; symlinks to folders are
-    not followed. A file that is named itself is taken whatever its suffix, unless it is excluded
-    and ``force_exclude``.
+    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; symlinks to
+    folders are not followed. A file that is named itself is taken whatever its suffix, unless it
+    is excluded and ``force_exclude``.
     """
     found = Discovery()
     walk = _Walk(settings, found)

@@ -26,6 +26,7 @@ DECISIVE = (
     "kernel_builder.py",
     "fixes/source.py",
     "engine",
+    "notebooks",
 )
 PARSERS = ("libcst", "tree_sitter", "tree_sitter_cpp")
 

@@ -18,6 +18,7 @@ from embercoach.engine.workers import Crash, spread
 from embercoach.fixes.rounds import BrokenSourceError, settle
 from embercoach.fixes.source import DecodingError, SourceText, decode, encode
 from embercoach.fixes.writing import replace_file
+from embercoach.notebooks import is_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,18 +119,30 @@ class Fixer:
         inspection = self._inspector.inspect(data, file.path)
         if inspection.kind in ("broken", "failed"):
             raise BrokenSourceError(inspection.content()[2])
-        return [finding.fix for finding in self._findings(file, inspection) if finding.fix]
+        fixes = [finding.fix for finding in self._findings(file, inspection) if finding.fix]
+        return _in_file(fixes, text) if is_notebook(file.path.name) else fixes
 
     def _findings(self, file: SourceFile, inspection: Inspection) -> Iterable[Finding]:
         if inspection.kind == "skipped":
             return
-        found, directives = inspection.content()
+        found, directives, _ = inspection.content()
         verdict = self._judge.judge(
             file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
         )
         for finding in verdict.findings:
             if applicable(finding, self._settings, unsafe=self._unsafe):
                 yield finding
+
+
+def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
+    """Fixes of a notebook's module as those of its file."""
+    from embercoach.notebooks.editing import fix_in_file
+    from embercoach.notebooks.module import parse
+
+    notebook = parse(text)
+    if notebook is None:
+        return []
+    return [fix for fix in (fix_in_file(one, notebook) for one in fixes) if fix]
 
 
 def troubles(files: Iterable[FixedFile]) -> tuple[Problem, ...]:

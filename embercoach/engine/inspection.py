@@ -9,8 +9,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from embercoach.engine.languages import METAL, PYTHON, language_of
+from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
 from embercoach.engine.verdict import raw_to_tuple
+from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
     from embercoach.checks import Project
@@ -24,8 +25,8 @@ Kind = Literal["skipped", "checked", "broken", "failed"]
 class Inspection:
     """What is known of a file; all that does not depend on settings.
 
-    ``payload`` is JSON text: for a checked file ``[findings, suppressions]`` as their tuples, else
-    ``[line, column, message]``.
+    ``payload`` is JSON text: for a checked file ``[findings, suppressions, cells]``, the first two
+    as their tuples and the lines of a notebook's module; else ``[line, column, message, cell]``.
     """
 
     kind: Kind
@@ -85,7 +86,7 @@ class Inspector:
             path: where the file is or would be, absolute; imports start there.
         """
         # Not at the top, here and below: a run from the cache alone needs none of it.
-        from embercoach.fixes.source import DecodingError, decode
+        from embercoach.fixes.source import decode
 
         digest = digest_of(data)
         try:
@@ -94,7 +95,7 @@ class Inspector:
                 # Python warns of the linted code's escapes while parsing it: not our news.
                 warnings.simplefilter("ignore")
                 return self._checked(data, text, digest, path)
-        except DecodingError as error:
+        except PlacedError as error:
             return _without("broken", digest, error.line, error.column, error.message)
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
@@ -108,23 +109,38 @@ class Inspector:
         from embercoach.engine.suppressions import may_hold_directives, read_directives
 
         language = language_of(path.name)
+        notebook = None
+        if language == NOTEBOOK:
+            from embercoach.notebooks.module import parse
+
+            notebook = parse(text)
+            if notebook is None:
+                return Inspection("skipped", digest, (), "[]")
+            text = notebook.source
         directives = read_directives(text, language) if may_hold_directives(data) else ()
         if any(directive.kind == "skip-file" for directive in directives):
             return Inspection("skipped", digest, (), "[]")
         from embercoach import checks
 
         try:
-            if language == PYTHON:
-                report = checks.check_source(text, path, self.project())
-            elif language == METAL:
+            if language == METAL:
                 report = checks.check_metal(text)
-            else:
+            elif language == OBJECTIVE_C:
                 report = checks.check_objective_c(text)
+            else:
+                report = checks.check_source(text, path, self.project())
         except checks.SyntaxProblem as error:
             line, column, message = _python_says(text) or (error.line, error.column, error.message)
-            return _without("broken", digest, line, column, f"syntax error: {message}")
-        found = [raw_to_tuple(finding) for finding in report.findings]
-        payload = json.dumps([found, [d.to_tuple() for d in directives]], separators=(",", ":"))
+            cell, line = (None, line) if notebook is None else notebook.table.place(line)
+            return _without("broken", digest, line, column, f"syntax error: {message}", cell)
+        found = report.findings
+        if notebook is not None:
+            from embercoach.engine.cells import fitted, kept_within
+
+            found, directives = fitted(found, notebook), kept_within(directives, notebook.table)
+        cells = notebook and notebook.table.to_tuple()
+        content = [[raw_to_tuple(one) for one in found], [d.to_tuple() for d in directives], cells]
+        payload = json.dumps(content, separators=(",", ":"))
         return Inspection("checked", digest, report.dependencies, payload)
 
 
@@ -143,8 +159,10 @@ class Inspectors:
         return self._inspectors[builders]((path, data))
 
 
-def _without(kind: Kind, digest: str, line: int, column: int, message: str) -> Inspection:
-    return Inspection(kind, digest, (), json.dumps([line, column, message]))
+def _without(
+    kind: Kind, digest: str, line: int, column: int, message: str, cell: int | None = None
+) -> Inspection:
+    return Inspection(kind, digest, (), json.dumps([line, column, message, cell]))
 
 
 def _python_says(text: str) -> tuple[int, int, str] | None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from embercoach.notebooks import SUFFIX as NOTEBOOK_SUFFIX
+
 if TYPE_CHECKING:
     from embercoach.kernel_builder import KernelBuilder
 
-Language = Literal["python", "metal", "objective-c"]
+Language = Literal["python", "notebook", "metal", "objective-c"]
 
 PYTHON: Language = "python"
+#: Cells of Python, in JSON.
+NOTEBOOK: Language = "notebook"
 METAL: Language = "metal"
 OBJECTIVE_C: Language = "objective-c"
 
 _BY_SUFFIX: dict[str, Language] = {
+    NOTEBOOK_SUFFIX: NOTEBOOK,
     ".metal": METAL,
     ".mm": OBJECTIVE_C,
     ".m": OBJECTIVE_C,
@@ -21,11 +26,13 @@ _BY_SUFFIX: dict[str, Language] = {
 #: The suffixes that folders are searched for.
 SUFFIXES = (".py", ".pyi", *_BY_SUFFIX)
 #: What a comment starts with that ends with its line.
-MARKERS: dict[Language, str] = {PYTHON: "#", METAL: "//", OBJECTIVE_C: "//"}
+MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTIVE_C: "//"}
 
 #: One of these stands in every file that a check could say something about.
+_OF_PYTHON = (b"mlx", b"metal_kernel")
 _RELEVANT: dict[Language, tuple[bytes, ...]] = {
-    PYTHON: (b"mlx", b"metal_kernel"),
+    PYTHON: _OF_PYTHON,
+    NOTEBOOK: _OF_PYTHON,
     # Without a function there is nothing to check. ".m" is MATLAB's suffix too.
     METAL: (b"{",),
     OBJECTIVE_C: (b"MTL", b"Metal", b"metal"),
@@ -44,4 +51,4 @@ def relevant(
     """Whether a file's bytes are worth decoding and parsing."""
     if any(word in data for word in _RELEVANT[language]):
         return True
-    return language == PYTHON and any(b.last_name.encode() in data for b in builders)
+    return language in (PYTHON, NOTEBOOK) and any(b.last_name.encode() in data for b in builders)

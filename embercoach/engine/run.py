@@ -88,10 +88,9 @@ class Tally:
         self.checked += 1
         content = inspection.content()
         if inspection.kind != "checked":
-            line, column, message = content
-            self.problems.append(Problem(file.shown, line, column, message))
+            self.problems.append(Problem(file.shown, *content))
             return
-        found, directives = content
+        found, directives, cells = content
         try:
             verdict = self.judge.judge(
                 file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
@@ -100,6 +99,10 @@ class Tally:
             message = f"internal error: a rule's page is missing or wrong: {error}"
             self.problems.append(Problem(file.shown, 1, 1, message))
             return
+        if cells is not None:
+            from embercoach.engine.cells import placed
+
+            verdict.findings = placed(verdict.findings, cells)
         self.findings += verdict.findings
         self.suppressed += verdict.suppressed
 

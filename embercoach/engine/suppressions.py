@@ -8,7 +8,7 @@ import token
 from typing import TYPE_CHECKING
 
 from embercoach.engine.directives import CODES, Directive, Item, Kind
-from embercoach.engine.languages import MARKERS, PYTHON, Language
+from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language
 from embercoach.engine.physical import Comment, PhysicalLines
 from embercoach.fixes.application import deletion_of_line
 from embercoach.fixes.source import LineIndex
@@ -46,7 +46,9 @@ def may_hold_directives(data: bytes) -> bool:
 
 
 def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive, ...]:
-    """The suppressions of a file. What only looks like one inside a string is none.
+    """The suppressions of a file, or of a notebook's module.
+
+    What only looks like one inside a string is none.
 
     Where a Python file stops being tokenisable the suppressions before that place count. In Metal
     and Objective-C a suppression is a comment with ``//``.
@@ -62,8 +64,8 @@ def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive
 
 
 def lines_of(source: str, language: Language) -> PhysicalLines:
-    """The physical lines of a file in any of the languages."""
-    if language == PYTHON:
+    """The physical lines of a file in any of the languages, or of a notebook's module."""
+    if language in (PYTHON, NOTEBOOK):
         return read_lines(source)
     from embercoach.engine.c_lines import read_c_lines
 

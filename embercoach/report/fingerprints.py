@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Finding
     from embercoach.report.outcome import Sources
+    from embercoach.report.places import Placed
 
 
 def fingerprints(
@@ -26,27 +27,28 @@ def fingerprints(
         sources: the files' texts.
         name: what a shown path stands as in the fingerprint.
     """
-    places = ((finding.code, finding.path, finding.line) for finding in findings)
-    return of_places(places, sources, name)
+    return of_places([(finding.code, finding) for finding in findings], sources, name)
 
 
 def of_places(
-    places: Iterable[tuple[str, str, int]],
+    places: Iterable[tuple[str, Placed]],
     sources: Sources,
     name: Callable[[str], str] = os.path.normpath,
 ) -> tuple[str, ...]:
     """Digests of code, file, the line's text without its spacing, and the turn among equals.
 
+    The number of a notebook's cell is no part of it, so that cells may come and go.
+
     Args:
-        places: code, shown path, and line.
+        places: code, and what has a place.
         sources: the files' texts.
         name: what a shown path stands as in the fingerprint.
     """
     seen: Counter[str] = Counter()
     made = []
-    for code, path, number in places:
-        line = " ".join(sources.index(path).line(number).split())
-        key = f"{code}\0{name(path).replace(os.sep, '/')}\0{line}"
+    for code, one in places:
+        line = " ".join(sources.index(one.path, one.cell).line(one.line).split())
+        key = f"{code}\0{name(one.path).replace(os.sep, '/')}\0{line}"
         seen[key] += 1
         data = f"{key}\0{seen[key]}".encode(errors="backslashreplace")
         made.append(blake2b(data, digest_size=16).hexdigest())

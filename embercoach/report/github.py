@@ -5,56 +5,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.report.outcome import listed
+from embercoach.report.places import place_of, region_in_file, start_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Outcome, Problem
+    from embercoach.report.outcome import Outcome, Problem, Sources
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(outcome: Outcome, *, show_notes: bool) -> str:
-    """One workflow command a line."""
-    return "".join(f"{line}\n" for line in _lines(outcome, show_notes=show_notes))
+def render(outcome: Outcome, sources: Sources, *, show_notes: bool) -> str:
+    """One workflow command a line, at lines of the files themselves, as GitHub shows them."""
+    return "".join(f"{line}\n" for line in _lines(outcome, sources, show_notes=show_notes))
 
 
-def _lines(outcome: Outcome, *, show_notes: bool) -> Iterator[str]:
+def _lines(outcome: Outcome, sources: Sources, *, show_notes: bool) -> Iterator[str]:
     for finding in listed(outcome, show_notes=show_notes):
-        yield _finding(finding)
+        yield _finding(finding, sources)
     for problem in outcome.problems:
-        yield _problem(problem)
+        yield _problem(problem, sources)
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding, sources: Sources) -> str:
+    line, column, end_line, end_column = region_in_file(finding, sources)
     properties = {
         "title": f"EmberCoach ({finding.code})",
         "file": finding.path,
-        "line": str(finding.line),
-        "col": str(finding.column),
-        "endLine": str(finding.end_line),
+        "line": str(line),
+        "col": str(column),
+        "endLine": str(end_line),
     }
     # GitHub rejects columns over several lines.
-    if finding.end_line == finding.line:
-        properties["endColumn"] = str(finding.end_column)
+    if end_line == line:
+        properties["endColumn"] = str(end_column)
     else:
         del properties["col"]
-    place = f"{finding.path}:{finding.line}:{finding.column}"
-    text = f"{place}: {finding.code} {finding.message}"
+    text = f"{place_of(finding)}: {finding.code} {finding.message}"
     if finding.help:
         text += f"\n{finding.help}"
     return _command(LEVELS[finding.severity], properties, text)
 
 
-def _problem(problem: Problem) -> str:
+def _problem(problem: Problem, sources: Sources) -> str:
+    line, column = start_in_file(problem, sources)
     properties = {
         "title": "EmberCoach",
         "file": problem.path,
-        "line": str(problem.line),
-        "col": str(problem.column),
+        "line": str(line),
+        "col": str(column),
     }
-    text = f"{problem.path}:{problem.line}:{problem.column}: {problem.message}"
+    text = f"{place_of(problem)}: {problem.message}"
     return _command("error", properties, text)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.report.address import in_repository
 from embercoach.report.fingerprints import fingerprints, of_places
+from embercoach.report.places import start_in_file, within_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,20 +53,22 @@ def document(
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
     entries = [
         _entry(
-            f"{finding.code}: {finding.message}",
+            f"{finding.code}: {within_cell(finding, finding.message)}",
             finding.code,
             mark,
             SEVERITIES[finding.severity],
             in_repository(finding.path, root),
-            finding.line,
+            start_in_file(finding, sources)[0],
         )
         for finding, mark in zip(outcome.findings, marks, strict=True)
         if show_notes or finding.severity != "note"
     ]
-    places = [(INCOMPLETE, problem.path, problem.line) for problem in outcome.problems]
+    places = [(INCOMPLETE, problem) for problem in outcome.problems]
     for problem, mark in zip(outcome.problems, of_places(places, sources), strict=True):
         path = in_repository(problem.path, root)
-        entries.append(_entry(problem.message, INCOMPLETE, mark, "blocker", path, problem.line))
+        line, _ = start_in_file(problem, sources)
+        message = within_cell(problem, problem.message)
+        entries.append(_entry(message, INCOMPLETE, mark, "blocker", path, line))
     return entries
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from embercoach.report.outcome import listed
+from embercoach.report.places import place_of, start_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Outcome, Problem
+    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.report.places import Placed
 
 NAME = "embercoach"
 #: What XML 1.0 cannot hold, not even escaped.
@@ -22,12 +24,13 @@ ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 COUNTED = {"tests": None, "failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def render(outcome: Outcome, *, show_notes: bool) -> str:
+def render(outcome: Outcome, sources: Sources, *, show_notes: bool) -> str:
     """The report as XML text. Listed notes are skipped tests, as they fail nothing."""
     cases = [
-        (finding.path, _finding(finding)) for finding in listed(outcome, show_notes=show_notes)
+        (finding.path, _finding(finding, sources))
+        for finding in listed(outcome, show_notes=show_notes)
     ]
-    cases += [(problem.path, _problem(problem)) for problem in outcome.problems]
+    cases += [(problem.path, _problem(problem, sources)) for problem in outcome.problems]
     cases.sort(key=lambda case: case[0])
     if not cases:
         # Readers such as Jenkins take a report without tests for a broken one.
@@ -56,10 +59,9 @@ def _suites(cases: list[tuple[str, ET.Element]]) -> Iterator[ET.Element]:
         yield suite
 
 
-def _finding(finding: Finding) -> ET.Element:
-    case = _case(finding.path, finding.line, finding.column, finding.code)
-    place = f"{finding.path}:{finding.line}:{finding.column}"
-    told = f"{place}: {finding.code} {finding.severity} {finding.message}"
+def _finding(finding: Finding, sources: Sources) -> ET.Element:
+    case = _case(finding, finding.code, sources)
+    told = f"{place_of(finding)}: {finding.code} {finding.severity} {finding.message}"
     outcome = ET.SubElement(case, "skipped" if finding.severity == "note" else "failure")
     if finding.severity != "note":
         outcome.set("type", finding.severity)
@@ -68,16 +70,18 @@ def _finding(finding: Finding) -> ET.Element:
     return case
 
 
-def _problem(problem: Problem) -> ET.Element:
-    case = _case(problem.path, problem.line, problem.column, "incomplete")
+def _problem(problem: Problem, sources: Sources) -> ET.Element:
+    case = _case(problem, "incomplete", sources)
     outcome = ET.SubElement(case, "error", type="incomplete", message=_legal(problem.message))
-    outcome.text = _legal(f"{problem.path}:{problem.line}:{problem.column}: {problem.message}")
+    outcome.text = _legal(f"{place_of(problem)}: {problem.message}")
     return case
 
 
-def _case(path: str, line: int, column: int, name: str) -> ET.Element:
-    attributes = {"name": f"{name} at {line}:{column}", "classname": path, "file": path}
-    attributes |= {"line": str(line), "time": "0"}
+def _case(one: Placed, name: str, sources: Sources) -> ET.Element:
+    """A test named by the place that people read; its line is the file's own, to be opened."""
+    place = place_of(one).removeprefix(f"{one.path}:")
+    attributes = {"name": f"{name} at {place}", "classname": one.path, "file": one.path}
+    attributes |= {"line": str(start_in_file(one, sources)[0]), "time": "0"}
     return ET.Element("testcase", {key: _legal(value) for key, value in attributes.items()})
 
 

@@ -11,8 +11,9 @@ from embercoach.report.outcome import counts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embercoach.finding import Finding, Fix
+    from embercoach.finding import Edit, Finding, Fix
     from embercoach.fixes.source import LineIndex
+    from embercoach.notebooks.places import CellTable
     from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison, Outcome, Sources
 
@@ -71,7 +72,9 @@ def document(
         "version": VERSION,
         "findings": [_finding(finding, sources) for finding in outcome.findings],
         "problems": [
-            {"path": p.path, "line": p.line, "column": p.column, "message": p.message}
+            {"path": p.path}
+            | _cell(p.cell)
+            | {"line": p.line, "column": p.column, "message": p.message}
             for p in outcome.problems
         ],
         "summary": {
@@ -97,6 +100,7 @@ def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
     fix = finding.fix
     return {
         "path": finding.path,
+        **_cell(finding.cell),
         "line": finding.line,
         "column": finding.column,
         "end_line": finding.end_line,
@@ -106,25 +110,36 @@ def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
         "message": finding.message,
         "help": finding.help,
         "context": finding.context,
-        "fix": _fix(fix, sources.index(finding.path)) if fix else None,
+        "fix": _fix(fix, finding, sources) if fix else None,
     }
 
 
-def _fix(fix: Fix, index: LineIndex) -> dict[str, Any]:
+def _cell(number: int | None) -> dict[str, int]:
+    """The member that names a notebook's cell, which other files' findings don't have."""
+    return {} if number is None else {"cell": number}
+
+
+def _fix(fix: Fix, finding: Finding, sources: Sources) -> dict[str, Any]:
+    notebook = None if finding.cell is None else sources.notebook(finding.path)
+    index, cells = sources.index(finding.path), None
+    if notebook is not None:
+        index, cells = notebook.index, notebook.table
     return {
         "title": fix.title,
         "safe": fix.safe,
-        "edits": [
-            {
-                "start": _place(index, edit.start),
-                "end": _place(index, edit.end),
-                "text": edit.text,
-            }
-            for edit in fix.edits
-        ],
+        "edits": [_edit(edit, index, cells) for edit in fix.edits],
     }
 
 
-def _place(index: LineIndex, offset: int) -> dict[str, int]:
-    line, column = index.place(offset)
-    return {"line": line, "column": column}
+def _edit(edit: Edit, index: LineIndex, cells: CellTable | None) -> dict[str, Any]:
+    (line, column), (end_line, end_column) = index.place(edit.start), index.place(edit.end)
+    cell = None
+    if cells is not None:
+        end_line, end_column = cells.end(line, end_line, end_column)
+        cell, line = cells.place(line)
+    return {
+        **_cell(cell),
+        "start": {"line": line, "column": column},
+        "end": {"line": end_line, "column": end_column},
+        "text": edit.text,
+    }

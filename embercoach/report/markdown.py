@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
 from embercoach.finding import SEVERITIES
+from embercoach.notebooks import is_notebook
 from embercoach.report import statistics, text
 from embercoach.report.address import in_repository, quoted
 from embercoach.report.excerpt import DECEPTIVE
 from embercoach.report.outcome import listed
+from embercoach.report.places import line_of, start_in_file
 from embercoach.report.styled import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Comparison, Outcome, Problem
+    from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
+    from embercoach.report.places import Placed
 
 #: Findings that are told one by one; a step's summary may hold 1 MiB.
 MOST = 50
@@ -27,6 +31,7 @@ SPECIAL = frozenset("\\`*_[]<>&~|$")
 
 def render(
     outcome: Outcome,
+    sources: Sources,
     *,
     show_notes: bool,
     root: str | None = None,
@@ -37,25 +42,27 @@ def render(
 
     Args:
         outcome: the run's result.
+        sources: the reported files' texts.
         show_notes: whether notes are listed.
         root: the repository's folder; the current one by default.
         home: what links begin with, as ``https://github.com/me/it/blob/COMMIT/``.
         comparison: with the baseline, if there is one.
     """
     found = listed(outcome, show_notes=show_notes)
+    address = partial(_address, sources, root, home)
     lines = ["## EmberCoach", ""]
     for line in text.summary(outcome, show_notes=show_notes, comparison=comparison):
         lines += [prose(plain(line)), ""]
     if found:
         lines += [*_table(found), ""]
         worst = sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
-        lines += [_finding(finding, root, home) for finding in worst[:MOST]]
+        lines += [_finding(finding, address) for finding in worst[:MOST]]
         if len(found) > MOST:
             lines += ["", f"And {len(found) - MOST} more."]
         lines.append("")
     if outcome.problems:
         lines += ["### Not checked", ""]
-        lines += [_problem(problem, root, home) for problem in outcome.problems[:MOST]]
+        lines += [_problem(problem, address) for problem in outcome.problems[:MOST]]
         if len(outcome.problems) > MOST:
             lines += ["", f"And {len(outcome.problems) - MOST} more."]
         lines.append("")
@@ -70,18 +77,24 @@ def _table(found: list[Finding]) -> Iterator[str]:
         yield f"| {row.code} | {about} | {row.severity} | {row.count} | {row.fixable or ''} |"
 
 
-def _finding(finding: Finding, root: str | None, home: str) -> str:
-    place = _place(finding.path, finding.line, root, home)
+def _finding(finding: Finding, address: Callable[[Placed], str]) -> str:
+    place = _place(finding, address)
     return f"- {place} **{finding.code}** {finding.severity}: {prose(finding.message)}"
 
 
-def _problem(problem: Problem, root: str | None, home: str) -> str:
-    return f"- {_place(problem.path, problem.line, root, home)} {prose(problem.message)}"
+def _problem(problem: Problem, address: Callable[[Placed], str]) -> str:
+    return f"- {_place(problem, address)} {prose(problem.message)}"
 
 
-def _place(path: str, line: int, root: str | None, home: str) -> str:
-    target = f"{home}{quoted(in_repository(path, root))}#L{line}"
-    return f"[{_escaped(_visible(f'{path}:{line}'))}]({target})"
+def _place(one: Placed, address: Callable[[Placed], str]) -> str:
+    return f"[{_escaped(_visible(line_of(one)))}]({address(one)})"
+
+
+def _address(sources: Sources, root: str | None, home: str, one: Placed) -> str:
+    # GitHub shows a notebook without lines unless it is asked for the file as it is.
+    plain_text = "?plain=1" if home and is_notebook(one.path) else ""
+    line, _ = start_in_file(one, sources)
+    return f"{home}{quoted(in_repository(one.path, root))}{plain_text}#L{line}"
 
 
 def prose(message: str) -> str:

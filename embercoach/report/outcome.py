@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from embercoach.notebooks import is_notebook
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from embercoach.finding import Finding
     from embercoach.fixes.source import LineIndex
+    from embercoach.notebooks.module import Notebook
 
 
 class Problem(Protocol):
@@ -105,15 +108,38 @@ class Sources:
         """Set ``given`` to texts that stand for files, such as standard input."""
         self._given = dict(given or {})
         self._indexes: dict[str, LineIndex] = {}
+        self._notebooks: dict[str, Notebook | None] = {}
 
-    def index(self, path: str) -> LineIndex:
-        """A file's text; empty if it cannot be read any more."""
+    def index(self, path: str, cell: int | None = None) -> LineIndex:
+        """A file's text, or that of a notebook's cell; empty if it cannot be read any more."""
+        from embercoach.fixes.source import LineIndex
+
+        if cell is not None:
+            notebook = self.notebook(path)
+            if notebook is None or not notebook.holds(cell):
+                return LineIndex("")
+            return notebook.lines(cell)
         if path not in self._indexes:
-            from embercoach.fixes.source import LineIndex
-
             text = self._given[path] if path in self._given else _text(path)
             self._indexes[path] = LineIndex(text)
         return self._indexes[path]
+
+    def notebook(self, path: str) -> Notebook | None:
+        """A notebook; None for other files, and if it cannot be read any more."""
+        if path not in self._notebooks:
+            text = self.index(path).text if is_notebook(path) else ""
+            self._notebooks[path] = _notebook(text) if text else None
+        return self._notebooks[path]
+
+
+def _notebook(text: str) -> Notebook | None:
+    from embercoach.notebooks.document import NotebookError
+    from embercoach.notebooks.module import parse
+
+    try:
+        return parse(text)
+    except NotebookError:
+        return None
 
 
 def _text(path: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach import __version__, rulebook
 from embercoach.report.address import quoted
 from embercoach.report.fingerprints import fingerprints
+from embercoach.report.places import fix_in_file, region_in_file, start_in_file, within_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,11 +84,13 @@ def document(
                     {
                         "executionSuccessful": not outcome.problems,
                         "exitCode": exit_code,
-                        "toolExecutionNotifications": [_problem(p) for p in outcome.problems],
+                        "toolExecutionNotifications": [
+                            _problem(problem, sources) for problem in outcome.problems
+                        ],
                     }
                 ],
                 "results": [
-                    _result(finding, numbers[finding.code], sources.index(finding.path), mark)
+                    _result(finding, numbers[finding.code], sources, mark)
                     for finding, mark in zip(outcome.findings, marks, strict=True)
                 ],
             }
@@ -107,8 +110,8 @@ def _rule(rule: Rule, profile: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, number: int, index: LineIndex, mark: str) -> dict[str, Any]:
-    text = f"{finding.message}\n{finding.help}" if finding.help else finding.message
+def _result(finding: Finding, number: int, sources: Sources, mark: str) -> dict[str, Any]:
+    text = within_cell(finding, "\n".join(filter(None, (finding.message, finding.help))))
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": number,
@@ -118,33 +121,41 @@ def _result(finding: Finding, number: int, index: LineIndex, mark: str) -> dict[
             {
                 "physicalLocation": {
                     "artifactLocation": _artifact(finding.path),
-                    "region": {
-                        "startLine": finding.line,
-                        "startColumn": finding.column,
-                        "endLine": finding.end_line,
-                        "endColumn": finding.end_column,
-                    },
-                }
+                    "region": _region(*region_in_file(finding, sources)),
+                },
+                **_cell(finding),
             }
         ],
         "partialFingerprints": {FINGERPRINT: mark},
         "properties": {"context": finding.context},
     }
-    if finding.fix:
-        result["fixes"] = [_fix(finding.fix, finding.path, index)]
+    fix = finding.fix and fix_in_file(finding.fix, finding.path, sources)
+    if fix:
+        result["fixes"] = [_fix(fix, finding.path, sources.index(finding.path))]
     return result
+
+
+def _region(line: int, column: int, end_line: int, end_column: int) -> dict[str, int]:
+    return {
+        "startLine": line,
+        "startColumn": column,
+        "endLine": end_line,
+        "endColumn": end_column,
+    }
+
+
+def _cell(one: Finding | Problem) -> dict[str, Any]:
+    """The cell of a notebook; regions are the file's own, as readers take them for no others."""
+    if one.cell is None:
+        return {}
+    place = {"cell": one.cell, "line": one.line, "column": one.column}
+    return {"logicalLocations": [{"name": f"cell {one.cell}", "kind": "cell", "properties": place}]}
 
 
 def _fix(fix: Fix, path: str, index: LineIndex) -> dict[str, Any]:
     replacements = []
     for edit in fix.edits:
-        (line, column), (end_line, end_column) = index.place(edit.start), index.place(edit.end)
-        region = {
-            "startLine": line,
-            "startColumn": column,
-            "endLine": end_line,
-            "endColumn": end_column,
-        }
+        region = _region(*index.place(edit.start), *index.place(edit.end))
         replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
     return {
         "description": {"text": fix.title if fix.safe else f"{fix.title} (unsafe)"},
@@ -152,16 +163,18 @@ def _fix(fix: Fix, path: str, index: LineIndex) -> dict[str, Any]:
     }
 
 
-def _problem(problem: Problem) -> dict[str, Any]:
+def _problem(problem: Problem, sources: Sources) -> dict[str, Any]:
+    line, column = start_in_file(problem, sources)
     return {
         "level": "error",
-        "message": {"text": problem.message},
+        "message": {"text": within_cell(problem, problem.message)},
         "locations": [
             {
                 "physicalLocation": {
                     "artifactLocation": _artifact(problem.path),
-                    "region": {"startLine": problem.line, "startColumn": problem.column},
-                }
+                    "region": {"startLine": line, "startColumn": column},
+                },
+                **_cell(problem),
             }
         ],
     }

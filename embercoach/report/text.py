@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.report.outcome import counts, listed
+from embercoach.report.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) ->
 
     for finding in listed(outcome, show_notes=show_notes):
         yield _head(finding)
-        yield from excerpt(finding, sources.index(finding.path), width)
+        yield from excerpt(finding, sources.index(finding.path, finding.cell), width)
         gutter = " " * len(str(finding.end_line))
         if finding.help:
             first, *more = finding.help.splitlines()
@@ -45,14 +46,14 @@ def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
 
 def problem_line(problem: Problem) -> Line:
     """One line for what could not be checked: ``path:line:col: syntax error: ...``."""
-    place = f"{problem.path}:{problem.line}:{problem.column}: "
+    place = f"{place_of(problem)}: "
     kind, colon, rest = problem.message.partition(": ")
     return [(place, "path"), (kind, "error"), (f"{colon}{rest}", "")]
 
 
 def _head(finding: Finding, *, context: bool = True) -> Line:
     line: Line = [
-        (f"{finding.path}:{finding.line}:{finding.column}: ", "path"),
+        (f"{place_of(finding)}: ", "path"),
         (finding.code, "code"),
         (" ", ""),
         (finding.severity, finding.severity),

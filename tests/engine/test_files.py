@@ -35,9 +35,10 @@ def shown(*paths: str, force_exclude: bool = False, **settings: object) -> list[
 
 def test_suffixes_order_and_defaults(project: Path) -> None:
     tree(project, "b.py", "a/z.py", "a/c.pyi", "a.txt", "a/x.pyc", "c.ipynb", "noext")
+    tree(project, ".ipynb_checkpoints/c-checkpoint.ipynb")
     tree(project, ".venv/lib/v.py", "a/__pycache__/p.py", "node_modules/n.py", ".hidden/h.py")
     tree(project, "dist/d.py", "site-packages/s.py", "x.py/inside.py")
-    expected = [".hidden/h.py", "a/c.pyi", "a/z.py", "b.py", "x.py/inside.py"]
+    expected = [".hidden/h.py", "a/c.pyi", "a/z.py", "b.py", "c.ipynb", "x.py/inside.py"]
     assert shown(".") == expected
     assert shown() == []
     assert shown("a") == ["a/c.pyi", "a/z.py"]

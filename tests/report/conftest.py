@@ -40,6 +40,7 @@ class Problem:
     line: int
     column: int
     message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -156,7 +157,7 @@ def suites_of(text: str) -> ET.Element:
 
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_junit(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
-    text = junit.render(outcome, show_notes=show_notes)
+    text = junit.render(outcome, Sources(), show_notes=show_notes)
     root = suites_of(text)
     assert (root.attrib["failures"], root.attrib["errors"]) == ("5", "2")
     assert len(root.findall(".//skipped")) == show_notes
@@ -167,7 +168,7 @@ def test_junit(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) 
 
 
 def test_a_clean_run_is_a_test_that_passes(clean: Outcome) -> None:
-    root = suites_of(junit.render(clean, show_notes=True))
+    root = suites_of(junit.render(clean, Sources(), show_notes=True))
     assert (root.attrib["tests"], root.attrib["failures"]) == ("1", "0")
     assert root.find("testsuite/testcase") is not None
 
@@ -176,7 +177,7 @@ def test_a_clean_run_is_a_test_that_passes(clean: Outcome) -> None:
 def test_junit_holds_any_text(message: str, path: str, advice: str) -> None:
     found = finding(message=message, path=path or "a", help=advice)
     outcome = type("Run", (), {"findings": (found,), "problems": ()})()
-    text = junit.render(outcome, show_notes=True)
+    text = junit.render(outcome, Sources(), show_notes=True)
     root = suites_of(text.encode(errors="strict").decode())
     failure = root.find(".//failure")
     assert failure is not None
@@ -201,7 +202,7 @@ def tokens_of(text: str) -> list[Token]:
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_markdown(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
     text = markdown.render(
-        outcome, show_notes=show_notes, home="https://example.org/me/it/blob/abc/"
+        outcome, Sources(), show_notes=show_notes, home="https://example.org/me/it/blob/abc/"
     )
     tokens = tokens_of(text)
     links = [token.attrs["href"] for token in tokens if token.type == "link_open"]
@@ -215,7 +216,7 @@ def test_markdown(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertio
 
 
 def test_markdown_of_a_clean_run(clean: Outcome) -> None:
-    assert markdown.render(clean, show_notes=False) == (
+    assert markdown.render(clean, Sources(), show_notes=False) == (
         "## EmberCoach\n\nAll clear; 1 file checked.\n"
     )
 
@@ -223,7 +224,7 @@ def test_markdown_of_a_clean_run(clean: Outcome) -> None:
 def test_markdown_tells_the_worst_and_counts_the_rest(clean: Outcome) -> None:
     many = [finding(line=n, severity="warning") for n in range(1, 2 * markdown.MOST)]
     outcome = replace(clean, findings=(*many, finding(path="z.py")))  # type: ignore[type-var]
-    text = markdown.render(outcome, show_notes=False)
+    text = markdown.render(outcome, Sources(), show_notes=False)
     listed = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(listed) == markdown.MOST
     assert listed[0].startswith("- [z.py:1](z.py#L1) **DTYPE-001** error: m")
@@ -235,7 +236,8 @@ def test_markdown_tells_the_worst_and_counts_the_rest(clean: Outcome) -> None:
 def test_no_message_and_no_path_is_markup(message: str, path: str) -> None:
     """Another reader gets the words back, one link and one rule in bold, and no HTML."""
     found = finding(message=message, path=path or "a")
-    tokens = tokens_of(f"{markdown._finding(found, None, '')}\n")
+    address = partial(markdown._address, Sources(), None, "")
+    tokens = tokens_of(f"{markdown._finding(found, address)}\n")
     kinds = Counter(token.type for token in tokens)
     inert = {"text", "code_inline", "text_special", "inline", "paragraph_open", "paragraph_close"}
     expected = {"bullet_list_open", "list_item_open", "link_open", "strong_open"}

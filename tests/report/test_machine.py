@@ -94,15 +94,17 @@ def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: Sourc
 
 
 def test_github(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
-    assert github.render(outcome, show_notes=False) == snapshot
-    with_notes = github.render(outcome, show_notes=True)
-    assert with_notes.count("\n") == 1 + github.render(outcome, show_notes=False).count("\n")
+    assert github.render(outcome, Sources(), show_notes=False) == snapshot
+    with_notes = github.render(outcome, Sources(), show_notes=True)
+    assert with_notes.count("\n") == 1 + github.render(outcome, Sources(), show_notes=False).count(
+        "\n"
+    )
     assert "::notice " in with_notes
 
 
 def test_github_escapes(clean: Outcome) -> None:
     finding = Finding("a,b:c%.py", 1, 2, 1, 3, "X-001", "error", "50%\r\nmore: a, b", "", "default")
-    assert github.render(replace(clean, findings=(finding,)), show_notes=False) == (  # type: ignore[type-var]
+    assert github.render(replace(clean, findings=(finding,)), Sources(), show_notes=False) == (  # type: ignore[type-var]
         "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
         "::a,b:c%25.py:1:2: X-001 50%25%0D%0Amore: a, b\n"
     )

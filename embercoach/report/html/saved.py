@@ -153,9 +153,10 @@ _COUNT, _POSITION, _ANY_TEXT, _TEXT = (
     _text(empty=False),
 )
 _PLACE = _object(line=_POSITION, column=_POSITION)
-_EDIT = _object(start=_PLACE, end=_PLACE, text=_ANY_TEXT)
+_EDIT = _object({"cell": _POSITION}, start=_PLACE, end=_PLACE, text=_ANY_TEXT)
 _FIX = _object(title=_TEXT, safe=_boolean, edits=_list(_EDIT, least=1))
 _FINDING = _object(
+    {"cell": _POSITION},
     {"fingerprint": _TEXT},
     path=_ANY_TEXT,
     line=_POSITION,
@@ -172,7 +173,9 @@ _FINDING = _object(
 _SHARD = _object(number=_POSITION, count=_POSITION, files=_COUNT, all_files=_COUNT)
 _RUN = _object(version=_TEXT, program=_TEXT, shard=_optional(_SHARD))
 _CHECKOUT = _object(path=_ANY_TEXT, files_checked=_COUNT, files_skipped=_COUNT, suppressed=_COUNT)
-_PROBLEM = _object(path=_ANY_TEXT, line=_POSITION, column=_POSITION, message=_TEXT)
+_PROBLEM = _object(
+    {"cell": _POSITION}, path=_ANY_TEXT, line=_POSITION, column=_POSITION, message=_TEXT
+)
 _SUMMARY = _object(
     {"baseline": _object(known=_COUNT, fixed=_COUNT)},
     errors=_COUNT,

@@ -1,0 +1,69 @@
+"""What is found in the module of a notebook, as of its cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from embercoach.notebooks.places import CellTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.engine.directives import Directive
+    from embercoach.finding import Finding, RawFinding, Step
+    from embercoach.notebooks.module import Notebook
+
+_WHOLE_FILE = ("ignore-file", "skip-file")
+
+
+def fitted(findings: Iterable[RawFinding], notebook: Notebook) -> tuple[RawFinding, ...]:
+    """Findings without the fixes that can't be made in the notebook's file."""
+    from embercoach.notebooks.editing import fix_in_file
+
+    return tuple(
+        finding
+        if finding.fix is None or fix_in_file(finding.fix, notebook)
+        else replace(finding, fix=None)
+        for finding in findings
+    )
+
+
+def kept_within(directives: Iterable[Directive], table: CellTable) -> tuple[Directive, ...]:
+    """Suppressions that end with their cell: one in its last line is not for the next cell."""
+    return tuple(
+        directive if directive.kind in _WHOLE_FILE else _kept_within(directive, table)
+        for directive in directives
+    )
+
+
+def _kept_within(directive: Directive, table: CellTable) -> Directive:
+    cell, _ = table.place(directive.line)
+    spans = tuple(
+        (low, high)
+        for low, high in directive.spans
+        if table.place(low)[0] == cell == table.place(high)[0]
+    )
+    return replace(directive, spans=spans)
+
+
+def placed(findings: Iterable[Finding], cells: tuple[list[int], list[int]]) -> list[Finding]:
+    """Findings at lines of a module, at those of the cells; ``cells`` is a table's tuple."""
+    table = CellTable(tuple(cells[0]), tuple(cells[1]))
+    return [
+        replace(
+            _placed(finding, table),
+            flow=tuple(_placed(step, table) for step in finding.flow),
+            related=tuple(_placed(step, table) for step in finding.related),
+        )
+        for finding in findings
+    ]
+
+
+_Placed = TypeVar("_Placed", "Finding", "Step")
+
+
+def _placed(one: _Placed, table: CellTable) -> _Placed:
+    cell, line = table.place(one.line)
+    end_line, end_column = table.end(one.line, one.end_line, one.end_column)
+    return replace(one, cell=cell, line=line, end_line=end_line, end_column=end_column)

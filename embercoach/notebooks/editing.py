@@ -1,0 +1,97 @@
+"""Fixes of the module as fixes of the notebook's file: inside a cell's source, or not at all."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from embercoach.finding import Edit, Fix
+
+if TYPE_CHECKING:
+    from embercoach.notebooks.module import Notebook, Part
+
+
+def fix_in_file(fix: Fix, notebook: Notebook) -> Fix | None:
+    """A fix whose offsets are the file's and whose texts are JSON.
+
+    None where it can't be: it would go from one cell into another, change what is IPython's own,
+    or let a magic run over several lines.
+    """
+    edits = []
+    behind = 0
+    for edit in sorted(fix.edits, key=lambda edit: (edit.start, edit.end)):
+        translated = _edit(edit, notebook)
+        if translated is None or translated.start < behind:
+            return None
+        edits.append(translated)
+        behind = translated.end
+    return Fix(fix.title, fix.safe, tuple(edits))
+
+
+def _edit(edit: Edit, notebook: Notebook) -> Edit | None:
+    part = notebook.part_at(edit.start)
+    within = _within(edit, part)
+    if within is None or not part.cell.pieces or not _leaves_magics(within, part):
+        return None
+    return Edit(
+        notebook.offset_in_file(part, within.start),
+        notebook.offset_in_file(part, within.end),
+        _written(within, part, notebook),
+    )
+
+
+def _within(edit: Edit, part: Part) -> Edit | None:
+    """An edit in the cell's own text, without the line end that it has in the module alone."""
+    start, end, text = edit.start - part.start, edit.end - part.start, edit.text
+    size = len(part.text)
+    if end <= size:
+        return Edit(start, end, text)
+    if end > size + 1 or (text and not text.endswith("\n")):
+        return None
+    if text:
+        return Edit(start, size, text.removesuffix("\n"))
+    # The last line goes as a whole: the line end before it takes the place of the one behind.
+    before = part.text[:start]
+    start = len(before.removesuffix("\n").removesuffix("\r"))
+    return Edit(start, size, "")
+
+
+def _leaves_magics(edit: Edit, part: Part) -> bool:
+    removed = part.text[edit.start : edit.end]
+    breaks = "\n" in edit.text or "\n" in removed
+    for magic in part.magics:
+        if magic.opens and edit.start <= magic.end:
+            return False
+        if edit.start < magic.stop and edit.end > magic.start:
+            return False
+        is_behind = magic.stop <= edit.start <= magic.end
+        if is_behind and (breaks or magic.stop == magic.end):
+            return False
+        if edit.end <= magic.start and _is_first(part.text[: magic.start]):
+            rest = part.text[edit.end : magic.start]
+            if not _is_first(part.text[: edit.start] + edit.text + rest):
+                return False
+    return True
+
+
+def _is_first(text: str) -> bool:
+    """Whether nothing stands in the last line of a text."""
+    return not text[text.rfind("\n") + 1 :].strip()
+
+
+def _written(edit: Edit, part: Part, notebook: Notebook) -> str:
+    """An edit's text as JSON: with a string for every line, if the cell has one for each."""
+    *lines, last = edit.text.split("\n")
+    newline = part.newline
+    written = [_escaped(f"{line}{newline}", notebook.escapes) for line in lines]
+    end = _escaped(last, notebook.escapes)
+    separator = part.cell.separator
+    if separator is None:
+        return "".join([*written, end])
+    between = f'"{separator}"'
+    closes = edit.end == len(part.text) and not last
+    return between.join(written) if closes else between.join([*written, end])
+
+
+def _escaped(text: str, ascii_only: bool) -> str:
+    return json.dumps(text, ensure_ascii=ascii_only)[1:-1]

@@ -1,0 +1,82 @@
+"""Where something is found: as people read it, and where it stands in the file.
+
+In a notebook these differ: people count a cell's lines, and forges those of the JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from embercoach.notebooks import is_notebook
+
+if TYPE_CHECKING:
+    from embercoach.finding import Finding, Fix, Step
+    from embercoach.report.outcome import Sources
+
+
+class Placed(Protocol):
+    """Something with a place in a file."""
+
+    @property
+    def path(self) -> str:
+        """The file as it is shown."""
+
+    @property
+    def cell(self) -> int | None:
+        """The cell of a notebook that the line is counted in, from 1."""
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+
+    @property
+    def column(self) -> int:
+        """The column, from 1."""
+
+
+def line_of(one: Placed) -> str:
+    """File and line: ``a.py:12``, or ``a.ipynb:cell 3:12``."""
+    cell = "" if one.cell is None else f"cell {one.cell}:"
+    return f"{one.path}:{cell}{one.line}"
+
+
+def within_cell(one: Placed, message: str) -> str:
+    """A message for who shows the lines of the file: in a notebook it begins with the cell's."""
+    return message if one.cell is None else f"cell {one.cell}, line {one.line}: {message}"
+
+
+def place_of(one: Placed) -> str:
+    """File, line and column: ``a.py:12:5``, or ``a.ipynb:cell 3:12:5``."""
+    return f"{line_of(one)}:{one.column}"
+
+
+def start_in_file(one: Placed, sources: Sources) -> tuple[int, int]:
+    """Line and column in the file itself, from 1."""
+    return _in_file(one.path, one.cell, one.line, one.column, sources)
+
+
+def region_in_file(one: Finding | Step, sources: Sources) -> tuple[int, int, int, int]:
+    """Line and column in the file itself of the start and of the end, which is exclusive."""
+    end = _in_file(one.path, one.cell, one.end_line, one.end_column, sources)
+    return (*start_in_file(one, sources), *end)
+
+
+def fix_in_file(fix: Fix, path: str, sources: Sources) -> Fix | None:
+    """A finding's fix as one of the file itself; None if it can't be made there any more."""
+    if not is_notebook(path):
+        return fix
+    from embercoach.notebooks import editing
+
+    notebook = sources.notebook(path)
+    return None if notebook is None else editing.fix_in_file(fix, notebook)
+
+
+def _in_file(
+    path: str, cell: int | None, line: int, column: int, sources: Sources
+) -> tuple[int, int]:
+    if cell is None:
+        return line, column
+    notebook = sources.notebook(path)
+    if notebook is None or not notebook.holds(cell, line):
+        return 1, 1  # the file was changed since
+    return notebook.place_in_file(cell, line, column)
