@@ -156,8 +156,7 @@ _PLACE = _object(line=_POSITION, column=_POSITION)
 _EDIT = _object({"cell": _POSITION}, start=_PLACE, end=_PLACE, text=_ANY_TEXT)
 _FIX = _object(title=_TEXT, safe=_boolean, edits=_list(_EDIT, least=1))
 _FINDING = _object(
-    {"cell": _POSITION},
-    {"fingerprint": _TEXT},
+    {"cell": _POSITION, "fingerprint": _TEXT},
     path=_ANY_TEXT,
     line=_POSITION,
     column=_POSITION,
