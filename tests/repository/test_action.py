@@ -14,11 +14,15 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-INSTALL, CHECK = ACTION["runs"]["steps"]
+INSTALL, CHECK, UPLOAD = ACTION["runs"]["steps"]
+#: The files that a runner gives a step.
+GIVEN = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
+# Notes how it was called, a line a call.
 RECORDER = f"""#!{sys.executable}
-import json, os, pathlib, sys
-pathlib.Path(os.environ["RECORD"]).write_text(json.dumps(sys.argv[1:]))
+import json, os, sys
+with open(os.environ["RECORD"], "a") as record:
+    print(json.dumps(sys.argv[1:]), file=record)
 sys.exit(int(os.environ.get("STATUS", "0")))
 """
 
@@ -34,7 +38,8 @@ def environment(step: dict[str, Any], inputs: dict[str, str]) -> dict[str, str]:
 def play(
     step: dict[str, Any], inputs: dict[str, str], tmp_path: Path, **extra: str
 ) -> subprocess.CompletedProcess[str]:
-    extra = {"RUNNER_TEMP": str(tmp_path), "RECORD": str(tmp_path / "record.json")} | extra
+    files = {name: str(tmp_path / name) for name in GIVEN}
+    extra = {"RUNNER_TEMP": str(tmp_path), "RECORD": str(tmp_path / "record"), **files} | extra
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         env=os.environ | environment(step, inputs) | extra,
@@ -51,10 +56,9 @@ def recorder(path: Path) -> None:
     path.chmod(0o755)
 
 
-def recorded(tmp_path: Path) -> list[str]:
-    words = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
-    assert isinstance(words, list)
-    return words
+def recorded(tmp_path: Path) -> list[list[str]]:
+    lines = (tmp_path / "record").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,7 @@ def recorded(tmp_path: Path) -> list[str]:
         ({}, ["--output-format", "github", "."]),
         ({"output-format": "sarif"}, ["--output-format", "sarif", "."]),
         ({"profile": "ember"}, ["--output-format", "github", "--profile", "ember", "."]),
+        ({"baseline": "b c.json"}, ["--output-format", "github", "--baseline", "b c.json", "."]),
         ({"paths": ""}, ["--output-format", "github"]),
         ({"paths": "src tests"}, ["--output-format", "github", "src", "tests"]),
         ({"paths": "'a folder' b"}, ["--output-format", "github", "a folder", "b"]),
@@ -77,16 +82,16 @@ def test_check_passes_the_inputs_on(
     recorder(tmp_path / "embercoach" / "bin" / "embercoach")
     result = play(CHECK, inputs, tmp_path)
     assert result.returncode == 0, result.stderr
-    assert recorded(tmp_path) == ["check", *expected]
+    assert recorded(tmp_path)[0] == ["check", *expected]
 
 
-@pytest.mark.parametrize("name", ["paths", "args", "profile", "output-format"])
+@pytest.mark.parametrize("name", ["paths", "args", "profile", "output-format", "baseline"])
 @pytest.mark.parametrize("hostile", ["$(touch owned)", "`touch owned`", "; touch owned", "*"])
 def test_check_runs_and_expands_nothing(name: str, hostile: str, tmp_path: Path) -> None:
     recorder(tmp_path / "embercoach" / "bin" / "embercoach")
     assert play(CHECK, {name: hostile}, tmp_path).returncode == 0
     assert not (tmp_path / "owned").exists()
-    assert hostile in " ".join(recorded(tmp_path))
+    assert hostile in " ".join(recorded(tmp_path)[0])
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
@@ -99,7 +104,7 @@ def test_an_unclosed_quote_fails(tmp_path: Path) -> None:
     recorder(tmp_path / "embercoach" / "bin" / "embercoach")
     result = play(CHECK, {"args": "'open"}, tmp_path)
     assert result.returncode != 0
-    assert not (tmp_path / "record.json").exists()
+    assert not (tmp_path / "record").exists()
 
 
 @pytest.mark.parametrize(
@@ -116,5 +121,113 @@ def test_install(version: str, requirement: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     created = (tmp_path / "created").read_text(encoding="utf-8").split()
     assert created == ["-m", "venv", "--clear", str(tmp_path / "embercoach")]
-    assert recorded(tmp_path)[:3] == ["-m", "pip", "install"]
-    assert recorded(tmp_path)[-1] == requirement
+    (command,) = recorded(tmp_path)
+    assert command[:3] == ["-m", "pip", "install"]
+    assert command[-1] == requirement
+
+
+# --- what the job gets -------------------------------------------------------------------------
+
+
+def test_the_reports_are_of_the_same_findings(tmp_path: Path) -> None:
+    """The same options and paths again, with another form, another file, and no exit code."""
+    recorder(tmp_path / "embercoach" / "bin" / "embercoach")
+    inputs = {"args": "--select A -o mine.txt", "paths": "a b", "profile": "ember"}
+    assert play(CHECK, inputs, tmp_path).returncode == 0
+    _, *reports = recorded(tmp_path)
+    kinds = {"json": "embercoach.json", "sarif": "embercoach.sarif", "markdown": "embercoach.md"}
+    assert reports == [
+        [
+            *["check", "--profile", "ember", "--select", "A", "-o", "mine.txt"],
+            *["--output-format", kind, "--output-file", str(tmp_path / name), "--exit-zero"],
+            *["a", "b"],
+        ]
+        for kind, name in kinds.items()
+    ]
+
+
+@pytest.mark.parametrize("option", ["--diff", "--statistics", "--add-noqa", "--show-files"])
+def test_what_lists_no_findings_has_no_reports(option: str, tmp_path: Path) -> None:
+    recorder(tmp_path / "embercoach" / "bin" / "embercoach")
+    assert play(CHECK, {"args": option}, tmp_path, STATUS="1").returncode == 1
+    assert len(recorded(tmp_path)) == 1
+    assert not (tmp_path / "GITHUB_OUTPUT").exists()
+
+
+def installed(tmp_path: Path) -> Path:
+    """A runner on which the action has installed this checkout, and a project to check."""
+    for name, module in (("embercoach", "-m embercoach"), ("python", "")):
+        script = tmp_path / "embercoach" / "bin" / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    project = tmp_path / "src"
+    project.mkdir()
+    (project / "pull.py").write_text(
+        "import mlx.core as mx\n\n\ndef f(x: mx.array) -> list:\n    return x.tolist()\n",
+        encoding="utf-8",
+    )
+    return project
+
+
+def outputs(tmp_path: Path) -> dict[str, str]:
+    lines = (tmp_path / "GITHUB_OUTPUT").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_the_job_gets_annotations_a_summary_and_counts(tmp_path: Path) -> None:
+    installed(tmp_path)
+    result = play(CHECK, {"paths": "src"}, tmp_path, PYTHONPATH=str(ROOT), GITHUB_WORKSPACE="")
+    assert result.returncode == 1, result.stderr
+    assert "::warning " in result.stdout
+    sarif = tmp_path / "embercoach.sarif"
+    assert outputs(tmp_path) == {
+        "errors": "0",
+        "warnings": "1",
+        "notes": "0",
+        "fixable": "0",
+        "sarif-file": str(sarif),
+    }
+    (run,) = json.loads(sarif.read_text(encoding="utf-8"))["runs"]
+    assert [found["ruleId"] for found in run["results"]] == ["HOST-PULL-001"]
+    summary = (tmp_path / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+    assert summary.startswith("## EmberCoach\n")
+    assert "HOST-PULL-001" in summary
+
+
+def test_the_summary_can_be_left_out(tmp_path: Path) -> None:
+    installed(tmp_path)
+    inputs = {"paths": "src", "summary": "false", "args": "--exit-zero"}
+    assert play(CHECK, inputs, tmp_path, PYTHONPATH=str(ROOT)).returncode == 0
+    assert not (tmp_path / "GITHUB_STEP_SUMMARY").exists()
+    assert outputs(tmp_path)["warnings"] == "1"
+
+
+def test_an_incomplete_run_tells_what_it_has(tmp_path: Path) -> None:
+    (installed(tmp_path) / "broken.py").write_text("import mlx.core as mx\nx = (\n")
+    result = play(CHECK, {"paths": "src"}, tmp_path, PYTHONPATH=str(ROOT))
+    assert result.returncode == 2
+    assert outputs(tmp_path)["warnings"] == "1"
+    assert "Not checked" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+
+
+def test_a_mistake_in_options_leaves_no_reports(tmp_path: Path) -> None:
+    installed(tmp_path)
+    result = play(CHECK, {"paths": "src", "args": "--selct A"}, tmp_path, PYTHONPATH=str(ROOT))
+    assert result.returncode == 2
+    assert "No such option" in result.stderr
+    assert not (tmp_path / "GITHUB_OUTPUT").exists()
+
+
+def test_the_upload_follows_the_check_whatever_it_found() -> None:
+    assert UPLOAD["uses"].startswith("github/codeql-action/upload-sarif@")
+    assert UPLOAD["with"]["sarif_file"] == "${{ steps.check.outputs.sarif-file }}"
+    for condition in ("!cancelled()", "inputs.upload-sarif == 'true'", "sarif-file != ''"):
+        assert condition in UPLOAD["if"]
+    assert ACTION["inputs"]["upload-sarif"]["default"] == "false"
+
+
+def test_the_outputs_are_those_of_the_check() -> None:
+    for name, output in ACTION["outputs"].items():
+        assert output["value"] == f"${{{{ steps.check.outputs.{name} }}}}"
+    assert CHECK["id"] == "check"

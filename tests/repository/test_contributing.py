@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from embercoach.rulebook import FRONT_MATTER, parse_page
+from tests.examples.readme import blocks
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -17,8 +17,7 @@ SECTIONS = re.findall(r"`## (.+?)`", TEXT)
 
 
 def test_the_example_is_a_rule_page() -> None:
-    blocks = re.findall(r"(?:^(?: {7}.*)?\n)+", TEXT, re.MULTILINE)
-    (front_matter,) = (dedent(block).strip() for block in blocks if FRONT_MATTER in block)
+    (front_matter,) = (one.text.strip() for one in blocks(TEXT) if FRONT_MATTER in one.text)
     code = re.findall(r'^code = "(.+)"$', front_matter, re.MULTILINE)[0]
     rule = parse_page(f"{front_matter}\n\n# title\n", ROOT / "rules" / f"{code}.md")
     assert rule.severity_in("recommended", "loop") == "warning"

@@ -73,6 +73,7 @@ ORACLES = (
     else []
 )
 EXHAUSTIVE = "pytest -q -n auto -m exhaustive tests/xlstm_kernels"
+SITE = "mkdocs build --strict -q -f .mkdocs.yml"
 SUMMARY = "======== 3 passed, 1 skipped in 0.12s ========"
 
 
@@ -90,7 +91,7 @@ def checkout(tmp_path: Path) -> Path:
         text = (ROOT / ".ci" / name).read_text(encoding="utf-8")
         (tmp_path / ".ci" / name).write_text(text, encoding="utf-8")
     write_readme(tmp_path, f"echo tests >>calls; echo '{SUMMARY}'")
-    for tool in ("pip", "pytest", "ruff", "mypy", "embercoach"):
+    for tool in ("pip", "pytest", "ruff", "mypy", "mkdocs", "embercoach"):
         executable(
             tmp_path / "bin" / tool,
             f'#!/bin/sh\necho {tool} "$@" >>calls\ncase "$FAIL" in {tool}) exit 1;; esac\n',
@@ -135,6 +136,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         EXHAUSTIVE,
         *ORACLES,
         "pytest -q -m corpus tests/accuracy tests/simulator",
+        SITE,
         "embercoach check .",
         "embercoach check --profile ember xlstm_kernels",
     ]
@@ -146,6 +148,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         ("ruff", "ruff format --check", "ruff format --check"),
         ("mypy", "mypy", "mypy"),
         ("pytest", EXHAUSTIVE, EXHAUSTIVE),
+        ("mkdocs", SITE, SITE),
         ("embercoach", "embercoach check .", "embercoach check ."),
     ],
 )
@@ -189,5 +192,5 @@ def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
 def test_workflow_logs_are_grouped(checkout: Path) -> None:
     result = run_gate(checkout, GITHUB_ACTIONS="true")
     assert (
-        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 9 + len(ORACLES)
+        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 10 + len(ORACLES)
     )

@@ -98,7 +98,8 @@ def test_kernels_bring_one_mlx(platform: dict[str, str]) -> None:
 
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {"kernels", "examples", "simulator", "server", "test", "oracles", "all"}
+    named = {"kernels", "examples", "simulator", "server", "docs", "test", "oracles", "all"}
+    assert set(extras) == named
     (everything,) = map(Requirement, extras["all"])
     assert everything.name == PROJECT["name"]
     assert everything.extras == set(extras) - {"all", "oracles"}

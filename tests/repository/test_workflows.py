@@ -15,6 +15,12 @@ import yaml
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTION = ROOT / "action.yml"
+#: The jobs that may write anything, and what.
+WRITES = {
+    "publish": {"id-token"},  # trusted publishing
+    "deploy": {"id-token", "pages"},
+    "action": {"security-events"},  # code scanning
+}
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -39,9 +45,14 @@ def steps(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for holder in holders for step in holder["steps"]]
 
 
+def actions(document: dict[str, Any]) -> list[str]:
+    """The actions of other repositories that a document uses."""
+    return [step["uses"] for step in steps(document) if step.get("uses", "./") != "./"]
+
+
 def test_platforms_and_corpus_have_a_job() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
-    assert set(jobs) == {"linux", "corpus", "macos"}
+    assert set(jobs) == {"linux", "corpus", "macos", "docs", "action", "fresh"}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ def test_zizmor_finds_nothing(path: Path) -> None:
 @pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=named)
 def test_actions_are_pinned_with_their_version(path: Path) -> None:
     """A tag moves, a commit does not; the comment lets people and Dependabot read the pin."""
-    uses = [step["uses"] for step in steps(load(path)) if "uses" in step]
+    uses = actions(load(path))
     text = path.read_text(encoding="utf-8")
     pinned = re.findall(r"uses: (\S+@[0-9a-f]{40}) # v\d+\.\d+\.\d+$", text, re.MULTILINE)
     assert pinned == uses
@@ -77,11 +88,9 @@ def test_a_pin_is_the_same_everywhere(path: Path) -> None:
     pins = {
         action: commit
         for other in WORKFLOWS
-        for step in steps(load(other))
-        if "uses" in step
-        for action, commit in [step["uses"].split("@")]
+        for action, commit in [use.split("@") for use in actions(load(other))]
     }
-    mine = [step["uses"] for step in steps(load(path)) if "uses" in step]
+    mine = actions(load(path))
     assert mine == [f"{action}@{pins[action]}" for action in (use.split("@")[0] for use in mine)]
 
 
@@ -91,7 +100,8 @@ def test_least_privilege(path: Path) -> None:
     assert workflow["permissions"] == {}
     assert "group" in workflow["concurrency"]
     for name, job in workflow["jobs"].items():
-        assert set(job["permissions"].values()) <= {"read"} or name == "publish", name
+        written = {scope for scope, level in job["permissions"].items() if level != "read"}
+        assert written == WRITES.get(name, set()), name
         assert job["timeout-minutes"] <= 30, name
     for step in steps(workflow):
         if step.get("uses", "").startswith("actions/checkout@"):
@@ -133,3 +143,20 @@ def test_hooks() -> None:
         assert hook["require_serial"], "the tool has a process pool of its own"
         assert hook["types_or"] == ["python", "metal", "objective-c", "objective-c++"]
         assert "--force-exclude" in hook["entry"], "pre-commit names files that config excludes"
+
+
+def test_the_action_is_used_on_this_project() -> None:
+    job = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["action"]
+    (ours,) = (step for step in job["steps"] if step.get("uses") == "./")
+    assert set(ours["with"]) <= set(load(ACTION)["inputs"])
+    assert "upload-sarif" in ours["with"]
+
+
+def test_the_site_is_deployed_from_main_only() -> None:
+    workflow = load(ROOT / ".github" / "workflows" / "docs.yml")
+    assert workflow[True] == {"push": {"branches": ["main"]}, "workflow_dispatch": None}
+    build, deploy = workflow["jobs"].values()
+    assert any("mkdocs build --strict" in step.get("run", "") for step in build["steps"])
+    assert deploy["needs"] == "build"
+    assert deploy["environment"]["name"] == "github-pages"
+    assert deploy["if"] == "github.ref == 'refs/heads/main'"

@@ -1,0 +1,271 @@
+"""Hooks of MkDocs: pages made of the repository's other files, and links between all of them.
+
+What has a home elsewhere is never copied into ``docs/``: README, CONTRIBUTING and CHANGELOG are
+pages of the site as they are, every page in ``rules/`` is one, and what is said of all rules, of
+the configuration's keys and of the action's inputs is made while the site is built. Links are
+written as they work in the repository, and turned here into links of the site; one that leads
+nowhere is a warning, on which a strict build fails.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import yaml
+from markdown.extensions import Extension
+from markdown.treeprocessors import Treeprocessor
+from mkdocs.structure.files import File
+
+from embercoach import rulebook
+from embercoach.config import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from xml.etree.ElementTree import Element
+
+    from markdown import Markdown
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+    from embercoach.rulebook import Rule
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Files of the repository that are pages as they stand, and the pages that they are.
+BORROWED = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+TYPES = {
+    "array": "list",
+    "boolean": "true or false",
+    "number": "number",
+    "object": "table",
+    "string": "text",
+}
+FIXES = {
+    "none": "none",
+    "safe": "safe",
+    "unsafe": "unsafe",
+    "mixed": "safe or unsafe",
+}
+_log = logging.getLogger(f"mkdocs.hooks.{__name__}")
+
+
+# --- pages -------------------------------------------------------------------------------------
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put every rule's page into the navigation, and the repository's links into Markdown."""
+    if config.nav is None:
+        raise ValueError("the configuration of the site has no nav")
+    (section,) = (item["Rules"] for item in config.nav if "Rules" in item)
+    section += [
+        {family.upper(): [{f"{rule.code} {rule.name}": _uri(rule)} for rule in rules]}
+        for family, rules in families().items()
+    ]
+    _links.repository = config.repo_url or ""
+    extensions: list[Any] = config.markdown_extensions  # Markdown takes names and extensions
+    extensions.append(_links)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that have their home outside of ``docs/``."""
+    for source, uri in BORROWED.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(_made(config, uri, text, source))
+    for rule in rulebook.rules().values():
+        files.append(_made(config, _uri(rule), rule_page(rule), f"rules/{rule.code}.md"))
+    homes = {f"docs/{file.src_uri}": file.src_uri for file in files if not file.generated_by}
+    made = {_links.homes[file.src_uri]: file.src_uri for file in files if file.generated_by}
+    _links.pages = homes | made
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Fill in what is generated, and remember whose links come next."""
+    uri = page.file.src_uri
+    _links.source = _links.homes.get(uri, f"docs/{uri}")
+    _links.uri = uri
+    if uri not in GENERATED:
+        return markdown
+    name, made = GENERATED[uri]
+    marker = f"<!-- generated: {name} -->"
+    if marker not in markdown:
+        raise ValueError(f"docs/{uri} lacks the line {marker}")
+    return markdown.replace(marker, made())
+
+
+def _made(config: MkDocsConfig, uri: str, text: str, home: str) -> File:
+    file = File.generated(config, uri, content=text)
+    file.edit_uri = f"../{home}"
+    _links.homes[uri] = home
+    return file
+
+
+def _uri(rule: Rule) -> str:
+    return f"rules/{rule.code}.md"
+
+
+# --- rules -------------------------------------------------------------------------------------
+
+
+def families() -> dict[str, list[Rule]]:
+    """The rules by family, both in the order of their codes."""
+    found: dict[str, list[Rule]] = {}
+    for rule in rulebook.rules().values():
+        found.setdefault(rule.family, []).append(rule)
+    return found
+
+
+def rule_page(rule: Rule) -> str:
+    """A rule's page with its severities and its fix below the title."""
+    title, _, text = rule.page.partition("\n")
+    severities = (f"{profile}: {_severities(rule, profile)}" for profile in rulebook.PROFILES)
+    facts = " · ".join([*severities, f"fix: {FIXES[rule.fix]}", f"since {rule.since}"])
+    return f"{title}\n\n{facts}\n{text}"
+
+
+def rule_tables() -> str:
+    """A heading and a table for each family."""
+    parts = []
+    for family, rules in families().items():
+        lines = [
+            f"### {family.upper()}",
+            "",
+            "| rule | what hurts | `recommended` | `ember` | fix |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for rule in rules:
+            link = f"[{rule.code}](../rules/{rule.code}.md)"
+            summary = _cell(rule.summary)
+            loud = " | ".join(_severities(rule, profile) for profile in rulebook.PROFILES)
+            lines.append(f"| {link} | {summary} | {loud} | {FIXES[rule.fix]} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _severities(rule: Rule, profile: str) -> str:
+    """The severity in a profile, and after it those that contexts change it to."""
+    table = rule.severity[profile]
+    usual = table["default"]
+    changed: dict[str, list[str]] = {}
+    for context in rulebook.CONTEXTS:
+        if (severity := table.get(context, usual)) != usual:
+            changed.setdefault(severity, []).append(context)
+    others = [f"{severity} in {', '.join(where)}" for severity, where in changed.items()]
+    return f"{usual} ({'; '.join(others)})" if others else usual
+
+
+# --- settings and inputs -----------------------------------------------------------------------
+
+
+def settings() -> str:
+    """A heading for each key of the configuration, its description, its type and its default."""
+    schema = json_schema.document()
+    return "\n".join(_keys(schema["properties"], ""))
+
+
+def _keys(properties: Mapping[str, dict[str, Any]], table: str) -> Iterator[str]:
+    for name, about in properties.items():
+        yield f"### {table}{name}\n\n{about['description']}\n"
+        if inner := about.get("properties"):
+            yield from _keys(inner, f"{table}{name}.")
+            continue
+        facts = [f"Type: {_type(about)}"]
+        if "default" in about:
+            facts.append(f"default: `{json.dumps(about['default'])}`")
+        yield "; ".join(facts) + ".\n"
+
+
+def _type(about: Mapping[str, Any]) -> str:
+    if "enum" in about:
+        return " or ".join(f"`{value}`" for value in about["enum"])
+    return TYPES[about["type"]]
+
+
+def action() -> str:
+    """The inputs and the outputs of the GitHub Action, as ``action.yml`` declares them."""
+    declared = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    inputs = ["| input | default | what it does |", "| --- | --- | --- |"]
+    for name, about in declared["inputs"].items():
+        default = f"`{about['default']}`" if about["default"] else ""
+        inputs.append(f"| `{name}` | {default} | {_cell(about['description'])} |")
+    outputs = ["| output | what it is |", "| --- | --- |"]
+    for name, about in declared["outputs"].items():
+        outputs.append(f"| `{name}` | {_cell(about['description'])} |")
+    return "\n".join([*inputs, "", *outputs])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+#: The parts of pages in ``docs/`` that are made: the name in their marker, and what makes them.
+GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
+    "rules.md": ("rules", rule_tables),
+    "configuration.md": ("keys", settings),
+    "integrations.md": ("action", action),
+}
+
+
+# --- links -------------------------------------------------------------------------------------
+
+
+class RepositoryLinks(Extension):
+    """Turns links between files of the repository into links between pages.
+
+    What is no page is linked where it can be read: in the repository on the web.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repository = ""
+        #: A page's URI to the file that it is made of, for pages from outside of docs/.
+        self.homes: dict[str, str] = {}
+        #: A file of the repository to the URI of the page, or of the picture, that it is.
+        self.pages: dict[str, str] = {}
+        self.source = self.uri = ""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (Markdown's name)
+        """Work before MkDocs, which reads links last, and after Markdown has made them."""
+        md.treeprocessors.register(_Links(self), "repository_links", 5)
+
+    def resolve(self, link: str) -> str:
+        """The link for the page that is being made."""
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc or not parts.path:
+            return link
+        folder = posixpath.dirname(self.source)
+        target = posixpath.normpath(posixpath.join(folder, parts.path))
+        fragment = f"#{parts.fragment}" if parts.fragment else ""
+        if target in self.pages:
+            start = posixpath.dirname(self.uri) or "."
+            return posixpath.relpath(self.pages[target], start) + fragment
+        if target.startswith("../") or not (ROOT / target).exists():
+            _log.warning("%s links to '%s', which does not exist", self.source, link)
+            return link
+        kind = "tree" if (ROOT / target).is_dir() else "blob"
+        return f"{self.repository.rstrip('/')}/{kind}/main/{target}{fragment}"
+
+
+class _Links(Treeprocessor):
+    def __init__(self, links: RepositoryLinks) -> None:
+        super().__init__()
+        self._links = links
+
+    def run(self, root: Element) -> None:
+        for element in root.iter():
+            for name in ("href", "src"):
+                if (link := element.get(name)) is not None:
+                    element.set(name, self._links.resolve(link))
+
+
+_links = RepositoryLinks()

@@ -1,0 +1,309 @@
+"""The documentation is true: its commands run and print what it shows, its tables are right."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+import xlstm_kernels
+from embercoach import __version__, rulebook
+from embercoach.cli.check import FORMATS
+from embercoach.cli.entry import group
+from embercoach.config import load
+from tests.accuracy.test_accuracy import BARS
+from tests.docs.documents import (
+    DOCUMENTS,
+    ELSEWHERE,
+    NOT_RUN,
+    OTHERS,
+    READERS,
+    Block,
+    Command,
+    DocumentError,
+    Playground,
+    agrees,
+    bare,
+    commands,
+    installed,
+    language,
+    regenerated,
+    title,
+)
+from tests.examples.programs import PLANTED, ROOT, check
+from tests.examples.readme import blocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
+BLOCKS = [(name, block) for name, text in TEXTS.items() for block in blocks(text)]
+REGENERATE = "run `python -m tests.docs.documents` to show today's output"
+
+
+def played(path: Path) -> pytest.param:
+    simulates = path.name == "simulator.md" and sys.platform != "linux"
+    skip = pytest.mark.skipif(simulates, reason="the simulator is tested on Linux")
+    return pytest.param(path, id=path.name, marks=skip)
+
+
+def titled(document: str, name: str) -> str:
+    """The file of a name that a document tells to write."""
+    (text,) = (one.text for where, one in BLOCKS if where == document and title(one) == name)
+    return text
+
+
+def rows(document: str, *header: str) -> list[list[str]]:
+    """The rows of the table with a header, as cells."""
+    lines = TEXTS[document].splitlines()
+    start = lines.index(f"| {' | '.join(header)} |") + 2
+    table = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        table.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return table
+
+
+# --- commands and blocks -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [played(path) for path in DOCUMENTS])
+def test_a_reader_gets_what_the_document_shows(path: Path, tmp_path: Path) -> None:
+    for block, ran in Playground(tmp_path, path).play():
+        for command, printed in ran:
+            place = f"{path.name}:{block.start + 1}, {command.line!r}"
+            shown = command.shown is None or agrees(command.shown, printed)
+            assert shown, f"{place} prints\n{printed}\n{REGENERATE}"
+
+
+def test_every_document_is_known() -> None:
+    assert {"README.md", "reports.md", "editors.md"} < set(TEXTS)
+    assert len({path.name for path in DOCUMENTS}) == len(DOCUMENTS)
+
+
+def test_what_is_not_run_is_there() -> None:
+    """The list of exceptions holds what it must and no more."""
+    shell = [
+        one
+        for where, one in BLOCKS
+        if language(one) in ("bash", "console") and (where, one.heading) not in ELSEWHERE
+    ]
+    lines = {bare(command.line) for one in shell for command in commands(one)}
+    assert set(NOT_RUN) <= lines
+    assert all(NOT_RUN.values())
+    named = {(where, one.heading) for where, one in BLOCKS}
+    assert named >= ELSEWHERE
+    wanted = {one.name for line in lines for one in installed(line) or []}
+    assert wanted == {"embercoach", *OTHERS}
+
+
+def test_every_language_is_tested() -> None:
+    known = {*READERS, "bash", "console"}
+    unknown = {
+        language(one)
+        for where, one in BLOCKS
+        if (where, one.heading) not in ELSEWHERE and language(one) not in known
+    }
+    assert unknown == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("bash", "embercoach check --profil ember .\n", "answers 2"),
+        ("bash", "pip install 'embercoach[nothing]'\n", "there is no extra nothing"),
+        ("bash", "python -m pip install numpy\n", "installs numpy"),
+        ("console", "embercoach rules\n", "begins with a command"),
+        ("python", "assert 1 == 2, 'not so'\n", "not so"),
+        ('toml title="embercoach.toml"', "profil = 'ember'\n", "did you mean 'profile'"),
+        ('toml title="languages.toml"', "a = \n", "Invalid value"),
+        ("yaml", "a: 1\n", "neither hooks"),
+        ("yaml", "repos:\n  - {repo: a, rev: b, hooks: [{id: c}]}\n", "there is no hook c"),
+        ("yaml", "on: push\njobs: {a: {steps: []}}\n", "is not valid"),
+        ("json", "{\n", "Expecting"),
+        ("lua", "x = {\n", "no Lua"),
+        ("elisp", "(a (b)\n", "closing brackets"),
+        ("metal", "x\n", "is in no file"),
+        ("cobol", "x\n", "nothing tests a block of 'cobol'"),
+    ],
+)
+def test_what_is_wrong_fails(kind: str, text: str, message: str, tmp_path: Path) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text(f"# Wrong\n\n```{kind}\n{text}```\n", encoding="utf-8")
+    with pytest.raises(DocumentError, match=message):
+        list(Playground(tmp_path, document).play())
+
+
+def test_output_agrees_but_for_what_is_left_out() -> None:
+    assert agrees("a\n...\nd\n", "a\nb\nc\nd\n")
+    assert agrees("in 0.00 s\n", "in 1.25 s\n")
+    assert not agrees("a\n", "b\n")
+    assert not agrees("", "b\n")
+    assert not agrees("a\n...\nd\n", "a\nb\n")
+
+
+def test_regenerating_writes_what_was_printed() -> None:
+    text = "# A\n\n```console\n$ a\nold\n$ b\n```\n\nwords\n\n```console\n$ c\nx\n...\n```\n"
+    one, two = blocks(text)
+    ran = [
+        (one, [(Command("a", "old\n"), "new\n"), (Command("b", ""), "")]),
+        (two, [(Command("c", "x\n...\n"), "x\ny\n")]),
+    ]
+    assert regenerated(text, ran) == text.replace("old", "new")
+
+
+def test_commands_are_read_from_blocks() -> None:
+    shell = Block("", "bash", "a b \\\n  c  # why\n# nothing\nd\n", 0, 0)
+    assert [one.line for one in commands(shell)] == ["a b   c  # why", "d"]
+    console = Block("", "console", "$ a\n1\n2\n$ b\n", 0, 0)
+    assert commands(console) == [Command("a", "1\n2\n"), Command("b", "")]
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def options(command: click.Command, context: click.Context) -> set[str]:
+    inner = command.list_commands(context) if isinstance(command, click.Group) else ()
+    found = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    for name in inner:
+        below = command.get_command(context, name)  # type: ignore[attr-defined]
+        assert below is not None
+        found |= options(below, context)
+    return found
+
+
+@pytest.mark.parametrize("document", sorted(set(TEXTS) - {"CONTRIBUTING.md"}))
+def test_options_in_prose_exist(document: str) -> None:
+    prose = re.sub(r"^```.*?^```$", "", TEXTS[document], flags=re.DOTALL | re.MULTILINE)
+    known = options(group, click.Context(group)) | {"--embercoach-simulate", "--help"}
+    if document == "training.md":
+        known |= set(re.findall(r'"(--[a-z-]+)"', (ROOT / "examples/train_xlstm.py").read_text()))
+    assert set(re.findall(r"`(--[a-z-]+)", prose)) <= known
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_codes_exist(document: str) -> None:
+    named = set(re.findall(r"\b[A-Z]+(?:-[A-Z]+)*-\d{3}\b", TEXTS[document]))
+    assert named <= rulebook.codes() | {"DTYPE-099"}  # the one that CONTRIBUTING makes up
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_the_version_is_this_one(document: str) -> None:
+    assert set(re.findall(r"embercoach@v(\d+\.\d+\.\d+)", TEXTS[document])) <= {__version__}
+    assert set(re.findall(r"rev: v(\d+\.\d+\.\d+)", TEXTS[document])) <= {__version__}
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def test_the_table_of_families_is_that_of_the_rules() -> None:
+    families = {}
+    for cell, about in rows("rules.md", "family", "what it is about"):
+        name, target = re.fullmatch(r"\[`([A-Z-]+)`\]\((.+)\)", cell).groups()  # type: ignore[union-attr]
+        assert target.startswith(f"../rules/{name}-")
+        assert about
+        families[name.lower()] = target
+    assert set(families) == {rule.family for rule in rulebook.rules().values()}
+
+
+def test_the_table_of_contexts_is_that_of_the_rules() -> None:
+    contexts = [cell.strip("`") for cell, _ in rows("rules.md", "context", "the finding stands")]
+    assert [*contexts, "default"] == list(rulebook.CONTEXTS)
+
+
+def test_the_table_of_formats_is_that_of_the_command() -> None:
+    formats = [cell.strip("`") for cell, _ in rows("reports.md", "`--output-format`", "for")]
+    assert sorted(formats) == sorted(FORMATS)
+
+
+def test_the_exit_codes(tmp_path: Path) -> None:
+    assert [cell for cell, _ in rows("reports.md", "exit code", "meaning")] == ["0", "1", "2"]
+    (tmp_path / "broken.py").write_text("import mlx.core as mx\nx = (\n", encoding="utf-8")
+    (tmp_path / "noted.py").write_text(
+        "import mlx.core as mx\n\n\ndef f(x: mx.array):\n    return x * 0.5\n", encoding="utf-8"
+    )
+    assert check(str(tmp_path / "noted.py")).returncode == 0
+    assert check(PLANTED).returncode == 1
+    assert check(str(tmp_path)).returncode == 2
+    assert check("--profil", "ember").returncode == 2
+
+
+def test_the_bars_are_those_that_are_tested() -> None:
+    table = rows("how-it-works.md", "what", "precision at least", "recall at least")
+    assert [tuple(map(float, row[1:])) for row in table] == list(BARS.values())
+
+
+def test_the_table_of_kernels_is_that_of_the_pack() -> None:
+    table = rows("kernel-pack.md", "what", "function", "layouts", "backends")
+    functions = [cell.strip("`") for _, cell, _, _ in table]
+    operators = {
+        name
+        for name in xlstm_kernels.__all__
+        if inspect.isfunction(value := getattr(xlstm_kernels, name))
+        and "backend" in inspect.signature(value).parameters
+    }
+    assert len(functions) == len(set(functions))
+    assert set(functions) == operators
+    assert {backends for *_, backends in table} == {"Metal, MLX"}
+
+
+# --- snippets ----------------------------------------------------------------------------------
+
+
+def test_the_suppressions_suppress(tmp_path: Path) -> None:
+    path = tmp_path / "logged.py"
+    code = titled("configuration.md", "logged.py")
+    path.write_text(re.sub(r"#.*", "", code), encoding="utf-8")
+    result = check("--isolated", "--output-format", "concise", str(path))
+    assert re.findall(r" ([A-Z-]+-\d{3}) ", result.stdout) == ["GRAPH-BREAK-003", "GRAPH-BREAK-001"]
+
+
+def test_the_number_made_an_array_is_found(tmp_path: Path) -> None:
+    """The line that the document marks, and no other."""
+    (code,) = (
+        one.text for where, one in BLOCKS if (where, one.heading) == ("rules.md", "Profiles")
+    )
+    path = tmp_path / "weak.py"
+    path.write_text(code, encoding="utf-8")
+    result = check("--isolated", "--select", "DTYPE", "--output-format", "concise", str(path))
+    (marked,) = (n for n, line in enumerate(code.splitlines(), 1) if "# DTYPE-001" in line)
+    assert re.findall(r":(\d+):\d+: (\S+) ", result.stdout) == [(str(marked), "DTYPE-001")]
+
+
+def test_the_configuration_is_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        titled("configuration.md", "pyproject.toml"), encoding="utf-8"
+    )
+    (scope,) = load([str(tmp_path)])
+    assert scope.settings.source == tmp_path / "pyproject.toml"
+    assert scope.settings.show_notes
+    assert "GRAPH-BREAK-008" not in scope.settings.enabled
+    assert "generated/" in scope.settings.exclude
+    assert scope.settings.per_file_ignores == (("scripts/", ("HOST-PULL",)),)
+    assert scope.settings.per_file_profiles == (("kernels/", "ember"),)
+    assert scope.settings.simulator.timeout == 10
+    assert scope.settings.simulator.allow == ("order-dependent",)
+
+
+def test_the_folders_of_the_configuration_match(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        titled("configuration.md", "pyproject.toml"), encoding="utf-8"
+    )
+    code = "import mlx.core as mx\n\n\ndef f(x: mx.array):\n    return x.tolist(), x * 0.5\n"
+    for folder in ("scripts", "kernels", "generated", "src"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.py").write_text(code, encoding="utf-8")
+    result = check("--output-format", "concise", str(tmp_path))
+    found = re.findall(r"/(\w+)/a\.py:\S+ (\S+) (\w+) ", result.stdout)
+    assert sorted(found) == [
+        ("kernels", "HOST-PULL-001", "error"),
+        ("kernels", "PYTHON-SCALAR-002", "error"),
+        ("scripts", "PYTHON-SCALAR-002", "note"),
+        ("src", "HOST-PULL-001", "warning"),
+        ("src", "PYTHON-SCALAR-002", "note"),
+    ]
