@@ -42,7 +42,7 @@ class Form:
         eps: added to the normaliser.
         sigmoid_input: the input gate is a sigmoid, and nothing is stabilised.
         normalize: whether h is divided by the normaliser.
-        fused: one kernel from the first step to the last.
+        fused: one kernel from the first step to the last; it normalises.
         normalizer_grad: whether gradients flow through the normaliser.
     """
 
@@ -193,9 +193,7 @@ def _compute(call: Call, form: Form, backend: str) -> Arrays:
         backend=backend,
     )
     if is_fused:
-        h, c, n, sums = fused_outputs(
-            q, k, v, gates, call.states, eps, normalize=form.normalize, backend=backend
-        )
+        h, c, n, sums = fused_outputs(q, k, v, gates, call.states, eps, backend=backend)
         return h, c, n, gates.m, sums
     c, n = chunk_states(
         k, v, gates, call.states.c, call.states.n, chunk_size=chunk_size, backend=backend

@@ -35,7 +35,6 @@ def fused_outputs(
     states: States,
     eps: mx.array,
     *,
-    normalize: bool,
     backend: str,
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
     """The outputs h (B, NH, S, DV) in the dtype of v, the last C and n, and the sums.
@@ -49,12 +48,11 @@ def fused_outputs(
         gates: of the S steps, in chunks of `TIME`.
         states: before the first step.
         eps: 0-d float32, added to the normaliser.
-        normalize: whether to divide at all.
         backend: name of an executor.
     """
     gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor)
     initial = mx.contiguous(states.c), mx.contiguous(states.n)
-    h, c, n, sums = _KERNELS[normalize](q, k, v, *gated, *initial, eps, backend=backend)
+    h, c, n, sums = _KERNEL(q, k, v, *gated, *initial, eps, backend=backend)
     return h, c, n, sums
 
 
@@ -86,19 +84,17 @@ def _launch(queries: mx.array, _keys: mx.array, values: mx.array, *_others: mx.a
     )
 
 
-def _kernel(normalize: bool) -> Kernel:
-    divisor = "metal::max(metal::abs(sum), row_floor[member]) + epsilon" if normalize else "1.0f"
-    return Kernel(
-        name="xlstm_mlstm_fused" + "_raw" * (not normalize),
-        inputs=(
-            *("queries", "keys", "values", "prefix", "prefix_rest", "admitted"),
-            *("least_normaliser", "c_initial", "n_initial", "epsilon"),
-        ),
-        outputs=("outputs", "c_last", "n_last", "row_sums"),
-        launch=_launch,
-        contiguous_inputs=False,
-        header=PAIRS + STAGING,
-        body=f"""
+_KERNEL = Kernel(
+    name="xlstm_mlstm_fused",
+    inputs=(
+        *("queries", "keys", "values", "prefix", "prefix_rest", "admitted"),
+        *("least_normaliser", "c_initial", "n_initial", "epsilon"),
+    ),
+    outputs=("outputs", "c_last", "n_last", "row_sums"),
+    launch=_launch,
+    contiguous_inputs=False,
+    header=PAIRS + STAGING,
+    body=f"""
     // queries, keys (B, NH, S, DK), values (B, NH, S, DV): strided. Contiguous: prefix,
     // prefix_rest, admitted, least_normaliser (B, NH, S), c_initial, c_last (B, NH, DK, DV),
     // n_initial, n_last (B, NH, DK), outputs (B, NH, S, DV).
@@ -300,7 +296,7 @@ def _kernel(normalize: bool) -> Kernel:
             for (uint column = 0; column < TIME; ++column) {{
                 sum += weight_tile[member * TIME + column];
             }}
-            row_divisor[member] = {divisor};
+            row_divisor[member] = metal::max(metal::abs(sum), row_floor[member]) + epsilon;
             if (member < count && threadgroup_position_in_grid.x == 0) {{
                 row_sums[gate_start + first + member] = sum;
             }}
@@ -388,7 +384,4 @@ def _kernel(normalize: bool) -> Kernel:
         }}
     }}
     """,
-    )
-
-
-_KERNELS = {normalize: _kernel(normalize) for normalize in (False, True)}
+)

@@ -1,0 +1,225 @@
+"""Every kernel of the pack as it is built and launched, read by EmberCoach's own linter.
+
+Where a body is put together from parts, the linter does not see its text in the pack's sources.
+Here each one is written out whole, with a launch that an operator made of it, and linted so.
+"""
+
+from __future__ import annotations
+
+import gc
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+import mlx.core as mx
+import pytest
+
+import xlstm_kernels as pack
+from embercoach.checks import Project, check_source
+from xlstm_kernels import executors
+from xlstm_kernels.kernel import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from embercoach.finding import RawFinding
+    from xlstm_kernels.kernel import Launch
+
+    Shapes = tuple[tuple[tuple[int, ...], mx.Dtype], ...]
+
+pytestmark = pytest.mark.exhaustive
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+BATCH, HEADS, STEPS, KEYS, VALUES = 2, 3, 70, 24, 40
+
+
+class Notary:
+    """An executor that writes launches down, and gives zeros for their outputs."""
+
+    name = "notary"
+
+    def __init__(self) -> None:
+        self.launches: dict[Kernel, tuple[Shapes, Launch]] = {}
+
+    def unavailable(self) -> None:
+        return None
+
+    def run(
+        self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
+    ) -> Sequence[mx.array]:
+        self.launches[kernel] = tuple((i.shape, i.dtype) for i in inputs), launch
+        outputs = zip(launch.output_shapes, launch.output_dtypes, strict=True)
+        return tuple(mx.zeros(shape, dtype=dtype) for shape, dtype in outputs)
+
+
+def arrays_in(result: object) -> Iterator[mx.array]:
+    if isinstance(result, mx.array):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for part in result:
+            yield from arrays_in(part)
+
+
+def differentiate(operator: Callable, *arrays: mx.array, **settings: object) -> None:
+    """Launch what an operator launches, forward and backward."""
+
+    def total(*given: mx.array) -> mx.array:
+        result = operator(*given, **settings, backend="notary")
+        return sum(part.astype(mx.float32).sum() for part in arrays_in(result))
+
+    mx.eval(mx.grad(total, argnums=tuple(range(len(arrays))))(*arrays))
+    mx.eval(*arrays_in(operator(*arrays, **settings, backend="notary")))
+
+
+def each_setting(**choices: Sequence[object]) -> Iterator[dict[str, object]]:
+    for values in product(*choices.values()):
+        yield dict(zip(choices, values, strict=True))
+
+
+def run_small_operators() -> None:
+    x, weight = mx.ones((4, 96)), mx.ones((96,))
+    differentiate(pack.soft_cap, x, cap_value=15.0)
+    differentiate(pack.copy, x)
+    differentiate(pack.rms_norm, x)
+    differentiate(pack.rms_norm, x, weight)
+    heads, gate = mx.ones((2, 3, 4, 24)), mx.ones((2, 3, 96))
+    for norm in (pack.multi_head_layer_norm, pack.multi_head_rms_norm):
+        for options in each_setting(weight=(None, weight), bias=(None, weight), gate=(None, gate)):
+            names = [name for name, value in options.items() if value is not None]
+
+            def finished(x: mx.array, *given: mx.array, backend: str, n=names, norm=norm):
+                return norm(x, **dict(zip(n, given, strict=True)), backend=backend)
+
+            differentiate(finished, heads, *(options[name] for name in names))
+
+
+def run_convolutions() -> None:
+    x, weight, bias, state = mx.ones((2, 40, 20)), mx.ones((20, 4)), mx.ones((20,)), (2, 3, 20)
+    for activation, last in product((None, "silu"), (False, True)):
+        settings = {"activation": activation, "return_final_states": last}
+        differentiate(pack.causal_conv1d, x, weight, **settings)
+        differentiate(pack.causal_conv1d, x, weight, bias, **settings)
+        differentiate(pack.causal_conv1d, x, weight, bias, mx.ones(state), **settings)
+
+        def without_bias(x, weight, initial, *, backend: str, s=settings):
+            return pack.causal_conv1d(x, weight, None, initial, **s, backend=backend)
+
+        differentiate(without_bias, x, weight, mx.ones(state))
+    for activation in (None, "silu"):
+        step = (x[:, :1], mx.ones(state), weight)
+        differentiate(pack.causal_conv1d_update, *step, activation=activation)
+        differentiate(pack.causal_conv1d_update, *step, bias, activation=activation)
+    for given in ((), (bias,)):
+        differentiate(pack.depthwise_conv_3tap, mx.ones((2, 20, 40)), mx.ones((20, 3)), *given)
+
+
+def run_mlstm() -> None:
+    keys, values = mx.ones((BATCH, HEADS, STEPS, KEYS)), mx.ones((BATCH, HEADS, STEPS, VALUES))
+    gate, mask = mx.zeros((BATCH, HEADS, STEPS)), mx.ones((BATCH, STEPS), dtype=mx.bool_)
+    states = mx.ones((BATCH, HEADS, KEYS, VALUES)), mx.ones((BATCH, HEADS, KEYS))
+    arrays, m = (keys, keys, values, gate, gate), mx.ones((BATCH, HEADS, 1))
+    shared = {"mask": (None, mask), "return_last_states": (False, True)}
+    for form in (pack.mlstm_chunkwise, pack.mlstm_parallel, pack.mlstm_sequence):
+        own = {"chunk_size": (32,), "fused": (False, True)}
+        choices = shared | {"normalizer_grad": (True, False)}
+        for settings in each_setting(**choices, **own if form is pack.mlstm_chunkwise else {}):
+            differentiate(form, *arrays, **settings)
+            differentiate(form, *arrays, *states, m, **settings)
+    for settings in each_setting(**shared, normalize=(True, False), chunk_size=(32, 128)):
+        differentiate(pack.mlstm_siging_chunkwise, *arrays, **settings)
+        differentiate(pack.mlstm_siging_chunkwise, *arrays, *states, **settings)
+    step = [array[:, :, 0] for array in arrays]
+    for through in (True, False):
+        differentiate(pack.mlstm_step, *step, *states, m, normalizer_grad=through)
+
+
+def run_slstm() -> None:
+    for width in (8, 32, 96):
+        recurrent, bias = mx.ones((4, 2, width, width)), mx.ones((4, 2, width))
+        sequence = mx.ones((2, 5, 4, 2, width))
+        masks = (None, mx.ones((2, 5), dtype=mx.bool_))
+        for settings in each_setting(
+            mask=masks,
+            gradient_recurrent_clipval=(None, 1.0),
+            gradient_recurrent_cut=(False, True),
+        ):
+            differentiate(pack.slstm, sequence, recurrent, bias, **settings)
+        states = mx.ones((4, 2, 2, width))
+        differentiate(pack.slstm_step, sequence[:, 0], recurrent, bias, states)
+
+
+WRITTEN_OUT = jinja2.Template(
+    '''\
+import mlx.core as mx
+
+kernel = mx.fast.metal_kernel(
+    name="{{ kernel.name }}",
+    input_names={{ kernel.inputs | list }},
+    output_names={{ kernel.outputs | list }},
+    source=r"""{{ kernel.body }}""",
+    header=r"""{{ kernel.header }}""",
+    ensure_row_contiguous={{ kernel.contiguous_inputs }},
+)
+outputs = kernel(
+    inputs=[{% for shape, dtype in inputs %}mx.zeros({{ shape }}, dtype={{ dtype }}), {% endfor %}],
+    template=[{% for pair in launch.template %}("{{ pair[0] }}", {{ pair[1] }}), {% endfor %}],
+    grid={{ launch.grid }},
+    threadgroup={{ launch.threadgroup }},
+    output_shapes={{ launch.output_shapes | list }},
+    output_dtypes=[{{ launch.output_dtypes | join(", ") }}],
+    init_value={{ kernel.init_value }},
+)
+''',
+    undefined=jinja2.StrictUndefined,
+)
+
+
+def written_out(kernel: Kernel, inputs: Shapes, launch: Launch, without: str = "") -> str:
+    """A program that builds a kernel from its whole text and launches it."""
+    text = WRITTEN_OUT.render(kernel=kernel, inputs=inputs, launch=launch)
+    assert text.count('"""') == 4
+    if without:
+        assert without in text
+        text = text.replace(without, "")
+    return text.replace("mlx.core.", "mx.")  # how dtypes print
+
+
+def findings_of(kernel: Kernel, text: str) -> tuple[RawFinding, ...]:
+    return check_source(text, Path(f"{kernel.name}.py"), Project()).findings
+
+
+@pytest.fixture(scope="module")
+def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
+    notary = Notary()
+    executors.register(notary)
+    for run in (run_small_operators, run_convolutions, run_mlstm, run_slstm):
+        run()
+    yield notary.launches
+    executors.unregister(notary.name)
+
+
+def test_every_kernel_is_launched(launches) -> None:
+    """What no operator can launch is dead text, and would go unread."""
+    built = {(k.name, k.body) for k in gc.get_objects() if isinstance(k, Kernel)}
+    ours = {(name, body) for name, body in built if name.startswith("xlstm_")}
+    assert len(ours) > 80
+    assert ours == {(kernel.name, kernel.body) for kernel in launches}
+
+
+def test_the_linter_has_nothing_to_say(launches) -> None:
+    """Of any severity, notes among them."""
+    for kernel, (inputs, launch) in launches.items():
+        text = written_out(kernel, inputs, launch)
+        assert findings_of(kernel, text) == (), kernel.name
+
+
+def test_the_linter_reads_those_texts(launches) -> None:
+    """Without their barriers, kernels whose threads share memory race."""
+    shared = [kernel for kernel in launches if BARRIER in kernel.body + kernel.header]
+    assert len(shared) > 40
+    told = []
+    for kernel in shared[::4]:
+        text = written_out(kernel, *launches[kernel], without=BARRIER)
+        codes = {finding.code for finding in findings_of(kernel, text)}
+        told.append(any(code.startswith("KERNEL-RACE") for code in codes))
+    assert sum(told) > len(told) / 2, told
