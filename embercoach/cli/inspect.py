@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from embercoach import rulebook
 from embercoach.cli import codes
+from embercoach.cli.applied import told_origin
+from embercoach.cli.toml_text import key_text, value_text
+from embercoach.config.provenance import facts
 from embercoach.engine.files import discover
-from embercoach.kernel_builder import Fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.config import Settings
     from embercoach.config.load import Scope
-    from embercoach.config.settings import SimulatorSettings
+    from embercoach.config.provenance import Fact
     from embercoach.engine.checkouts import Division
-    from embercoach.kernel_builder import Origin
 
 
 def show_files(scopes: tuple[Scope, ...], division: Division, *, force_exclude: bool) -> int:
@@ -36,72 +36,42 @@ def show_files(scopes: tuple[Scope, ...], division: Division, *, force_exclude: 
 
 
 def show_settings(scopes: tuple[Scope, ...]) -> int:
-    """Print the settings for the paths, after files and options have been merged."""
+    """Print the settings for the paths as TOML, each with where it comes from."""
     for number, scope in enumerate(scopes):
         if number:
             click.echo()
-        for line in _lines(scope.settings, scope.paths):
+        for line in _lines(scope):
             click.echo(line)
     return codes.CLEAN
 
 
-def _lines(settings: Settings, paths: tuple[str, ...]) -> Iterator[str]:
-    yield f"# for {', '.join(paths)}"
+def _lines(scope: Scope) -> Iterator[str]:
+    settings = scope.settings
+    yield f"# for {', '.join(scope.paths)}"
     yield f"# from {settings.source or 'no configuration file'}"
     yield f"# project {settings.root}"
-    yield f"profile = {_quoted(settings.profile)}"
-    off = sorted(rulebook.static_codes() - settings.enabled)
-    yield f"select = {_list(sorted(settings.enabled))}"
-    yield f"ignore = {_list(off)}"
-    yield f"exclude = {_list(settings.exclude)}"
-    yield f"respect-gitignore = {_boolean(settings.respect_gitignore)}"
-    yield f"show-notes = {_boolean(settings.show_notes)}"
-    if settings.baseline is not None:
-        yield f"baseline = {_quoted(str(settings.baseline))}"
-    yield "[per-file-ignores]"
-    for pattern, selectors in settings.per_file_ignores:
-        yield f"{_quoted(pattern)} = {_list(selectors)}"
-    yield "[per-file-profiles]"
-    for pattern, profile in settings.per_file_profiles:
-        yield f"{_quoted(pattern)} = {_quoted(profile)}"
-    yield from _simulator(settings.simulator)
-    for builder in settings.kernel_builders:
-        yield f"[kernel-builders.{_quoted(builder.symbol)}]"
-        for parameter, origin in builder.origins:
-            yield f"{parameter} = {_origin(origin)}"
+    # What selectors come to, so that no rule is left to work out.
+    resolved = {
+        "select": sorted(settings.enabled),
+        "ignore": sorted(rulebook.static_codes() - settings.enabled),
+        "baseline": settings.baseline and str(settings.baseline),
+    }
+    told = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
+    for fact in told:
+        name, value = fact.place[0], resolved.get(fact.place[0], fact.value)
+        if len(fact.place) == 1 and value is not None and not isinstance(value, dict):
+            yield _pair(name, value, fact)
+    tables = dict.fromkeys(fact.place[0] for fact in told if len(fact.place) > 1)
+    for table in tables:
+        yield f"[{table}]"
+        for fact in told:
+            if fact.place[0] == table and len(fact.place) > 1 and fact.value is not None:
+                yield _pair(fact.place[1], fact.value, fact)
 
 
-def _simulator(settings: SimulatorSettings) -> Iterator[str]:
-    yield "[simulator]"
-    if settings.compiler is not None:
-        yield f"compiler = {_quoted(settings.compiler)}"
-    yield f"timeout = {settings.timeout:g}"
-    yield f"memory = {settings.memory / (1 << 30)!r}"
-    yield f"checks = {_boolean(settings.checks)}"
-    yield f"allow = {_list(settings.allow)}"
-
-
-def _origin(origin: Origin) -> str:
-    if not isinstance(origin, Fixed):
-        return _quoted(origin) if isinstance(origin, str) else str(origin)
-    value = origin.value
-    if isinstance(value, bool):
-        return f"{{ value = {_boolean(value)} }}"
-    shown = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
-    return f"{{ value = {shown} }}"
-
-
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _list(words: tuple[str, ...] | list[str]) -> str:
-    if len(words) < 4:
-        return f"[{', '.join(map(_quoted, words))}]"
-    return "[\n" + "".join(f"    {_quoted(word)},\n" for word in words) + "]"
+def _pair(name: str, value: Any, fact: Fact) -> str:
+    comment = f"  # {', '.join(map(told_origin, fact.origins))}"
+    if isinstance(value, list) and len(value) > 3:
+        items = "".join(f"    {value_text(item)},\n" for item in value)
+        return f"{key_text(name)} = [{comment}\n{items}]"
+    return f"{key_text(name)} = {value_text(value)}{comment}"

@@ -173,7 +173,7 @@ def test_the_configuration_names_it(
     monkeypatch.chdir(project / "one")
     assert embercoach("check", "--baseline-strict").code == 0
     shown = embercoach("check", "--show-settings").out
-    assert f'baseline = "{project}/one/ci/one.json"\n' in shown
+    assert f'baseline = "{project}/one/ci/one.json"  # embercoach.toml:1\n' in shown
 
 
 def test_notes_are_written_on_request(embercoach: Cli, known: Path) -> None:
