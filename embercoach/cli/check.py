@@ -46,6 +46,12 @@ COUNTING = ("text", "concise", "json")
 @choosing.shown
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="List findings and nothing else.")
+@click.option(
+    "-w",
+    "--watch",
+    is_flag=True,
+    help="Check again whenever something changes, until Ctrl-C. Needs embercoach[watch].",
+)
 # What to change
 @click.option("--fix", is_flag=True, help="Apply safe fixes of what is listed.")
 @click.option("--unsafe-fixes", is_flag=True, help="Let --fix and --diff apply unsafe fixes too.")
@@ -85,6 +91,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     """
     from embercoach.cli.flow import Request, execute
 
+    watched = options.pop("watch")
     request = Request(
         paths=options["paths"],
         overrides=choosing.overrides(options),
@@ -93,6 +100,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     _refuse_contradictions(request)
     if options["no_baseline"] and options["baseline_strict"]:
         raise click.UsageError("--no-baseline excludes --baseline-strict")
+    if watched:
+        _refuse_beside_watch(request)
+        from embercoach.cli.watching import watch
+
+        ctx.exit(watch(request))
     ctx.exit(execute(request))
 
 
@@ -119,3 +131,16 @@ def _refuse_contradictions(request: Any) -> None:
         raise click.UsageError(f"--shard and {other} exclude each other")
     if request.reads_stdin and request.add_noqa:
         raise click.UsageError("--add-noqa needs files to write to")
+
+
+def _refuse_beside_watch(request: Any) -> None:
+    from embercoach.cli.output import FOR_PEOPLE
+
+    if request.reads_stdin:
+        raise click.UsageError("--watch needs files: standard input comes once")
+    for other in ("diff", "add_noqa", "output_file", "show_files", "show_settings"):
+        if getattr(request, other):
+            name = f"--{other}".replace("_", "-")
+            raise click.UsageError(f"--watch and {name} exclude each other")
+    if request.output_format not in FOR_PEOPLE:
+        raise click.UsageError(f"--watch has no {request.output_format} form; use text or concise")

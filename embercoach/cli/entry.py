@@ -15,7 +15,7 @@ import click
 from embercoach.cli import codes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -100,10 +100,22 @@ def group() -> None:
 
 def start(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code; nothing raised gets out."""
+
+    def run() -> object:
+        words = expanded(arguments)
+        return group.main(words, prog_name=PROGRAM, standalone_mode=False)
+
+    return guarded(run, debug="--debug" in arguments)
+
+
+def guarded(run: Callable[[], object], *, debug: bool) -> int:
+    """Run something and return the exit code; whatever it raises becomes one, and a message.
+
+    Only with ``debug`` an internal error gets out.
+    """
     _tolerate_odd_names()
     try:
-        words = expanded(arguments)
-        result = group.main(words, prog_name=PROGRAM, standalone_mode=False)
+        result = run()
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -114,7 +126,7 @@ def start(arguments: Sequence[str]) -> int:
         silence_stdout()
         return codes.FOUND
     except Exception as error:
-        if "--debug" in arguments:
+        if debug:
             raise
         click.echo(f"{PROGRAM}: internal error: {type(error).__name__}: {error}", err=True)
         return codes.INCOMPLETE

@@ -234,6 +234,7 @@ def test_third_party_imports_are_declared() -> None:
     # The pytest plugin runs only where pytest has loaded it.
     simulator = kernels | declared(project["optional-dependencies"]["simulator"]) | {"pytest"}
     server = core | declared(project["optional-dependencies"]["server"])
+    watch = core | declared(project["optional-dependencies"]["watch"])
     ours = {"embercoach", "xlstm_kernels"}
 
     def allowed(path: Path) -> set[str]:
@@ -241,6 +242,8 @@ def test_third_party_imports_are_declared() -> None:
             return kernels
         if PACKAGE / "server" in path.parents:
             return server
+        if path == PACKAGE / "cli" / "watching.py":
+            return watch
         return simulator if PACKAGE / "simulator" in path.parents else core
 
     undeclared = [

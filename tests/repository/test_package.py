@@ -98,8 +98,8 @@ def test_kernels_bring_one_mlx(platform: dict[str, str]) -> None:
 
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
-    named = {"kernels", "examples", "simulator", "server", "docs", "test", "oracles", "all"}
-    assert set(extras) == named
+    named = {"kernels", "examples", "simulator", "server", "docs", "watch", "test", "oracles"}
+    assert set(extras) == {*named, "all"}
     (everything,) = map(Requirement, extras["all"])
     assert everything.name == PROJECT["name"]
     assert everything.extras == set(extras) - {"all", "oracles"}

@@ -1,0 +1,265 @@
+"""``embercoach check --watch``: a check, and another one whenever something changes."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from embercoach.cli import codes
+from embercoach.cli.flow import UserError
+from embercoach.config import DEFAULT_EXCLUDE, ConfigError, load
+from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of
+from embercoach.config.patterns import PathPatterns
+from embercoach.engine.languages import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.cli.flow import Request
+
+#: Names of files that decide on what is checked, and how.
+DECIDING = (OWN_FILE, SHARED_FILE, ".gitignore")
+#: Milliseconds after which a watcher that nothing has reached shows that it is there.
+ALIVE = 100
+#: Seconds that an interrupted check may take to end.
+GRACE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What is watched, all absolute.
+
+    Attributes:
+        deep: folders that were given.
+        flat: folders of files that were given, or that decide: what lies in them directly.
+        files: files that count whatever they are called.
+    """
+
+    deep: frozenset[str]
+    flat: frozenset[str]
+    files: frozenset[str]
+
+
+class Watcher:
+    """Reports changed paths, from threads of its own, until it is stopped."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._excluded = {root: PathPatterns(DEFAULT_EXCLUDE, Path(root)) for root in places.deep}
+        self._news: SimpleQueue[set[str] | Exception] = SimpleQueue()
+        self._stop = threading.Event()
+        self._ready = [
+            self._start(paths, recursive=paths is places.deep)
+            for paths in (places.deep, places.flat)
+            if paths
+        ]
+
+    def _start(self, paths: Iterable[str], *, recursive: bool) -> threading.Event:
+        ready = threading.Event()
+        arguments = (sorted(paths), recursive, ready)
+        threading.Thread(target=self._watch, args=arguments, daemon=True).start()
+        return ready
+
+    def _watch(self, paths: list[str], recursive: bool, ready: threading.Event) -> None:
+        from watchfiles import watch
+
+        def counts(_: object, path: str) -> bool:
+            return self._counts(path)
+
+        try:
+            for changes in watch(
+                *paths,
+                watch_filter=counts,
+                stop_event=self._stop,
+                rust_timeout=ALIVE,
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                recursive=recursive,
+            ):
+                ready.set()
+                if changes:
+                    self._news.put({path for _, path in changes})
+        except Exception as error:  # noqa: BLE001  (told by the main thread)
+            self._news.put(error)
+        finally:
+            ready.set()
+
+    def _counts(self, path: str) -> bool:
+        """Whether a change may change what a check finds."""
+        name = os.path.basename(path)  # noqa: PTH119  (as the rest of the paths here)
+        if path in self._places.files:
+            return True
+        root = next((root for root in self._places.deep if path.startswith(root + os.sep)), None)
+        if root is None:
+            return name in DECIDING
+        if self._excluded[root].match_below(path):
+            return False
+        # Files of a folder that is moved come and go without a word of their own.
+        return name in DECIDING or name.endswith(SUFFIXES) or "." not in name
+
+    def wait_until_ready(self) -> None:
+        """Wait until nothing that changes from now on is missed."""
+        for ready in self._ready:
+            ready.wait()
+
+    def changed(self) -> list[str]:
+        """Wait for changes, and return the paths.
+
+        Raises:
+            UserError: the system lets no more be watched.
+        """
+        paths: set[str] = set()
+        while not (paths and self._news.empty()):
+            news = self._news.get()
+            if isinstance(news, Exception):
+                raise UserError(f"cannot watch for changes: {news}")
+            paths |= news
+        return sorted(paths)
+
+    def stop(self) -> None:
+        """Let the threads end."""
+        self._stop.set()
+
+
+def watch(request: Request) -> int:
+    """Check until the user has had enough; the exit code."""
+    try:
+        import watchfiles  # noqa: F401
+    except ImportError as error:
+        message = 'it is not installed: python -m pip install "embercoach[watch]"'
+        raise UserError(f"--watch needs the package watchfiles, and {message}") from error
+    try:
+        _rounds(request)
+    except KeyboardInterrupt:
+        return codes.CLEAN
+
+
+def _rounds(request: Request) -> NoReturn:
+    watcher: Watcher | None = None
+    watched: Places | None = None
+    cause = "Checking."
+    while True:
+        places = _places(request)
+        if watcher is None or places != watched:
+            if watcher is not None:
+                watcher.stop()
+            watcher, watched = Watcher(places), places
+        if not request.fix:
+            # After fixes comes a round of their own, which must not wipe away what it says of them.
+            click.clear()
+        _tell(request, cause)
+        _check_apart(request)
+        watcher.wait_until_ready()
+        _tell(request, "Watching for changes; Ctrl-C ends.")
+        cause = _cause(watcher.changed())
+
+
+def _tell(request: Request, words: str) -> None:
+    if not request.quiet:
+        click.echo(f"[{time.strftime('%H:%M:%S')}] {words}", err=True)
+
+
+def _cause(paths: list[str]) -> str:
+    first = os.path.relpath(paths[0])
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{first}{more} changed; checking."
+
+
+def _places(request: Request) -> Places:
+    given = [os.path.abspath(path) for path in request.paths or (".",)]  # noqa: PTH100
+    deep = frozenset(path for path in given if os.path.isdir(path))  # noqa: PTH112
+    files = {path for path in given if path not in deep}
+    flat = set()
+    if request.config is not None:
+        files.add(os.path.abspath(request.config))  # noqa: PTH100
+    try:
+        scopes = load(
+            request.paths or (".",),
+            request.overrides,
+            config=request.config,
+            isolated=request.isolated,
+        )
+    except ConfigError as error:
+        # Which the check tells of. It may be mended by a change of the file, or beside it.
+        scopes = ()
+        files |= {str(error.path)} if error.path is not None else set()
+    for scope in scopes:
+        files |= {str(path) for path in (scope.settings.baseline, scope.settings.source) if path}
+    for path in given:
+        flat |= {str(folder) for folder in _up_to_the_top(folder_of(path))}
+    folders = flat | {os.path.dirname(path) for path in files}  # noqa: PTH120
+    outside = {folder for folder in folders if not _below(folder, deep)}
+    there = frozenset(folder for folder in outside if os.path.isdir(folder))  # noqa: PTH112
+    return Places(deep, there, frozenset(files))
+
+
+def _up_to_the_top(folder: Path) -> list[Path]:
+    """A folder and those above it up to the repository's top, or the folder alone."""
+    chain = [folder, *folder.parents]
+    top = next((number for number, one in enumerate(chain) if (one / ".git").exists()), 0)
+    return chain[: top + 1]
+
+
+def _below(path: str, folders: frozenset[str]) -> bool:
+    return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
+
+
+def _check_apart(request: Request) -> None:
+    """Check in a process of its own: what it takes is given back, and threads are no trouble."""
+    resource_tracker.ensure_running()
+    process = multiprocessing.get_context("spawn").Process(target=_check, args=(request,))
+    try:
+        with _uninterrupted():
+            process.start()
+        process.join()
+    except KeyboardInterrupt:
+        process.join(GRACE)
+        raise
+    finally:
+        if process.is_alive():
+            process.kill()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait; and in a process that is started meanwhile, until it lets it come."""
+    came = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+    # The mask is for the new process: here a watcher's thread would take the signal.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, before)
+    if came.is_set():
+        raise KeyboardInterrupt
+
+
+def _check(request: Request) -> None:
+    from embercoach.cli.entry import guarded
+    from embercoach.cli.flow import execute
+
+    def check() -> int:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        try:
+            return execute(request)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    code = guarded(check, debug=request.debug)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,206 @@
+"""``check --watch``: real processes, that are waited for and never slept for."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ran
+
+Cli = Callable[..., Ran]
+ROOT = Path(__file__).parents[2]
+BAD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+GOOD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> mx.array:\n    return mx.sum(x)\n"
+PATIENCE = 60.0
+IDLE = "Watching for changes"
+
+
+class Watched:
+    """A running ``check --watch``, and what it has written so far, both streams in one."""
+
+    def __init__(self, folder: Path, *arguments: str, terminal: bool = False) -> None:
+        environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+        ours, theirs = pty.openpty() if terminal else os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "embercoach", "check", "--watch", *arguments],
+            cwd=folder,
+            env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._text = ""
+        self._seen = 0
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, args=(ours,), daemon=True)
+        self._reader.start()
+
+    def _read(self, stream: int) -> None:
+        while True:
+            try:
+                data = os.read(stream, 65536)
+            except OSError:
+                data = b""  # a terminal tells the end so
+            with self._news:
+                self._text += data.decode()
+                self._news.notify_all()
+            if not data:
+                os.close(stream)
+                return
+
+    def until(self, *words: str) -> str:
+        """What was written since the last call, up to the first time that all the words stand."""
+        deadline = time.monotonic() + PATIENCE
+        with self._news:
+            while True:
+                new = self._text[self._seen :]
+                at = -1
+                for word in words:
+                    at = new.find(word, at + 1)
+                    if at < 0:
+                        break
+                if at >= 0:
+                    end = at + len(words[-1])
+                    self._seen += end
+                    return new[:end]
+                left = deadline - time.monotonic()
+                assert left > 0, f"{words} did not come:\n{self._text}"
+                assert self._reader.is_alive(), f"it ended:\n{self._text}"
+                self._news.wait(left)
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C, which all processes of a terminal hear."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        code = self.process.wait(timeout=PATIENCE)
+        self._reader.join(PATIENCE)
+        assert "Traceback" not in self._text
+        return code
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    running = []
+
+    def start(*arguments: str, terminal: bool = False) -> Watched:
+        running.append(Watched(tmp_path, *arguments, terminal=terminal))
+        return running[-1]
+
+    yield start
+    for one in running:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+def test_changes_are_seen(tmp_path: Path, watched: Callable[..., Watched]) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "a.py").write_text(GOOD)
+    run = watched("src", "--output-format", "concise")
+    assert "All clear; 1 file checked." in run.until(IDLE)
+    # A file is changed, in place and as most editors do it.
+    (source / "a.py").write_text(BAD)
+    told = run.until("GRAPH-BREAK-001", IDLE)
+    assert "src/a.py changed; checking." in told
+    (source / "new").write_text(GOOD)
+    (source / "new").replace(source / "a.py")
+    run.until("All clear", IDLE)
+    # A file comes, in a folder that comes.
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "b.py").write_text(BAD)
+    (tmp_path / "made").rename(source / "deep")
+    run.until("src/deep/b.py:5:12: GRAPH-BREAK-001", IDLE)
+    # The folder goes.
+    shutil.rmtree(source / "deep")
+    run.until("All clear", IDLE)
+    assert run.interrupt() == 0
+
+
+def test_the_configuration_is_watched(tmp_path: Path, watched: Callable[..., Watched]) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "a.py").write_text(BAD)
+    run = watched("src/a.py", "--output-format", "concise")
+    run.until("GRAPH-BREAK-001", IDLE)
+    # It may come above what is checked.
+    (tmp_path / "embercoach.toml").write_text('ignore = ["GRAPH-BREAK"]\n')
+    assert "embercoach.toml changed" in run.until("All clear", IDLE)
+    # A mistake is told, and waited out.
+    (tmp_path / "embercoach.toml").write_text('ignore = ["GRAPH-BRAKE"]\n')
+    run.until("embercoach.toml:1: ignore: unknown rule 'GRAPH-BRAKE'", IDLE)
+    (tmp_path / "embercoach.toml").unlink()
+    run.until("GRAPH-BREAK-001", IDLE)
+    assert run.interrupt() == 0
+
+
+def test_on_a_terminal_the_screen_is_cleared(
+    tmp_path: Path, watched: Callable[..., Watched]
+) -> None:
+    (tmp_path / "a.py").write_text(BAD)
+    run = watched(terminal=True)
+    told = run.until("\x1b[1mGRAPH-BREAK-001\x1b[0m", IDLE)
+    assert told.startswith("\x1b[2J")
+    (tmp_path / "a.py").write_text(GOOD)
+    assert "\x1b[2J" in run.until("All clear", IDLE)
+    assert run.interrupt() == 0
+
+
+def test_fixes_go_together_with_it(tmp_path: Path, watched: Callable[..., Watched]) -> None:
+    (tmp_path / "a.py").write_text("import mlx.core as mx\nx = 1  # embercoach: ignore[DTYPE]\n")
+    run = watched("--fix")
+    run.until("Fixed 1 finding in 1 file.", IDLE)
+    # What it has written itself is a change, too.
+    run.until("a.py changed", "All clear", IDLE)
+    assert (tmp_path / "a.py").read_text() == "import mlx.core as mx\nx = 1\n"
+    assert run.interrupt() == 0
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.1, 0.3])
+def test_an_interrupt_while_checking(
+    wait: float, tmp_path: Path, watched: Callable[..., Watched]
+) -> None:
+    """Whether the check is about to start, imports, or is at it."""
+    for number in range(30):
+        (tmp_path / f"m{number}.py").write_text(BAD * 40)
+    run = watched("--no-cache")
+    run.until("Checking.")
+    time.sleep(wait)
+    assert run.interrupt() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-"], "--watch needs files"),
+        (["--stdin-filename", "a.py"], "--watch needs files"),
+        (["--diff"], "--watch and --diff exclude each other"),
+        (["--add-noqa"], "--watch and --add-noqa exclude each other"),
+        (["-o", "report.txt"], "--watch and --output-file exclude each other"),
+        (["--show-files"], "--watch and --show-files exclude each other"),
+        (["--output-format", "json"], "--watch has no json form; use text or concise"),
+    ],
+)
+def test_what_does_not_go_together(embercoach: Cli, arguments: list[str], words: str) -> None:
+    ran = embercoach("check", "--watch", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+
+
+def test_what_is_to_be_installed_is_named(embercoach: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    ran = embercoach("check", "--watch")
+    assert (ran.code, ran.out) == (2, "")
+    assert 'python -m pip install "embercoach[watch]"' in ran.err
