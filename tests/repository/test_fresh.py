@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.repository.test_action import CHECK, INSTALL, outputs, play
+
 ROOT = Path(__file__).parents[2]
 #: What linting must do without.
 HEAVY = {"mlx", "numpy", "torch"}
@@ -116,3 +118,15 @@ def test_a_newcomer_lints_and_reads_the_report(clone: Path, tmp_path: Path) -> N
     report = (project / "report.html").read_text(encoding="utf-8")
     assert "HOST-PULL-001" in report
     assert "return x.tolist()" in report
+
+
+def test_the_action_passes_on_this_project(clone: Path, tmp_path: Path) -> None:
+    """Its steps for real: what it installs is the clone, and that is what it checks."""
+    made = play(INSTALL, {"python": sys.executable}, tmp_path, SOURCE=str(clone))
+    assert made.returncode == 0, made.stderr
+    assert not installed(tmp_path / "embercoach") & HEAVY
+    result = play(CHECK, {"paths": str(clone)}, tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert outputs(tmp_path)["errors"] == outputs(tmp_path)["warnings"] == "0"
+    assert Path(outputs(tmp_path)["sarif-file"]).is_file()
+    assert "All clear" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
