@@ -24,6 +24,7 @@ COMMANDS = {
     "check": "Find what hurts in MLX and Metal code (the default command).",
     "baseline": "Keep a file of today's findings, so that checks tell of new ones only.",
     "simulate": "Run a program's Metal kernels on the CPU, and check them while they run.",
+    "merge": "Put saved reports together: shards of a run, or runs over several checkouts.",
     "report": "Write an HTML report: charts, a list to search, every file with its findings.",
     "explain": "Tell what a rule is about, with evidence and examples.",
     "rules": "List the rules.",

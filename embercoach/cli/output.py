@@ -99,10 +99,10 @@ def _write(
             sarif.render(result, sources, profile=profile, exit_code=exit_code, marks=answer.marks)
         )
         return
-    stream.write(_for_programs(request.output_format, answer, sources, show_notes))
+    stream.write(for_programs(request.output_format, answer, sources, show_notes))
 
 
-def _for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) -> str:
+def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) -> str:
     """The report in a format that needs to know no more than what was found."""
     result, comparison = answer.result, answer.comparison
     if form == "json":

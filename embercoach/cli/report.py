@@ -28,9 +28,11 @@ DEFAULT_FILE = Path("embercoach-report.html")
 @click.option(
     "--from",
     "saved",
+    multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.json",
-    help="Report what `embercoach check --output-format json` has written, and check nothing.",
+    help="Report what `embercoach check --output-format json` has written, and check nothing; "
+    "several are put together as by `embercoach merge`.",
 )
 @click.option(
     "-o",
@@ -62,18 +64,18 @@ DEFAULT_FILE = Path("embercoach-report.html")
 @click.option("-q", "--quiet", is_flag=True, help="Don't tell where the report is.")
 @click.pass_context
 def command(
-    ctx: click.Context, /, saved: Path | None, output_file: Path, quiet: bool, **options: Any
+    ctx: click.Context, /, saved: tuple[Path, ...], output_file: Path, quiet: bool, **options: Any
 ) -> None:
     """Write an HTML report: charts, a list to search, every file with its findings.
 
     PATHS are files and folders (default: the current one). The report is one file that needs no
     network; it holds the sources of files with findings.
     """
-    if saved is None:
+    if not saved:
         document, render = _of_run(quiet=quiet, **options)
     else:
         _refuse_beside_saved(ctx)
-        document, render = _of_file(saved)
+        document, render = _of_files(saved, quiet=quiet)
     _write(render(), output_file)
     _tell(document, output_file, quiet=quiet)
     ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
@@ -97,17 +99,20 @@ def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[]
     from dataclasses import replace
 
     from embercoach.cli.flow import UserError
+    from embercoach.cli.origin import origin_of, problems_of
     from embercoach.cli.progress import ProgressBar
     from embercoach.cli.ratchet import guards, judge
-    from embercoach.config import ConfigError, load
-    from embercoach.engine.run import RunResult, run
+    from embercoach.config import ConfigError
+    from embercoach.config.several import load_several
+    from embercoach.engine.checkouts import Division, run_together
+    from embercoach.engine.run import RunResult, joined
     from embercoach.report import machine
     from embercoach.report.html.rendering import render
     from embercoach.report.outcome import Sources
 
     overrides = _overrides(options)
     try:
-        scopes = load(
+        scopes, mistakes = load_several(
             options["paths"] or (".",),
             overrides,
             config=options["config"],
@@ -115,19 +120,31 @@ def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[]
         )
     except ConfigError as error:
         raise UserError(str(error)) from error
-    watching = guards(scopes)
+    problems = list(problems_of(mistakes))
+    several = len(scopes) > 1 and overrides.baseline is None
+    watching = guards(scopes, problems=problems if several else None)
     with closing(ProgressBar(wanted=not quiet)) as progress:
-        check = partial(
-            run, jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
+        checked = run_together(
+            scopes,
+            Division(scopes),
+            jobs=options["jobs"],
+            cache=not options["no_cache"],
+            on_progress=progress,
         )
-        result = sum((check(scope.paths, scope.settings) for scope in scopes), RunResult())
+    result = joined([*(one.result for one in checked), RunResult(problems=tuple(problems))])
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError("there are no Python, Metal or Objective-C files under the given paths")
     sources, comparison = Sources(), None
     if watching:
         judged = judge(watching, result, sources)
         result, comparison = replace(result, findings=judged.findings), judged.comparison
-    document = machine.document(result, sources, show_notes=True, comparison=comparison)
+    document = machine.document(
+        result,
+        sources,
+        show_notes=True,
+        comparison=comparison,
+        origin=origin_of(checked, None),
+    )
     return document, partial(render, document, readable=lambda _: True)
 
 
@@ -149,21 +166,14 @@ def _overrides(options: dict[str, Any]) -> Overrides:
     )
 
 
-def _of_file(saved: Path) -> tuple[dict[str, Any], Callable[[], str]]:
-    """The findings of a saved run, and what makes the page of them."""
-    from embercoach.cli.flow import UserError
+def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[[], str]]:
+    """The findings of saved runs, and what makes the page of them."""
+    from embercoach.cli.merge import merged_files
     from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
-    from embercoach.report.html.saved import SavedReportError, parse
 
-    try:
-        data, saved_at = saved.read_bytes(), saved.stat().st_mtime
-    except OSError as error:
-        raise UserError(f"cannot read {saved}: {error.strerror or error}") from error
-    try:
-        document = parse(data)
-    except SavedReportError as error:
-        raise UserError(f"{saved} {error}") from error
+    document = merged_files(saved, quiet=quiet).document
+    saved_at = min(file.stat().st_mtime for file in saved)
 
     def readable(path: str) -> bool:
         # Who wrote the list of files is not always who passes the report on: no other secrets.

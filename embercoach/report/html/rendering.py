@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
 from embercoach.report.excerpt import visible
+from embercoach.report.html import checkouts
 from embercoach.report.html.data import table
 from embercoach.report.html.pages import pages
 from embercoach.report.html.tallies import by_family, tallies
@@ -48,6 +49,7 @@ def render(
             "files": tallies(findings, lambda finding: str(finding["path"])),
             "families": by_family(findings),
         },
+        checkouts=checkouts.rows(document),
         file_numbers={path: n for n, path in enumerate(sorted({f["path"] for f in findings}))},
         bars=BARS,
         pages=rule_pages,

@@ -50,18 +50,19 @@ def tallies(
     totals = {name: sum(counter.values()) for name, counter in table.items()}
     widest = max(totals.values(), default=0)
     ordered = sorted(table, key=lambda name: (-totals[name], name))
-    return tuple(Tally(name, totals[name], _parts(table[name], widest)) for name in ordered)
+    return tuple(Tally(name, totals[name], parts(table[name], widest)) for name in ordered)
 
 
-def _parts(counter: Counter[str], widest: int) -> tuple[Part, ...]:
-    parts = []
+def parts(counter: Counter[str], widest: int) -> tuple[Part, ...]:
+    """The parts of a bar: findings by severity, beside a bar of so many that fills the chart."""
+    made = []
     start = 0.0
     for severity in SEVERITIES:
         if count := counter[severity]:
             length = 100 * count / widest
-            parts.append(Part(severity, count, round(start, 3), round(length, 3)))
+            made.append(Part(severity, count, round(start, 3), round(length, 3)))
             start += length
-    return tuple(parts)
+    return tuple(made)
 
 
 def by_family(findings: Sequence[dict[str, Any]]) -> tuple[Tally, ...]:

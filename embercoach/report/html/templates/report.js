@@ -70,7 +70,7 @@
   // The list
   const form = $("filters");
   const boxes = [...form.querySelectorAll("[name=severity]")];
-  const fields = ["search", "path", "family", "rule", "sort"].map($);
+  const fields = ["search", "path", "checkout", "family", "rule", "sort"].map($).filter(Boolean);
   const loud = findings.some((finding) => severityOf(finding) !== "note");
   const usual = data.severities.filter((name) => !loud || name !== "note");
   let shown = [];
@@ -96,7 +96,9 @@
     const wanted = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const path = $("path").value.toLowerCase();
-    const files = data.files.map((file) => file.path.toLowerCase().includes(path));
+    const checkout = $("checkout")?.value;
+    const files = data.files.map((file, at) => file.path.toLowerCase().includes(path) &&
+      (!checkout || data.checkouts[data.inside[at]] === checkout));
     const [family, code] = [$("family").value, $("rule").value];
     const rules = data.rules.map((rule) =>
       (!family || rule.family === family) && (!code || rule.code === code));
@@ -145,8 +147,8 @@
       if (field.value !== value) field.value = value;
       if (field.selectedIndex === -1) field.value = field.dataset.usual;
     }
-    // Who asks for a rule or a family asks for its notes as well.
-    const all = values.has("rule") || values.has("family") ? data.severities : usual;
+    // Who asks for a rule, a family or a checkout asks for its notes as well.
+    const all = ["rule", "family", "checkout"].some((name) => values.has(name)) ? data.severities : usual;
     const names = values.get("severity")?.split(",") ?? all;
     for (const box of boxes) box.checked = names.includes(box.value);
   }
