@@ -55,6 +55,7 @@ ELSEWHERE = {
 NOT_RUN = {
     "python -m venv .venv && . .venv/bin/activate": "makes the environment that this runs in",
     "pre-commit install": "writes into the hooks of the checkout",
+    "pre-commit try-repo ../embercoach embercoach --all-files": "installs: test_fresh.py",
     "python -m pytest -n auto": "is what runs this",
     "bash .ci/run": "runs this too: tests/repository/test_gate.py",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",

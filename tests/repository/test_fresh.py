@@ -87,6 +87,17 @@ def test_the_hook_fails_on_a_finding(clone: Path, hooks: Path, tmp_path: Path) -
     assert "faulty.py:5:12: HOST-PULL-001" in result.stdout
 
 
+def test_the_hook_can_be_tried(clone: Path, tmp_path: Path) -> None:
+    """As README says: from a clone, before anything is configured."""
+    (tmp_path / "faulty.py").write_text(FAULTY, encoding="utf-8")
+    git("init", "--quiet", cwd=tmp_path)
+    git("add", "faulty.py", cwd=tmp_path)
+    command = [sys.executable, "-m", "pre_commit", "try-repo", clone, "embercoach", "--all-files"]
+    result = run(*command, cwd=tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "faulty.py:5:12: HOST-PULL-001" in result.stdout
+
+
 def test_the_environment_of_the_hook_is_small(clone: Path, hooks: Path, tmp_path: Path) -> None:
     (tmp_path / "clear.py").write_text("", encoding="utf-8")
     git("init", "--quiet", cwd=tmp_path)
