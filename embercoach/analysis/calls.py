@@ -22,7 +22,7 @@ from embercoach.analysis import (
     visits,
 )
 from embercoach.analysis.dispatch import evaluate
-from embercoach.analysis.facts import Argument, CallFact
+from embercoach.analysis.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.lattice import (
     as_array,
     holds_arrays,
@@ -126,6 +126,7 @@ def apply(
     if handler is None:
         result: Value = UNKNOWN
     else:
+        _note(frame, node, callee)
         result = handler(frame, node, callee, arguments)
     built = None
     if frame.module.builders:
@@ -150,6 +151,20 @@ def apply(
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
         evidence.learn_method(frame, callee, receiver, arguments, receiver_node)
     return result
+
+
+def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
+    """Record a call of a function of the file, which is certainly what is called."""
+    if not frame.record:
+        return
+    info, is_bound = None, True
+    if type(callee) is Function:
+        info, is_bound = callee.info, callee.bound is not None
+    elif type(callee) is Instance or type(callee) is Class:
+        name = "__call__" if type(callee) is Instance else "__init__"
+        info = classes.find_method(callee.info, name)
+    if info is not None and info.module is frame.module:
+        frame.add(LocalCall(node, frame.place(), info, is_bound))
 
 
 def _builds(callee: Value, result: Value) -> bool:

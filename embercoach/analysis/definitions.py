@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.frame import Frame
     from embercoach.analysis.module import Module
 
+#: A node, and the statement or the decorator that it stands in.
+Site = tuple[cst.CSTNode, cst.CSTNode]
+
 
 @dataclass(slots=True)
 class Parameter:
@@ -54,6 +57,9 @@ class FunctionInfo:
     compiled: bool = False
     vmapped: bool = False
     differentiated: bool = False
+    # By role: what gives it, or the function that hands it down.
+    role_sites: dict[str, Site] = field(default_factory=dict)
+    role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
     calls: set[FunctionInfo] = field(default_factory=set)
     returned_pulls: Pulls = NO_PULLS
     analysed_with: tuple[Value, ...] | None = None

@@ -77,6 +77,15 @@ class Visit(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LocalCall(Fact):
+    """A call of a function of the file, in any file; ``is_bound`` if an instance comes first."""
+
+    node: cst.Call
+    function: FunctionInfo
+    is_bound: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallFact(Fact):
     """A call: of what, with which arguments, yielding what.
 

@@ -258,12 +258,9 @@ def _first_argument(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...
     return arguments[0].value if arguments else UNKNOWN
 
 
-def _immediate(name: str) -> Handler:
-    def handle(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-        transforms.immediate(frame, name, arguments)
-        return Sequence("tuple", Sequence("list", ARRAY))
-
-    return handle
+def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    transforms.immediate(frame, node, arguments)
+    return Sequence("tuple", Sequence("list", ARRAY))
 
 
 _SPECIAL: dict[str, Handler] = {
@@ -272,8 +269,8 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.core.eval": _evaluated,
     "mlx.core.async_eval": _async_evaluated,
     kernels.METAL_KERNEL: kernels.define,
-    "mlx.core.vjp": _immediate("mlx.core.vjp"),
-    "mlx.core.jvp": _immediate("mlx.core.jvp"),
+    "mlx.core.vjp": _immediate,
+    "mlx.core.jvp": _immediate,
     "mlx.utils.tree_map": _tree_map,
     "mlx.utils.tree_map_with_path": _tree_map,
     "mlx.utils.tree_flatten": _tree_flatten,

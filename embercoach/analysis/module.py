@@ -236,6 +236,7 @@ class Module:
                 for callee in [*info.calls, *inner]:
                     if callee not in seen and callee.module is self:
                         seen.add(callee)
+                        callee.role_givers[role] = info
                         pending.append(callee)
 
 

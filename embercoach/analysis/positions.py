@@ -97,7 +97,7 @@ def locate(
 ) -> dict[cst.CSTNode, Span]:
     """The spans of the wanted nodes, equal to those of libcst's ``PositionProvider``.
 
-    ``wanted`` maps each node to the statement that it stands in.
+    ``wanted`` maps each node to the statement, or to the decorator, that it stands in.
     """
     outline = skeleton(source)
     if outline is None:
@@ -109,7 +109,7 @@ def locate(
         for statement in {id(s): s for s in wanted.values()}.values():
             state.line, state.column, indent = starts[id(statement)]
             state.indent_tokens = [indent]
-            if not isinstance(statement, cst.BaseSmallStatement):
+            if not isinstance(statement, (cst.BaseSmallStatement, cst.Decorator)):
                 state.column -= len(indent)  # a compound statement writes its own indentation
             _generate(_header(statement), state)
         return {node: state.spans[id(node)] for node in wanted}
@@ -138,6 +138,10 @@ def _header(statement: cst.CSTNode) -> cst.CSTNode:
     """The statement without what stands before its first token, and without its body."""
     if isinstance(statement, cst.BaseSmallStatement):
         return statement
+    if isinstance(statement, cst.Decorator):
+        if statement.decorator.lpar:
+            raise _MismatchError(statement)  # ``ast`` tells where the inner expression starts
+        return statement.decorator
     changes: dict[str, Any] = {"leading_lines": (), "body": _EMPTY}
     if isinstance(statement, (cst.If, cst.For, cst.While)):
         changes["orelse"] = None
@@ -154,7 +158,7 @@ def _statement_starts(
     """Line, column and indentation of the wanted statements, by their ids."""
     ids = frozenset(map(id, wanted))
     elifs: set[int] = set()
-    found: dict[int, tuple[ast.stmt, str]] = {}
+    found: dict[int, tuple[ast.stmt | ast.expr, str]] = {}
     for mine, other, indent in _pairs(module, outline):
         if type(mine) is cst.If and type(mine.orelse) is cst.If:
             elifs.add(id(mine.orelse))
@@ -172,8 +176,13 @@ def _statement_starts(
     return starts
 
 
-def _pairs(module: cst.Module, tree: ast.Module) -> Iterator[tuple[cst.CSTNode, ast.stmt, str]]:
-    """Statements of the two trees side by side, all the way down, with their indentation."""
+def _pairs(
+    module: cst.Module, tree: ast.Module
+) -> Iterator[tuple[cst.CSTNode, ast.stmt | ast.expr, str]]:
+    """Statements of the two trees side by side, all the way down, with their indentation.
+
+    And their decorators, of which ``ast`` knows the expressions.
+    """
     pending: list[tuple[_Block, str]] = [((module.body, tree.body), "")]
     while pending:
         (nodes, statements), indent = pending.pop()
@@ -187,6 +196,9 @@ def _pairs(module: cst.Module, tree: ast.Module) -> Iterator[tuple[cst.CSTNode, 
             raise _MismatchError
         for node, statement in zip(flat, statements, strict=True):
             yield node, statement, indent
+            if isinstance(statement, _DECORATED):
+                decorators = zip(node.decorators, statement.decorator_list, strict=True)  # type: ignore[attr-defined]
+                yield from ((mine, other, indent) for mine, other in decorators)
             blocks = _BLOCKS.get(type(node))
             if blocks is None:
                 continue
@@ -201,6 +213,7 @@ def _pairs(module: cst.Module, tree: ast.Module) -> Iterator[tuple[cst.CSTNode, 
                     pending.append(((suite.body, other), indent))
 
 
+_DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _Block = tuple[Sequence[cst.CSTNode], Sequence[ast.stmt]]
 _Suites = list[tuple[Any, Sequence[ast.stmt]]]
 

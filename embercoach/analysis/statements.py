@@ -296,7 +296,7 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
             names.append(applied.name)
             kind = TRANSFORMS.get(applied.name, ("", 0))[0]
             if kind in ROLES:
-                mark(value, ROLES[kind])
+                mark(frame, (decorator.decorator, decorator), value, ROLES[kind])
                 value = Transformed(kind, value)
         elif isinstance(decorator.decorator, cst.Call):
             path = evaluate(frame, decorator.decorator.func)

@@ -24,7 +24,7 @@ from embercoach.analysis.values import (
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.definitions import FunctionInfo
+    from embercoach.analysis.definitions import FunctionInfo, Site
     from embercoach.analysis.facts import Argument
     from embercoach.analysis.frame import Frame
 
@@ -54,7 +54,7 @@ ROLES = {
 }
 
 
-def mark(value: Value, role: str | None) -> None:
+def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
     """Give a function its role: compiled, vmapped or differentiated."""
     if role is None:
         return
@@ -64,9 +64,11 @@ def mark(value: Value, role: str | None) -> None:
     elif isinstance(value, Instance):
         info = classes.find_method(value.info, "__call__")
     elif isinstance(value, Transformed):
-        mark(value.inner, role)
+        mark(frame, site, value.inner, role)
     if info is not None:
         setattr(info, role, True)
+        if info.module is frame.module:
+            info.role_sites.setdefault(role, site)
 
 
 def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -84,14 +86,14 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
         return Transformed("partial", inner)
     if kind == "same" and name.startswith("functools."):
         return inner
-    mark(inner, ROLES.get(kind))
+    mark(frame, (node, frame.statement), inner, ROLES.get(kind))
     return Transformed(kind, inner)
 
 
-def immediate(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
+def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
     """``mx.vjp(f, primals, cotangents)`` differentiates right away."""
     if arguments:
-        mark(arguments[0].value, "differentiated")
+        mark(frame, (node, frame.statement), arguments[0].value, "differentiated")
 
 
 def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:

@@ -89,6 +89,16 @@ def statements_below(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
     return walk(body, (cst.BaseExpression, *SCOPES))
 
 
+_BODIES: Kinds = (cst.BaseSuite, cst.Else, cst.If, cst.MatchCase, cst.ExceptHandler, *SCOPES)
+
+
+def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What is below a statement and no statement of its bodies, nor inside a lambda."""
+    for part in statement.children:
+        if not isinstance(part, _BODIES):
+            yield from walk(part, _BODIES)
+
+
 def names_below(node: cst.CSTNode) -> Iterator[str]:
     """All names in a node: of variables, attributes and keywords."""
     return (inner.value for inner in walk(node) if isinstance(inner, cst.Name))

@@ -90,6 +90,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 "dtype",
                 context_of(fact.place, module.is_test),
                 _with_dtype(module, other_node, value, left, right),
+                subject=other_node,
             )
         elif array.dtype is None and constant.scalar and not array.literal:
             yield Report(
@@ -101,6 +102,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 "use a Python number, which is weakly typed, or mx.array(value, dtype=x.dtype)",
                 context_of(fact.place, module.is_test),
                 _with_dtype(module, other_node, value, left, right),
+                subject=other_node,
             )
 
 
@@ -158,6 +160,7 @@ def _truncation(
         "its fraction is lost",
         "convert the array first (x.astype(mx.float32)), or pass float(value)",
         context_of(fact.place, module.is_test),
+        subject=node,
     )
 
 
@@ -176,7 +179,7 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
         f"a NumPy scalar on the left of `{fact.operator}` pulls the mx.array to the host and makes "
         "the result a NumPy array (float64 for np.float64)",
         "put the array first, or make the number a Python float (math.sqrt, float(...))",
-    )
+    ).about(fact.right_node)
 
 
 @check("DTYPE-005", on=CallFact, of=("mlx.core.array",))

@@ -54,7 +54,8 @@ def pull(
 ) -> Report:
     """A report of a host synchronisation, with the harm that it does where it stands."""
     context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
-    return Report(code, node, fact.place, f"{what}: {HARM[context]}", help_text, context)
+    told = f"{what}: {HARM[context]}"
+    return Report(code, node, fact.place, told, help_text, context, subject=subject)
 
 
 @check("GRAPH-BREAK-001", on=CallFact, of=(".item",))
@@ -164,7 +165,7 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             inside if definite_array(inside) is not None else fact.left,
             f"`{fact.operator}` compares array elements and takes the truth value of each result",
             "use mx.any(x == v), or a Python set of host values",
-        )
+        ).about(fact.right_node if definite_array(inside) is not None else fact.left_node)
     elif fact.operator in ("==", "!=") and NONE in (fact.left, fact.right):
         context = context_of(fact.place, module.is_test)
         instead = "is None" if fact.operator == "==" else "is not None"
@@ -218,6 +219,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
             what,
             f"use {INSTEAD[name]}",
             _context_without_pull(fact, module),
+            subject=arrays[0].node,
         )
         return
     yield pull(
@@ -228,7 +230,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         value if definite_array(value) is not None else value.item,  # type: ignore[attr-defined]
         what,
         f"use {INSTEAD[name]}",
-    )
+    ).about(arrays[0].node)
 
 
 def _context_without_pull(fact: CallFact, module: Module) -> str:

@@ -88,6 +88,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             "with arguments that MLX does not take",
             f"use {_mlx_twin(name)}",
             context_of(fact.place, module.is_test, value=argument.value),
+            subject=argument.node,
         )
     else:
         yield pull(
@@ -135,7 +136,7 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
         f"a NumPy array on the left of `{fact.operator}` pulls the mx.array to the host and the "
         "result is a NumPy array",
         "put the mx.array first, or convert the NumPy array once with mx.array(...)",
-    )
+    ).about(fact.right_node)
 
 
 @check("HOST-PULL-005", on=CallFact, of=BUFFERS)
@@ -176,7 +177,9 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         "convert once, at the border between the two libraries, outside hot loops",
         subject=argument.node,
     )
-    yield report if inner is None else replace(report, node=fact.node, covers=(inner,))
+    if inner is not None:
+        report = replace(report, node=fact.node, covers=(inner,), subject=inner)
+    yield report
 
 
 @check("HOST-PULL-007", on=CallFact, of=("mlx.core.array",))
@@ -197,7 +200,7 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         "the array goes to the host and comes back as a new constant",
         "use the array itself (mx.array(x) copies it on the device, .astype converts it); "
         "mx.stop_gradient(x) where detaching is meant",
-    )
+    ).about(inner)
     yield replace(report, node=fact.node, covers=(inner,))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis import mlx_api
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, CallFact, Fact, IndexFact
@@ -54,6 +56,7 @@ def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
                 "mx.arange takes Python numbers: an mx.array raises a TypeError",
                 "pass a Python number, such as one from `.shape`",
                 context_of(fact.place, module.is_test, value=argument.value),
+                subject=argument.node,
             )
         elif param.takes_only_ints and _holds_array_int(argument.value):
             yield _int_report(fact, module, argument, shown)
@@ -71,9 +74,12 @@ def _holds_array_int(value: Value) -> bool:
 
 
 def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> Report:
-    value = argument.value
+    value, array = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:
-        value = next(i for i in value.items if as_array(i) is not None)
+        items = value.items
+        index, value = next((n, v) for n, v in enumerate(items) if as_array(v) is not None)
+        if isinstance(array, (cst.List, cst.Tuple)) and len(array.elements) == len(items):
+            array = array.elements[index].value
     return pull(
         "HOST-PULL-009",
         fact,
@@ -83,7 +89,7 @@ def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> R
         f"{shown} needs Python ints: an mx.array raises, or is evaluated to get one",
         "carry sizes, axes and counts as Python ints, such as those of `.shape`",
         subject=argument.node,
-    )
+    ).about(array)
 
 
 @check("HOST-PULL-009", "HOST-PULL-012", on=IndexFact)
@@ -97,6 +103,7 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
             "an mx.array as a slice bound of an mx.array raises a ValueError",
             "use a Python int, or mx.slice / mx.take with the array as start or indices",
             context_of(fact.place, module.is_test, value=fact.index),
+            subject=fact.node,
         )
     elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):
         yield pull(

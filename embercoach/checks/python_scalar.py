@@ -67,6 +67,7 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
         DOCTRINE.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
         context_of(fact.place, module.is_test),
         _operator_change(fact, module, array),
+        subject=array_node,
     )
 
 
@@ -95,6 +96,7 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         DOCTRINE.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
         context_of(fact.place, module.is_test),
         change,
+        subject=array_node,
     )
 
 
@@ -137,6 +139,7 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         DOCTRINE.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
         context_of(fact.place, module.is_test),
         _argument_change(module, name, arrays, numbers),
+        subject=arrays[-1][0] if arrays else None,
     )
 
 

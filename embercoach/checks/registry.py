@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +32,7 @@ class Report:
         meant (a line of a kernel's body inside a string literal).
     covers: nodes whose own reports would tell the same harm again and are dropped.
     replaces: codes that are dropped at the same node, as this report says it more closely.
+    subject: the expression of the array that is meant, whose origin is told.
     """
 
     code: str
@@ -44,6 +45,11 @@ class Report:
     text_span: tuple[int, int] | None = None
     covers: tuple[cst.CSTNode, ...] = ()
     replaces: tuple[str, ...] = ()
+    subject: cst.CSTNode | None = None
+
+    def about(self, subject: cst.CSTNode) -> Report:
+        """The report with the expression of the array that is meant."""
+        return replace(self, subject=subject)
 
 
 CheckFunction = Callable[[Fact, Module], Iterator[Report]]

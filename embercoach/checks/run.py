@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from embercoach.analysis.origins import Origins, Stop
 from embercoach.analysis.positions import Span, locate
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
-from embercoach.finding import Edit, Fix, RawFinding
+from embercoach.finding import Edit, Fix, RawFinding, Step
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 #: Rules about calls that MLX refuses.
 RAISES = ("KERNEL-ARGS", "KERNEL-GRAD", "KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005")
+#: Rules whose harm hangs on the context, whose beginning is told with them.
+BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
+#: Characters of source that a step quotes.
+MOST_QUOTED = 60
+
+#: The stops of a finding's flow, and those of what is related to it.
+_Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
 
 
 def reports_of(module: Module) -> list[Report]:
@@ -47,15 +55,28 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
     """Findings with their positions, in the order of the source."""
     if not reports:
         return ()
+    origins = Origins(module)
+    ways = [_way(report, origins) for report in reports]
     wanted: dict[cst.CSTNode, cst.CSTNode] = {}
+    for stop in (stop for way in ways for stops in way for stop in stops):
+        wanted[stop.node] = stop.statement
+        if stop.quoted is not None:
+            wanted[stop.quoted] = stop.statement
     for report in reports:
         wanted[report.node] = report.place.statement
         for node, _ in report.change.edits if report.change else ():
             wanted[node] = report.place.statement
     spans = locate(module.tree, module.source, wanted)
     lines = Lines(module.source)
-    findings = [_finding(report, spans, lines) for report in reports]
+    findings = [_finding(*told, spans, lines) for told in zip(reports, ways, strict=True)]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
+
+
+def _way(report: Report, origins: Origins) -> _Way:
+    """Where the array came from, and where the context begins that makes it hurt."""
+    flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
+    hurts = report.code.startswith(BY_CONTEXT)
+    return flow, origins.of_context(report.context, report.place) if hurts else []
 
 
 class Lines:
@@ -95,7 +116,7 @@ def _starts_of_lines(source: str) -> list[int]:
     return starts
 
 
-def _finding(report: Report, spans: dict[cst.CSTNode, Span], lines: Lines) -> RawFinding:
+def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: Lines) -> RawFinding:
     span = spans[report.node]
     if report.text_span is not None:
         base = lines.offset(span.line, span.column)
@@ -122,4 +143,20 @@ def _finding(report: Report, spans: dict[cst.CSTNode, Span], lines: Lines) -> Ra
         report.help,
         report.context,
         fix,
+        *(tuple([_step(stop, spans, lines) for stop in stops]) for stops in way),
     )
+
+
+def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
+    text, span = stop.text, spans[stop.node]
+    if stop.quoted is not None:
+        text = text.replace("{}", _quoted(spans[stop.quoted], lines))
+    return Step("", span.line, span.column + 1, span.end_line, span.end_column + 1, text)
+
+
+def _quoted(span: Span, lines: Lines) -> str:
+    """A stretch of source in one short line."""
+    start = lines.offset(span.line, span.column)
+    end = lines.offset(span.end_line, span.end_column)
+    text = " ".join(lines.source[start : min(end, start + 4 * MOST_QUOTED)].split())
+    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 1]}…"

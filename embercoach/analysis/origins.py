@@ -1,0 +1,366 @@
+"""Where a flagged array came from, and where the context of a finding begins.
+
+Both are found for findings alone, once a file has been analysed: from the expression back through
+the bindings that reach it. Of an operation the first array that goes into it is followed. Where
+more than one binding may hold, each of them is told and the way ends; where none is known, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
+from embercoach.analysis.lattice import as_array, holds_arrays
+from embercoach.analysis.module import small_statements
+from embercoach.analysis.reaching import Binding, Reaching
+from embercoach.analysis.trees import head_of, walk
+from embercoach.analysis.values import BoundMember, Kernel, LibraryObject, Symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.definitions import FunctionInfo, Parameter
+    from embercoach.analysis.facts import Place
+    from embercoach.analysis.module import Module
+
+MOST_STEPS = 8
+#: Bindings or calls that are told where more than one may hold; more of them say nothing.
+MOST_CHOICES = 3
+#: Functions whose result is made of their first array, beside those of MLX.
+_PASSING = frozenset(
+    f"builtins.{name}" for name in ("reversed", "iter", "list", "tuple", "sorted", "sum", "abs")
+)
+_ROLES = {
+    "compiled": (("compiled", "compiled (`mx.compile`)"), ("vmapped", "mapped (`mx.vmap`)")),
+    "differentiated": (("differentiated", "differentiated"),),
+}
+
+
+class Stop(NamedTuple):
+    """A place on the way. The source of ``quoted`` stands in ``text`` where that has ``{}``."""
+
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    text: str
+    quoted: cst.CSTNode | None = None
+
+
+class _At(NamedTuple):
+    """An expression and where it is evaluated."""
+
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    function: FunctionInfo | None
+    loop_names: frozenset[str] = frozenset()
+
+
+class Origins:
+    """The origins of one analysed module's findings."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._scopes: dict[FunctionInfo | None, Reaching] = {}
+        self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
+        self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
+        self._shared: frozenset[str] | None = None
+
+    def of_value(self, node: cst.CSTNode, place: Place) -> list[Stop]:
+        """The way that an expression's value took, the earliest stop first."""
+        stops: list[Stop] = []
+        at: _At | None = _At(node, place.statement, place.function, place.loop_names)
+        seen: set[int] = set()
+        while at is not None and len(stops) < MOST_STEPS:
+            root, attribute = self._root(at)
+            found = None if root is None else self._bindings(root, at)
+            if found is None:
+                break
+            function, bindings = found
+            if len(bindings) > 1:
+                stops += [_told(binding, maybe=True) for binding in reversed(_choices(bindings))]
+                break
+            (binding,) = bindings
+            if id(binding) in seen:
+                break
+            seen.add(id(binding))
+            if binding.kind == "parameter":
+                more, at = self._parameter(binding, function, attribute)
+                stops += more
+            elif binding.value is None:
+                break
+            else:
+                stops.append(_told(binding))
+                at = self._before(binding, function)
+        return stops[::-1]
+
+    def of_context(self, context: str, place: Place) -> list[Stop]:
+        """Where a finding's context begins, down to the function that it stands in."""
+        if context == "loop" and place.loop is not None:
+            loop = place.loop
+            if isinstance(loop, cst.For):
+                return [Stop(loop.iter, loop, "the loop over `{}`", loop.iter)]
+            return [Stop(loop.test, loop, "the loop `while {}`", loop.test)]
+        info = place.function
+        for role, done in _ROLES.get(context, ()):
+            if info is not None and getattr(info, role):
+                return self._handed_down(info, role, done)
+        return []
+
+    def _handed_down(self, info: FunctionInfo, role: str, done: str) -> list[Stop]:
+        stops: list[Stop] = []
+        seen = set()
+        while role not in info.role_sites:
+            giver = info.role_givers.get(role)
+            if giver is None or giver in seen:
+                return []
+            seen.add(giver)
+            calls = [c for c in self._calls_of(info) if c.place.function is giver]
+            if calls:
+                text = f"`{giver.qualified_name}` calls `{info.qualified_name}`"
+                stops.append(Stop(calls[0].node, calls[0].place.statement, text))
+            info = giver
+        node, statement = info.role_sites[role]
+        return [Stop(node, statement, f"`{info.qualified_name}` is {done}"), *stops[::-1]]
+
+    def _root(self, at: _At) -> tuple[cst.Name | None, str | None]:
+        """The name that an expression's value is reached from, and its attribute asked for."""
+        node: cst.CSTNode | None = at.node
+        attribute = None
+        while node is not None and not isinstance(node, cst.Name):
+            attribute = node.attr.value if isinstance(node, cst.Attribute) else attribute
+            node = self._inner(node, at)
+        return node, attribute
+
+    def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:
+        """The part of an expression that its value is made of."""
+        if isinstance(node, (cst.Attribute, cst.Subscript, cst.NamedExpr)):
+            return node.value
+        if isinstance(node, (cst.UnaryOperation, cst.Await)):
+            return node.expression
+        if isinstance(node, (cst.List, cst.Tuple)):
+            first = node.elements[0] if node.elements else None
+            return first.value if isinstance(first, cst.Element) else None
+        if isinstance(node, (cst.BinaryOperation, cst.Comparison, cst.Call)):
+            fact = self._facts_in(at.function).get(id(node))
+            if isinstance(fact, (BinaryFact, CompareFact)):
+                sides = ((fact.left, fact.left_node), (fact.right, fact.right_node))
+                return next((n for v, n in sides if as_array(v) is not None), None)
+            if isinstance(fact, CallFact):
+                return _source(fact)
+        return None
+
+    def _facts_in(self, function: FunctionInfo | None) -> dict[int, Fact]:
+        facts = self._facts.get(function)
+        if facts is None:
+            kinds = (CallFact, BinaryFact, CompareFact)
+            found = (f for f in self._module.facts_of(function) if type(f) in kinds)
+            facts = self._facts[function] = {id(fact.node): fact for fact in found}
+        return facts
+
+    def _bindings(
+        self, root: cst.Name, at: _At
+    ) -> tuple[FunctionInfo | None, tuple[Binding, ...]] | None:
+        """What may have bound a name, and in which function; None if that is not known."""
+        name, function = root.value, at.function
+        if name in self._declared() or self._is_of_comprehension(name, at):
+            return None
+        scope = self._scope(function)
+        if name in scope.bindings:
+            if function is not None and isinstance(function.node, cst.Lambda):
+                return function, tuple(scope.bindings[name])
+            found = scope.before(at.statement, name)
+            return (function, found) if found else None
+        while function is not None:
+            function = function.outer
+            bindings = self._scope(function).bindings.get(name)
+            if bindings:
+                # When the function runs is not known: one binding alone is certain.
+                return (function, tuple(bindings)) if len(bindings) == 1 else None
+        return None
+
+    def _scope(self, function: FunctionInfo | None) -> Reaching:
+        scope = self._scopes.get(function)
+        if scope is None:
+            node = self._module.tree if function is None else function.node
+            scope = self._scopes[function] = Reaching(node, has_walrus=":=" in self._module.source)
+        return scope
+
+    def _declared(self) -> frozenset[str]:
+        """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
+        if self._shared is None:
+            found: set[str] = set()
+            if "global " in self._module.source or "nonlocal " in self._module.source:
+                for node in walk(self._module.tree, (cst.BaseExpression,)):
+                    if isinstance(node, (cst.Global, cst.Nonlocal)):
+                        found.update(item.name.value for item in node.names)
+            self._shared = frozenset(found)
+        return self._shared
+
+    def _is_of_comprehension(self, name: str, at: _At) -> bool:
+        """Whether a comprehension around the expression may be what binds a name."""
+        statement = at.statement
+        function = at.function
+        if function is not None and isinstance(function.node, cst.Lambda):
+            statement = function.statement or statement
+        elif name not in at.loop_names:
+            return False
+        targets = (node.target for node in head_of(statement) if isinstance(node, cst.CompFor))
+        return any(
+            isinstance(inner, cst.Name) and inner.value == name
+            for target in targets
+            for inner in walk(target)
+        )
+
+    def _parameter(
+        self, binding: Binding, function: FunctionInfo | None, attribute: str | None
+    ) -> tuple[list[Stop], _At | None]:
+        """A parameter, and the calls that give it, the latest stop first."""
+        assert function is not None
+        parameter = next(p for p in function.parameters if p.name == binding.name)
+        if function.is_method and parameter is function.parameters[0]:
+            return self._attribute(function, parameter.name, attribute), None
+        where, statement = f"`{function.qualified_name}`", binding.statement
+        if isinstance(function.node, cst.Lambda):
+            where, statement = "a lambda", function.statement or statement
+        text, quoted = _shown(parameter, function, where)
+        stops = [Stop(binding.node, statement, text, quoted)]
+        sites = self._passed(function, parameter)
+        if not 1 <= len(sites) <= MOST_CHOICES:
+            return stops, None
+        told = f"{where} is called with `{{}}`"
+        stops += [Stop(at.node, at.statement, told, at.node) for at in reversed(sites)]
+        return stops, sites[0] if len(sites) == 1 else None
+
+    def _attribute(self, function: FunctionInfo, owner: str, attribute: str | None) -> list[Stop]:
+        """What sets ``self.<attribute>``, if it is one assignment of the class."""
+        cls = function.cls
+        assert cls is not None
+        setters = cls.setters.get(attribute or "", ())
+        if len(setters) != 1 or isinstance(setters[0].node, cst.Lambda):
+            return []
+        path = (setters[0].parameters[0].name, attribute)
+        found = [s for s in small_statements(setters[0].node.body) if _sets(s, path)]
+        if len(found) != 1:
+            return []
+        value = found[0].value if isinstance(found[0], cst.Assign) else None
+        text = f"`{setters[0].qualified_name}` sets `{owner}.{attribute}`"
+        return [Stop(found[0], found[0], f"{text}: `{{}}`" if value else text, value)]
+
+    def _passed(self, function: FunctionInfo, parameter: Parameter) -> list[_At]:
+        """What the calls in the file pass for a parameter; none if one of them is unclear."""
+        places = [p for p in function.parameters if not p.star and not p.keyword_only]
+        found = []
+        for call in self._calls_of(function):
+            if parameter.star or any(argument.star for argument in call.node.args):
+                return []
+            positional = [a.value for a in call.node.args if a.keyword is None]
+            named = {a.keyword.value: a.value for a in call.node.args if a.keyword is not None}
+            given = named.get(parameter.name)
+            if given is None and parameter in places:
+                index = places.index(parameter) - call.is_bound
+                given = positional[index] if 0 <= index < len(positional) else None
+            if given is None:
+                return []
+            place = call.place
+            found.append(_At(given, place.statement, place.function, place.loop_names))
+        return found
+
+    def _calls_of(self, function: FunctionInfo) -> list[LocalCall]:
+        if self._calls is None:
+            self._calls = {}
+            for fact in self._module.facts():
+                if type(fact) is LocalCall:
+                    self._calls.setdefault(fact.function, []).append(fact)
+        return self._calls.get(function, [])
+
+    def _before(self, binding: Binding, function: FunctionInfo | None) -> _At | None:
+        """What a binding takes its value from, and where."""
+        node: cst.CSTNode | None = binding.value
+        if isinstance(binding.statement, cst.AugAssign):
+            node = binding.statement.target
+        elif binding.kind == "unpacked" or binding.index is not None:
+            node = self._target_of(binding, function)
+        return None if node is None else _At(node, binding.statement, function)
+
+    def _target_of(self, binding: Binding, function: FunctionInfo | None) -> cst.CSTNode | None:
+        """What one of several targets takes its value from, as far as one can tell."""
+        value = binding.value
+        if not isinstance(value, cst.Call):
+            return value
+        fact = self._facts_in(function).get(id(value))
+        if not isinstance(fact, CallFact):
+            return None
+        index = binding.index or 0
+        if fact.symbol == "builtins.enumerate" and index == 1 and value.args:
+            return value.args[0].value
+        if fact.symbol == "builtins.zip" and index < len(value.args):
+            return None if any(a.star for a in value.args) else value.args[index].value
+        is_mlx = fact.symbol is not None and fact.symbol.startswith("mlx.")
+        return value if is_mlx or isinstance(fact.callee, BoundMember) else None
+
+
+def _choices(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
+    """All bindings that may hold, or none if one of them can't be told."""
+    clear = all(b.kind != "opaque" for b in bindings)
+    return bindings if clear and len(bindings) <= MOST_CHOICES else ()
+
+
+def _told(binding: Binding, *, maybe: bool = False) -> Stop:
+    """A binding, which ``maybe`` is one of several that may hold."""
+    texts = {
+        "assigned": f"`{binding.name}` {'may be' if maybe else 'is'} `{{}}`",
+        "unpacked": f"`{binding.name}` {'may be' if maybe else 'is'} unpacked from `{{}}`",
+        "updated": f"`{binding.name}` {'may be' if maybe else 'is'} updated with `{{}}`",
+        "element": f"`{binding.name}` {'may go' if maybe else 'goes'} through `{{}}`",
+        "parameter": f"`{binding.name}` may be what the function is given",
+    }
+    return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)
+
+
+def _shown(
+    parameter: Parameter, function: FunctionInfo, where: str
+) -> tuple[str, cst.CSTNode | None]:
+    """A parameter, with why it is taken for what it is, as far as that is one thing."""
+    text = f"parameter `{parameter.name}` of {where}"
+    if parameter.annotation is not None:
+        return f"{text}, annotated `{{}}`", parameter.annotation
+    if parameter.name in function.shown_arrays:
+        return f"{text}, used as an array alone can be", None
+    if parameter.evidence is not None and as_array(parameter.evidence) is not None:
+        return f"{text}, which calls in this file give an array", None
+    return text, None
+
+
+def _source(fact: CallFact) -> cst.BaseExpression | None:
+    """What a call's result is made of: the owner of a method, or the first array among the rest."""
+    callee = fact.callee
+    if isinstance(callee, BoundMember):
+        if as_array(callee.owner) is not None:
+            return fact.receiver_node
+        if not isinstance(callee.owner, LibraryObject):
+            return None
+    elif isinstance(callee, Symbol):
+        known = callee.name.startswith(("mlx.", "numpy.")) or callee.name in _PASSING
+        if not known or callee.name.endswith("_like"):
+            return None
+    elif not isinstance(callee, (LibraryObject, Kernel)):
+        return None
+    array = as_array(fact.result)
+    if array is not None and array.literal:
+        return None
+    return next((a.node for a in fact.arguments if not a.star and holds_arrays(a.value)), None)
+
+
+def _sets(statement: cst.CSTNode, path: tuple[str, str | None]) -> bool:
+    targets: Iterator[cst.CSTNode] = iter(())
+    if isinstance(statement, cst.Assign):
+        targets = (inner for t in statement.targets for inner in walk(t.target))
+    elif isinstance(statement, (cst.AnnAssign, cst.AugAssign)):
+        targets = walk(statement.target)
+    return any(
+        isinstance(target, cst.Attribute)
+        and isinstance(target.value, cst.Name)
+        and (target.value.value, target.attr.value) == path
+        for target in targets
+    )
