@@ -141,7 +141,7 @@ def test_hooks() -> None:
     assert [hook["id"] for hook in hooks] == ["embercoach", "embercoach-fix"]
     for hook in hooks:
         assert hook["require_serial"], "the tool has a process pool of its own"
-        assert hook["types_or"] == ["python", "metal", "objective-c", "objective-c++"]
+        assert hook["types_or"] == ["python", "jupyter", "metal", "objective-c", "objective-c++"]
         assert "--force-exclude" in hook["entry"], "pre-commit names files that config excludes"
 
 
