@@ -170,7 +170,7 @@ def _for_people(
     if answer.suppressed is not None:
         yield [(f"Suppressed {text.plural(answer.suppressed, 'finding')}.", "good")]
     if not (result.files_checked or result.files_skipped or result.problems):
-        nothing = "There are no Python, Metal or Objective-C files under the given paths."
+        nothing = "There are no Python, notebook, Metal or Objective-C files under the given paths."
         yield [(nothing, "warning")]
         return
     yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
@@ -184,12 +184,15 @@ def print_diffs(request: Request, files: Sequence[FixedFile], problems: list[Pro
     """
     from embercoach.engine.fixing import troubles
     from embercoach.fixes.difference import unified
+    from embercoach.notebooks import is_notebook
+    from embercoach.notebooks.difference import unified_cells
 
     problems = [*problems, *troubles(files)]
     changed = [file for file in files if file.new != file.old]
     with surviving_closed_pipe():
         for file in changed:
-            click.echo(unified(file.old, file.new, file.shown), nl=False)
+            differences = unified_cells if is_notebook(file.shown) else unified
+            click.echo(differences(file.old, file.new, file.shown), nl=False)
         sys.stdout.flush()
     print_lines(map(text.problem_line, problems), sys.stderr)
     if not request.quiet:

@@ -15,6 +15,7 @@ from embercoach import rulebook
 from embercoach.cli import codes
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.engine.run import RunResult, run
+from embercoach.notebooks import is_notebook
 from embercoach.report import machine, text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines, width_of
@@ -24,23 +25,28 @@ if TYPE_CHECKING:
 
     from embercoach.checks.signatures import WrittenKernel
     from embercoach.finding import Finding
+    from embercoach.fixes.source import LineIndex
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.report.styled import Line
 
-_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(?::(?P<column>[0-9]+))?", re.DOTALL)
+_PLACE = re.compile(
+    r"(?P<file>.+?):(?:cell (?P<cell>[0-9]+):)?(?P<line>[0-9]+)(?::(?P<column>[0-9]+))?", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a file, as the user wrote it; lines and columns from 1."""
+    """A place in a file, or in a notebook's cell, as the user wrote it; all from 1."""
 
     file: str
     line: int
     column: int | None = None
+    cell: int | None = None
 
     def __str__(self) -> str:
         end = "" if self.column is None else f":{self.column}"
-        return f"{self.file}:{self.line}{end}"
+        cell = "" if self.cell is None else f"cell {self.cell}:"
+        return f"{self.file}:{cell}{self.line}{end}"
 
 
 def place_of(word: str) -> Place:
@@ -52,8 +58,13 @@ def place_of(word: str) -> Place:
     match = _PLACE.fullmatch(word)
     if match is None:
         raise click.UsageError(f"'{word}' is no place; write FILE:LINE or FILE:LINE:COLUMN")
-    column = match["column"]
-    return Place(match["file"], int(match["line"]), None if column is None else int(column))
+    column, cell = (
+        None if match[name] is None else int(match[name]) for name in ("column", "cell")
+    )
+    if is_notebook(match["file"]) != (cell is not None):
+        wanted = "'NOTEBOOK:cell N:LINE'" if cell is None else "FILE:LINE, as it has no cells"
+        raise click.UsageError(f"'{word}' is no place; write {wanted}")
+    return Place(match["file"], int(match["line"]), column, cell)
 
 
 def explain(place: Place, output_format: str) -> int:
@@ -90,14 +101,32 @@ def _source(place: Place) -> str:
         raise click.UsageError(message) from error
     except DecodingError as error:
         raise click.UsageError(f"{place.file}:{error}") from error
-    count = LineIndex(source).count
-    if not 1 <= place.line <= count:
-        raise click.UsageError(f"{place.file} has {text.plural(count, 'line')}, no {place.line}")
+    if place.cell is None:
+        lines, where = LineIndex(source), place.file
+    else:
+        lines, where = _cell(place.cell, source, place.file), f"cell {place.cell} of {place.file}"
+    if not 1 <= place.line <= lines.count:
+        count = text.plural(lines.count, "line")
+        raise click.UsageError(f"{where} has {count}, no {place.line}")
     return source
+
+
+def _cell(number: int, source: str, file: str) -> LineIndex:
+    from embercoach.notebooks.document import NotebookError
+    from embercoach.notebooks.module import parse
+
+    try:
+        notebook = parse(source)
+    except NotebookError as error:
+        raise click.UsageError(f"{file}:{error}") from error
+    if notebook is None or not notebook.holds(number):
+        raise click.UsageError(f"{file} has no cell {number} of Python")
+    return notebook.lines(number)
 
 
 def _at(place: Place, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings that begin on the line, or else those that go on over it."""
+    findings = tuple(finding for finding in findings if finding.cell == place.cell)
     if place.column is not None:
         at = (place.line, place.column)
         return tuple(f for f in findings if (f.line, f.column) <= at < (f.end_line, f.end_column))
@@ -173,6 +202,7 @@ def _document(
         finding["rule"] = described(rulebook.rule(finding["code"]), page=False)
     return {
         "path": place.file,
+        **({} if place.cell is None else {"cell": place.cell}),
         "line": place.line,
         "column": place.column,
         "findings": report["findings"],

@@ -133,7 +133,9 @@ def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[]
         )
     result = joined([*(one.result for one in checked), RunResult(problems=tuple(problems))])
     if not (result.files_checked or result.files_skipped or result.problems):
-        raise UserError("there are no Python, Metal or Objective-C files under the given paths")
+        raise UserError(
+            "there are no Python, notebook, Metal or Objective-C files under the given paths"
+        )
     sources, comparison = Sources(), None
     if watching:
         judged = judge(watching, result, sources)

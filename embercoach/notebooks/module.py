@@ -86,6 +86,11 @@ class Notebook:
         line, column = self.index.place(offset)
         return (*self.table.place(line), column)
 
+    @property
+    def written(self) -> LineIndex:
+        """The cells as they are written, in the lines of the module."""
+        return LineIndex("".join(f"{part.text}\n" for part in self.parts))
+
     def holds(self, cell: int, line: int = 1) -> bool:
         """Whether there is such a code cell with such a line."""
         return cell in self.table.numbers and line <= len(self.lines(cell).starts)

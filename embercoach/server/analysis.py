@@ -16,7 +16,7 @@ from embercoach.engine.annotation import annotated
 from embercoach.engine.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
-from embercoach.engine.languages import PYTHON, language_of, relevant
+from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
 from embercoach.engine.run import RunResult, Tally
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source import bytes_of
@@ -126,7 +126,9 @@ class Analysis:
 
     def _result(self, document: Document, settings: Settings) -> RunResult:
         data = bytes_of(document.text)
-        if not relevant(data, language_of(document.path.name), settings.kernel_builders):
+        language = language_of(document.path.name)
+        # Editors tell of a notebook's cells one by one, as texts of Python.
+        if language == NOTEBOOK or not relevant(data, language, settings.kernel_builders):
             return RunResult(files_skipped=1)
         if self._judges is None or self._judges[0] != settings:
             self._judges = (settings, Judge(settings))

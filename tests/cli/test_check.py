@@ -115,7 +115,7 @@ def test_without_paths_the_current_folder_is_checked(embercoach: Cli, project: P
 
 def test_no_files_at_all(embercoach: Cli) -> None:
     ran = embercoach("check", ".")
-    none = "There are no Python, Metal or Objective-C files under the given paths.\n"
+    none = "There are no Python, notebook, Metal or Objective-C files under the given paths.\n"
     assert (ran.code, ran.out) == (0, none)
     assert embercoach("check", ".", "-q").out == ""
     assert json.loads(embercoach("check", "--output-format", "json").out)["findings"] == []

@@ -152,7 +152,10 @@ def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) 
         (["--baseline", "gone.json", "clean.py"], "gone.json"),
         (["--from", "clean.json", "--no-baseline"], "--no-baseline has no place beside it"),
         (["--select", "NOTHING", "clean.py"], "NOTHING"),
-        (["empty"], "there are no Python, Metal or Objective-C files under the given paths"),
+        (
+            ["empty"],
+            "there are no Python, notebook, Metal or Objective-C files under the given paths",
+        ),
         (["gone.py"], "gone.py"),
     ],
 )

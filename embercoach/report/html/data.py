@@ -92,6 +92,7 @@ def _row(
         texts.number(finding["context"]),
         fix and texts.number(fix["title"]),
         fix and fix["safe"],
+        finding.get("cell"),
     ]
 
 
@@ -101,13 +102,14 @@ def _files(
     readable: Callable[[str], bool],
     saved_at: float | None,
 ) -> list[dict[str, Any]]:
-    indexes = {}
+    texts, placed = {}, {}
     for path in paths:
-        index = sources.read(path) if readable(path) else None
-        if index is not None and sources.matches(index, found[path]):
-            indexes[path] = index
-    changed = {path for path in indexes if sources.newer(path, saved_at)}
-    shown = sources.sources(dict(found), indexes, changed)
+        text = sources.read(path) if readable(path) else None
+        at = None if text is None else text.placed(found[path])
+        if text is not None and at is not None:
+            texts[path], placed[path] = text, at
+    changed = {path for path in texts if sources.newer(path, saved_at)}
+    shown = sources.sources(dict(placed), texts, changed)
     return [_file(path, shown.get(path)) for path in paths]
 
 
@@ -120,5 +122,6 @@ def _file(path: str, source: sources.Source | None) -> dict[str, Any]:
             "count": source.count,
             "changed": source.changed,
             "parts": [[first, list(lines)] for first, lines in source.parts],
+            "cells": source.cells,
         },
     }

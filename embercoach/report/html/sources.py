@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embercoach.finding import PlacedError
+from embercoach.notebooks import is_notebook
 from embercoach.report.excerpt import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from embercoach.fixes.source import LineIndex
+    from embercoach.notebooks.places import CellTable
 
 #: Characters of all sources that a report holds; above it every file is told in parts.
 MOST_CHARACTERS = 3_000_000
@@ -34,22 +37,59 @@ class Source:
         count: lines of the file.
         parts: the first line's number of each part, and its lines.
         changed: whether the file is newer than the findings.
+        cells: of a notebook, whose cells of code stand one below the other: the number of each,
+            and its first line.
     """
 
     count: int
     parts: tuple[tuple[int, tuple[str, ...]], ...]
     changed: bool
+    cells: tuple[tuple[int, int], ...]
 
 
-def read(path: str) -> LineIndex | None:
-    """A file's lines; None where there is no such file any more, or no text in it."""
-    from embercoach.fixes.source import DecodingError, LineIndex, decode
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What is shown of a file's text: all of it, or of a notebook the cells of code."""
+
+    index: LineIndex
+    cells: CellTable | None = None
+
+    def placed(self, findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
+        """Findings at the lines of this text; None where it can't be the text that was checked."""
+        placed = []
+        for finding in findings:
+            cell = finding.get("cell")
+            if (cell is None) != (self.cells is None):
+                return None
+            if cell is not None and self.cells is not None:
+                if cell not in self.cells.numbers:
+                    return None
+                lines = {name: self.cells.line_of(cell, finding[name]) for name in _LINES}
+                if self.cells.place(lines["line"])[0] != cell:
+                    return None
+                finding = finding | lines  # noqa: PLW2901
+            placed.append(finding)
+        return placed if matches(self.index, placed) else None
+
+
+_LINES = ("line", "end_line")
+
+
+def read(path: str) -> Text | None:
+    """A file's text; None where there is no such file any more, or no text in it."""
+    from embercoach.fixes.source import LineIndex, decode
 
     try:
         file = Path(path)
         # A pipe or a device would be waited for.
-        return LineIndex(decode(file.read_bytes()).text) if file.is_file() else None
-    except (OSError, ValueError, DecodingError):
+        text = decode(file.read_bytes()).text if file.is_file() else None
+        if text is None or not is_notebook(path):
+            return None if text is None else Text(LineIndex(text))
+        from embercoach.notebooks.module import parse
+
+        notebook = parse(text)
+        return None if notebook is None else Text(notebook.written, notebook.table)
+    except (OSError, ValueError, PlacedError):
         return None
 
 
@@ -77,20 +117,26 @@ def _holds(index: LineIndex, line: int, column: int) -> bool:
 
 
 def sources(
-    found: dict[str, Sequence[dict[str, Any]]], indexes: dict[str, LineIndex], changed: set[str]
+    found: dict[str, Sequence[dict[str, Any]]], texts: dict[str, Text], changed: set[str]
 ) -> dict[str, Source]:
     """What is shown of each file that could be read.
 
     Args:
-        found: the findings of each file.
-        indexes: the files' texts.
+        found: the findings of each file, at the lines of its text.
+        texts: what is to be shown of the files.
         changed: the files that are newer than the findings.
     """
+    indexes = {path: text.index for path, text in texts.items()}
     lines = {path: sorted({f["line"] for f in found[path]}) for path in indexes}
     spans = _fitting(lines, indexes)
     return {
-        path: Source(index.count, _parts(index, found[path], spans[path]), path in changed)
-        for path, index in indexes.items()
+        path: Source(
+            text.index.count,
+            _parts(text.index, found[path], spans[path]),
+            path in changed,
+            () if text.cells is None else tuple(zip(*text.cells.to_tuple(), strict=True)),
+        )
+        for path, text in texts.items()
     }
 
 

@@ -8,10 +8,12 @@
   const number = (value) => value.toLocaleString("en");
 
   const findings = data.findings.map((row, index) => {
-    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe] = row;
+    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell] = row;
     const text = (id) => data.texts[id];
+    // Where it stands in the source that is shown: a notebook's cells one below the other.
+    const first = data.files[file].source?.cells.find(([number]) => number === cell)?.[1] ?? 1;
     return {
-      index, file, line, column, endLine, endColumn, rule, severity, safe,
+      index, file, line, column, endLine, endColumn, rule, severity, safe, cell, at: first + line - 1,
       message: text(message), help: text(help), context: text(context),
       fix: fix === null ? null : text(fix),
     };
@@ -54,7 +56,8 @@
       meta.append(element("span", { className: "name", text: `in: ${finding.context}` }));
     }
     if (placed) {
-      const place = `${data.files[finding.file].path}:${finding.line}:${finding.column}`;
+      const cell = finding.cell === null ? "" : `cell ${finding.cell}:`;
+      const place = `${data.files[finding.file].path}:${cell}${finding.line}:${finding.column}`;
       const href = hashOf({ view: "file", file: finding.file, finding: finding.index });
       meta.append(element("a", { className: "path", href, text: place }));
     }
@@ -161,19 +164,23 @@
     const { source } = data.files[file];
     const marks = new Map();
     for (const finding of byFile[file]) {
-      if (!marks.has(finding.line)) marks.set(finding.line, []);
-      marks.get(finding.line).push(finding);
+      if (!marks.has(finding.at)) marks.set(finding.at, []);
+      marks.get(finding.at).push(finding);
     }
     let next = 1;
     for (const [first, lines] of source.parts) {
       if (first > next) rows.push({ gap: first - next });
-      lines.forEach((text, index) => rows.push({ line: first + index, text, found: marks.get(first + index) ?? [] }));
+      lines.forEach((text, index) => {
+        const [cell, start] = source.cells.findLast(([, line]) => line <= first + index) ?? [null, 1];
+        if (cell !== null && (index === 0 || start === first + index)) rows.push({ cell });
+        rows.push({ line: first + index - start + 1, text, found: marks.get(first + index) ?? [] });
+      });
       next = first + lines.length;
     }
     if (next <= source.count) rows.push({ gap: source.count - next + 1 });
     // A finding behind the last line end stands after all lines.
-    const late = byFile[file].filter((finding) => finding.line > source.count);
-    if (late.length) rows.push({ line: source.count + 1, text: "", found: late });
+    const late = byFile[file].filter((finding) => finding.at > source.count);
+    if (late.length) rows.push({ line: late[0].line, text: "", found: late });
     return rows;
   }
 
@@ -200,6 +207,7 @@
 
   function drawn(row) {
     if (row.gap) return [element("div", { className: "gap", text: `${number(row.gap)} line${row.gap === 1 ? "" : "s"} not in this report` })];
+    if (row.cell) return [element("div", { className: "gap", text: `Cell ${row.cell}` })];
     const worst = row.found.length ? data.severities[Math.min(...row.found.map((finding) => finding.severity))] : "";
     const line = element("div", { className: `row ${worst}` },
       element("span", { className: "no", text: String(row.line) }), marked(row));
@@ -209,7 +217,8 @@
   function note(finding) {
     const box = element("div", { className: `here ${severityOf(finding)}`, id: `finding-${finding.index}`, tabIndex: -1 });
     box.setAttribute("role", "note");
-    box.setAttribute("aria-label", `Line ${finding.line}, column ${finding.column}`);
+    const line = finding.cell === null ? "Line" : `Cell ${finding.cell}, line`;
+    box.setAttribute("aria-label", `${line} ${finding.line}, column ${finding.column}`);
     box.append(...described(finding, false));
     return box;
   }
@@ -224,7 +233,7 @@
       $("file-notice").textContent = notice;
       $("file-notice").hidden = !notice;
     }
-    const at = wanted === null ? 0 : view.rows.findIndex((row) => (row.found ?? [row.finding]).some((finding) => finding?.index === wanted));
+    const at = wanted === null ? 0 : view.rows.findIndex((row) => (row.found ?? [row.finding ?? null]).some((finding) => finding?.index === wanted));
     showLines(Math.max(Math.floor(at / LINES), 0));
     jumpTo(wanted);
   }
