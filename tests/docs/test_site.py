@@ -151,9 +151,22 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         if urlsplit(address).scheme not in ("", "data") or urlsplit(address).netloc
     }
     assert foreign == set()
+    # Material's script asks GitHub for the stars of what this attribute marks.
+    assert not [path for path in pages if 'component="source"' in path.read_text(encoding="utf-8")]
     for style in site.rglob("*.css"):
         text = style.read_text(encoding="utf-8")
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//", text), style
+
+
+def test_what_is_copied_of_a_console_is_what_one_types(site: Path) -> None:
+    codes = page(site, "kernels").css(".highlight code")
+    console = next(code for code in codes if code.css_first(".gp") is not None)
+    assert [node.text() for node in console.css(".gp")] == ["$ "]
+    assert "KERNEL-SIG-005" in "".join(node.text() for node in console.css(".go"))
+    (style,) = (
+        link.attributes["href"] for link in page(site, "kernels").css("link[href$='console.css']")
+    )
+    assert (site / "kernels" / str(style)).resolve().is_file()
 
 
 def test_the_configuration_names_no_foreign_host() -> None:
