@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,7 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
         result = run()
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return codes.INCOMPLETE
     except (click.Abort, KeyboardInterrupt):
         return codes.INTERRUPTED
@@ -155,6 +156,24 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         lines = os.fsdecode(data.removeprefix(codecs.BOM_UTF8)).splitlines()
         words += [line for line in lines if line.strip()]
     return words
+
+
+#: How click shows the help of a command without arguments, in versions that make it an error.
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+
+def _show(error: click.ClickException) -> None:
+    """Show an error; nothing that it cites of a file or an argument may deceive a terminal."""
+    from embercoach.report.excerpt import visible
+
+    said = error.format_message()
+    told = visible(said).replace("\n", "\u240a").replace("\t", " ")
+    if told == said or isinstance(error, _HELP):
+        error.show()
+        return
+    shown = StringIO()
+    error.show(shown)
+    click.echo(shown.getvalue().replace(said, told), nl=False, err=True)
 
 
 def silence_stdout() -> None:

@@ -79,10 +79,12 @@ def _statement(lines: list[str], first: int) -> tuple[int, dict[str, Any]]:
     raise ValueError("no valid TOML")
 
 
-def _places(said: Any) -> Iterator[Place]:
+def _places(said: dict[str, Any]) -> Iterator[Place]:
     """The places of leaves; those of an array of tables are all the array's own."""
-    if isinstance(said, dict) and said:
-        for name, value in said.items():
-            yield from ((name, *place) for place in _places(value))
-    else:
-        yield ()
+    pending: list[tuple[Place, Any]] = [((), said)]
+    while pending:  # dotted names may be nested deeper than calls
+        place, value = pending.pop()
+        if isinstance(value, dict) and value:
+            pending += [((*place, name), inner) for name, inner in reversed(value.items())]
+        else:
+            yield place

@@ -104,8 +104,15 @@ def _read(file: ConfigFile, keys: Iterable[Key], *within: str) -> dict[str, Any]
 
 
 def _words(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [word for pair in value.items() for part in pair for word in _words(part)]
-    if isinstance(value, list):
-        return [word for part in value for word in _words(part)]
-    return [value] if isinstance(value, str) else []
+    """The texts in a value, keys of tables among them."""
+    found = []
+    pending = [value]
+    while pending:  # as dotted names nest deeper than calls
+        one = pending.pop()
+        if isinstance(one, dict):
+            pending += [part for pair in one.items() for part in pair]
+        elif isinstance(one, list):
+            pending += one
+        elif isinstance(one, str):
+            found.append(one)
+    return found

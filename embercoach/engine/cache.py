@@ -14,14 +14,13 @@ import os
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
+from embercoach.finding import SEVERITIES, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from embercoach.finding import Severity
 
 FOLDER = ".embercoach_cache"
 TAG = (
@@ -34,6 +33,9 @@ VERSIONS = 3
 UNSETTLED = 2_000_000_000
 
 
+_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
+_SEVERITIES: dict[str, Severity] = {severity: severity for severity in SEVERITIES}
 _Severities: TypeAlias = "dict[tuple[str, str, str], Severity]"
 
 
@@ -158,7 +160,7 @@ class Cache:
         try:
             self._stamp = _stamp(self._file)
             self.entries, severities = _unpacked(self._file.read_bytes())
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, *_DAMAGED):
             self.entries = {}
         else:
             self.severities.update(severities)
@@ -225,7 +227,7 @@ def _packed(entries: dict[str, Entry], severities: _Severities) -> list[bytes]:
 
 
 def _unpacked(data: bytes) -> tuple[dict[str, Entry], _Severities]:
-    """Raises ValueError, LookupError or TypeError for anything but what ``_packed`` wrote."""
+    """Raises one of `_DAMAGED` for anything but what ``_packed`` wrote."""
     digest, _, rest = data.partition(b"\n")
     if digest != _digest([rest]):
         raise ValueError("damaged")
@@ -233,10 +235,13 @@ def _unpacked(data: bytes) -> tuple[dict[str, Entry], _Severities]:
     header = cast("dict[str, Any]", json.loads(line))
     states = [(name, state) for name, state in header["states"]]
     entries = {
-        name: Entry(digest, kind, tuple([states[i] for i in needs]), body[start:end])
+        name: Entry(digest, _KINDS[kind], tuple([states[i] for i in needs]), body[start:end])
         for name, (digest, kind, needs, start, end) in header["entries"].items()
     }
-    severities: _Severities = {(c, p, x): severity for c, p, x, severity in header["severities"]}
+    severities: _Severities = {
+        (code, profile, context): _SEVERITIES[severity]
+        for code, profile, context, severity in header["severities"]
+    }
     return entries, severities
 
 
