@@ -58,6 +58,7 @@ NOT_RUN = {
     "pre-commit try-repo ../embercoach embercoach --all-files": "installs: test_fresh.py",
     "python -m pytest -n auto": "is what runs this",
     "bash .ci/run": "runs this too: tests/repository/test_gate.py",
+    "embercoach check --watch .": "never ends: tests/cli/test_watch.py",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
     "python examples/train_xlstm.py --plot docs/images/parity_slstm.svg": "test_train_xlstm.py",
     "python examples/train_xlstm.py --blocks m --plot docs/images/parity_mlstm.svg": (
