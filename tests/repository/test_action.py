@@ -219,6 +219,15 @@ def test_a_mistake_in_options_leaves_no_reports(tmp_path: Path) -> None:
     assert not (tmp_path / "GITHUB_OUTPUT").exists()
 
 
+def test_a_report_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "embercoach" / "bin" / "embercoach"
+    script.parent.mkdir(parents=True)
+    script.write_text('#!/bin/sh\ncase "$*" in *sarif*) echo full >&2; exit 3;; esac\n')
+    script.chmod(0o755)
+    result = play(CHECK, {}, tmp_path)
+    assert (result.returncode, result.stderr) == (1, "full\n")
+
+
 def test_the_upload_follows_the_check_whatever_it_found() -> None:
     assert UPLOAD["uses"].startswith("github/codeql-action/upload-sarif@")
     assert UPLOAD["with"]["sarif_file"] == "${{ steps.check.outputs.sarif-file }}"
