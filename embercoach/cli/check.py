@@ -65,6 +65,7 @@ COUNTING = ("text", "concise", "json")
 # Where from
 @click.option(
     "--stdin-filename",
+    type=click.Path(path_type=str),
     help="The name of what `-` reads from standard input: for settings, imports and reports.",
 )
 @choosing.source

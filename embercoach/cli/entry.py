@@ -65,8 +65,8 @@ class CommandGroup(click.Group):
         found = super().shell_complete(ctx, incomplete)
         if incomplete.startswith("-"):
             return found + default.shell_complete(ctx, incomplete)
-        paths = default.params[0]
-        return found + paths.shell_complete(ctx, incomplete)
+        # Not both: told of files, bash forgets the words.
+        return found or default.params[0].shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without loading their modules."""

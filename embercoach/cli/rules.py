@@ -10,6 +10,7 @@ import click
 
 from embercoach import rulebook
 from embercoach.cli.explain import described
+from embercoach.cli.values import Family
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("rules")
-@click.option("--family", help="Only the rules of a family, such as `host-pull`.")
+@click.option("--family", type=Family(), help="Only the rules of a family, such as `host-pull`.")
 @click.option(
     "--profile",
     type=click.Choice(rulebook.PROFILES),

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from embercoach.cli.values import files
+
 FORMATS = ("text", "json", "sarif")
 
 
@@ -17,7 +19,7 @@ FORMATS = ("text", "json", "sarif")
     "notes, and 0 if not; 2 if the program could not be run. The simulator's packages: "
     "python -m pip install 'embercoach[simulator]'.",
 )
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=files)
 # How to run
 @click.option("--no-checks", is_flag=True, help="Run kernels, several times faster, unchecked.")
 @click.option(

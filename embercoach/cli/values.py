@@ -33,6 +33,22 @@ class Commas(_ParamType):
             return value
         return tuple(part for part in (part.strip() for part in value.split(",")) if part)
 
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Files: patterns often are the beginnings of paths."""
+        return files(ctx, param, incomplete)
+
+
+def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What lets the shell complete the names of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
 
 class Codes(Commas):
     """Rule codes or beginnings of codes, separated by commas."""
@@ -76,6 +92,39 @@ class Code(Codes):
     ) -> Any:
         """Leave the text as it is."""
         return value
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Codes; and where none begins so, files, as a place in one is explained too."""
+        return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
+
+
+class Family(_ParamType):
+    """The name of a family of rules."""
+
+    name = "family"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The families that go on from what is typed."""
+        from click.shell_completion import CompletionItem
+
+        from embercoach import rulebook
+
+        families = {rule.family for rule in rulebook.rules().values()}
+        return [
+            CompletionItem(family)
+            for family in sorted(families)
+            if family.startswith(incomplete.lower())
+        ]
 
 
 class ShardNumber(_ParamType):
