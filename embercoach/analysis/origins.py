@@ -39,12 +39,16 @@ _ROLES = {
 
 
 class Stop(NamedTuple):
-    """A place on the way. The source of ``quoted`` stands in ``text`` where that has ``{}``."""
+    """A place on the way. The source of ``quoted`` stands in ``text`` where that has ``{}``.
+
+    ``span`` is start and end in characters of the node's own source, if a part of it is meant.
+    """
 
     node: cst.CSTNode
     statement: cst.CSTNode
     text: str
     quoted: cst.CSTNode | None = None
+    span: tuple[int, int] | None = None
 
 
 class _At(NamedTuple):

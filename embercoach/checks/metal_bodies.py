@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.origins import Stop
 from embercoach.analysis.positions import locate
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (
@@ -17,7 +18,7 @@ from embercoach.checks.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, MetalCode
+from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, MetalCode
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.run import Lines
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts import Fact
     from embercoach.analysis.module import Module
     from embercoach.analysis.strings import Folded
-    from embercoach.checks.kernels import Definition
+    from embercoach.checks.kernels import Definition, Target
     from embercoach.checks.metal_checks import MetalKernel, MetalReport
 
 
@@ -81,36 +82,37 @@ def _placed(
         return
     place = report.place
     where = target(definition, text, place.start, place.end, module)
-    if where is not None:
-        yield Report(
-            report.code,
-            where.node,
-            where.place,
-            readable_names(_message(report, definition, source, header, module)),
-            readable_names(report.help),
-            context_of(where.place, module.is_test),
-            text_span=where.span,
-        )
+    if where is None:
+        return
+    message, beside = report.message, tuple[Stop, ...]()
+    if report.other is not None:
+        other = header if report.other.text == "header" else source
+        there = report.other.place
+        second = None
+        if other is not None:
+            second = target(definition, other, there.start, there.end, module)
+        if second is None or second.span is None:
+            line = f"line {there.line} of the {report.other.text}"
+        else:
+            line = _line_of(second, module)
+            beside = (Stop(second.node, second.place.statement, OTHER, span=second.span),)
+        message = message.replace(ELSEWHERE, line)
+    yield Report(
+        report.code,
+        where.node,
+        where.place,
+        readable_names(message),
+        readable_names(report.help),
+        context_of(where.place, module.is_test),
+        text_span=where.span,
+        beside=beside,
+    )
 
 
-def _message(
-    report: MetalReport,
-    definition: Definition,
-    source: Folded,
-    header: Folded | None,
-    module: Module,
-) -> str:
-    """The message, with the line of the file that it tells of besides."""
-    if report.other is None:
-        return report.message
-    place = report.other.place
-    text = header if report.other.text == "header" else source
-    where = None if text is None else target(definition, text, place.start, place.end, module)
-    if where is None or where.span is None:
-        line = f"line {place.line} of the {report.other.text}"
-    else:
-        spans = locate(module.tree, module.source, {where.node: where.place.statement})
-        lines = Lines(module.source)
-        start = lines.offset(spans[where.node].line, spans[where.node].column)
-        line = f"line {lines.position(start + where.span[0])[0]}"
-    return report.message.replace(ELSEWHERE, line)
+def _line_of(where: Target, module: Module) -> str:
+    """The line of the file that a place is on."""
+    assert where.span is not None
+    spans = locate(module.tree, module.source, {where.node: where.place.statement})
+    lines = Lines(module.source)
+    start = lines.offset(spans[where.node].line, spans[where.node].column)
+    return f"line {lines.position(start + where.span[0])[0]}"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program, Spot, Text
 
+#: What is said of that place where it is shown itself.
+OTHER = "the other place"
 #: Stands in a message for where ``MetalReport.other`` is: ``line 95``.
 ELSEWHERE = "{line}"
 

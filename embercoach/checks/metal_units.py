@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, UNIT_ONLY, MetalCode
+from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, UNIT_ONLY, MetalCode
 from embercoach.checks.run import Lines
-from embercoach.finding import RawFinding
+from embercoach.finding import RawFinding, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,11 +66,14 @@ def placed(
         if offsets is not None:
             # The end is that of the last character: a literal may end in between.
             start, end = offsets[start], offsets[max(end - 1, start)] + 1
-        message = report.message
+        message, related = report.message, tuple[Step, ...]()
         if report.other is not None:
-            at = report.other.place.start
-            line, _ = lines.position(at if offsets is None else offsets[at])
+            other = report.other.place.start, report.other.place.end
+            if offsets is not None:
+                other = offsets[other[0]], offsets[max(other[1] - 1, other[0])] + 1
+            line, _ = lines.position(other[0])
             message = message.replace(ELSEWHERE, f"line {line}")
+            related = (Step("", *_place(lines, other[0]), *_place(lines, other[1]), OTHER),)
         finding = RawFinding(
             report.code,
             *_place(lines, start),
@@ -78,6 +81,7 @@ def placed(
             message,
             report.help,
             CONTEXT,
+            related=related,
         )
         unique.setdefault((report.code, start, end), finding)
     return tuple(sorted(unique.values(), key=lambda f: (f.line, f.column, f.code)))

@@ -14,6 +14,8 @@ from embercoach.analysis.values import BoundMember, Symbol
 if TYPE_CHECKING:
     import libcst as cst
 
+    from embercoach.analysis.origins import Stop
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -33,6 +35,7 @@ class Report:
     covers: nodes whose own reports would tell the same harm again and are dropped.
     replaces: codes that are dropped at the same node, as this report says it more closely.
     subject: the expression of the array that is meant, whose origin is told.
+    beside: other places that belong to it.
     """
 
     code: str
@@ -46,6 +49,7 @@ class Report:
     covers: tuple[cst.CSTNode, ...] = ()
     replaces: tuple[str, ...] = ()
     subject: cst.CSTNode | None = None
+    beside: tuple[Stop, ...] = ()
 
     def about(self, subject: cst.CSTNode) -> Report:
         """The report with the expression of the array that is meant."""

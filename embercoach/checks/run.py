@@ -76,7 +76,8 @@ def _way(report: Report, origins: Origins) -> _Way:
     """Where the array came from, and where the context begins that makes it hurt."""
     flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
     hurts = report.code.startswith(BY_CONTEXT)
-    return flow, origins.of_context(report.context, report.place) if hurts else []
+    context = origins.of_context(report.context, report.place) if hurts else []
+    return flow, [*context, *report.beside]
 
 
 class Lines:
@@ -117,11 +118,7 @@ def _starts_of_lines(source: str) -> list[int]:
 
 
 def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: Lines) -> RawFinding:
-    span = spans[report.node]
-    if report.text_span is not None:
-        base = lines.offset(span.line, span.column)
-        start, end = (lines.position(base + o) for o in report.text_span)
-        span = Span(*start, *end)
+    span = _within(spans[report.node], report.text_span, lines)
     fix = None
     if report.change is not None:
         edits = tuple(
@@ -147,8 +144,17 @@ def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: L
     )
 
 
+def _within(span: Span, part: tuple[int, int] | None, lines: Lines) -> Span:
+    """The part of a span that is meant, by its start and end in characters."""
+    if part is None:
+        return span
+    base = lines.offset(span.line, span.column)
+    start, end = (lines.position(base + offset) for offset in part)
+    return Span(*start, *end)
+
+
 def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
-    text, span = stop.text, spans[stop.node]
+    text, span = stop.text, _within(spans[stop.node], stop.span, lines)
     if stop.quoted is not None:
         text = text.replace("{}", _quoted(spans[stop.quoted], lines))
     return Step("", span.line, span.column + 1, span.end_line, span.end_column + 1, text)

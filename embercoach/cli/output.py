@@ -95,9 +95,11 @@ def _write(
         from embercoach.report import sarif
 
         profile = settings[0].profile
-        stream.write(
-            sarif.render(result, sources, profile=profile, exit_code=exit_code, marks=answer.marks)
+        root = os.environ.get("GITHUB_WORKSPACE")
+        log = sarif.render(
+            result, sources, profile=profile, exit_code=exit_code, marks=answer.marks, root=root
         )
+        stream.write(log)
         return
     stream.write(for_programs(request.output_format, answer, sources, show_notes))
 

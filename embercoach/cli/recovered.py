@@ -8,11 +8,11 @@ from embercoach.cli.flow import Answer, exit_code
 from embercoach.cli.output import FOR_PEOPLE, for_programs
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
-from embercoach.finding import Finding, Fix
+from embercoach.finding import Finding, Fix, Step
 from embercoach.report.outcome import Comparison, Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.report.styled import Line
 
@@ -74,7 +74,19 @@ def _known_problem(saved: dict[str, Any]) -> dict[str, Any]:
 def _finding(saved: dict[str, Any], *, fixes: bool) -> Finding:
     fix = saved["fix"] if fixes else None
     values = {name: saved[name] for name in _OF_FINDINGS if name in saved}
-    return Finding(**values, fix=fix and Fix(fix["title"], fix["safe"], ()))
+    return Finding(
+        **values,
+        fix=fix and Fix(fix["title"], fix["safe"], ()),
+        flow=_steps(saved.get("flow", ())),
+        related=_steps(saved.get("related", ())),
+    )
+
+
+def _steps(saved: Iterable[dict[str, Any]]) -> tuple[Step, ...]:
+    return tuple(
+        Step(**{name: value for name, value in step.items() if name in Step.__slots__})
+        for step in saved
+    )
 
 
 def _for_people(

@@ -11,7 +11,7 @@ from embercoach.report.outcome import counts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embercoach.finding import Edit, Finding, Fix
+    from embercoach.finding import Edit, Finding, Fix, Step
     from embercoach.fixes.source import LineIndex
     from embercoach.notebooks.places import CellTable
     from embercoach.report.origin import Origin
@@ -111,7 +111,26 @@ def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
         "help": finding.help,
         "context": finding.context,
         "fix": _fix(fix, finding, sources) if fix else None,
+        **_steps("flow", finding.flow),
+        **_steps("related", finding.related),
     }
+
+
+def _steps(name: str, steps: Sequence[Step]) -> dict[str, Any]:
+    """The member that holds steps, which findings without any don't have."""
+    told = [
+        {
+            "path": step.path,
+            **_cell(step.cell),
+            "line": step.line,
+            "column": step.column,
+            "end_line": step.end_line,
+            "end_column": step.end_column,
+            "message": step.message,
+        }
+        for step in steps
+    ]
+    return {name: told} if told else {}
 
 
 def _cell(number: int | None) -> dict[str, int]:

@@ -8,22 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__, rulebook
-from embercoach.report.address import quoted
+from embercoach.report.address import in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
+from embercoach.report.line_hashes import line_hashes
 from embercoach.report.places import fix_in_file, region_in_file, start_in_file, within_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from embercoach.finding import Finding, Fix
-    from embercoach.fixes.source import LineIndex
+    from embercoach.finding import Finding, Fix, Step
     from embercoach.report.outcome import Outcome, Problem, Sources
     from embercoach.rulebook import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 HOME = "https://pypi.org/project/embercoach/"
 FINGERPRINT = "embercoachFinding/v1"
+#: What GitHub knows an alert again by; its upload action computes the same where it is missing.
+LINE_HASH = "primaryLocationLineHash"
+#: Where relative addresses start; GitHub takes it for the top of the repository.
+ROOT = "%SRCROOT%"
+#: The levels by which GitHub orders the alerts of rules that are not of security.
+LEVELS = {"error": "error", "warning": "warning", "note": "recommendation"}
 
 
 def render(
@@ -34,6 +40,7 @@ def render(
     exit_code: int,
     codes: AbstractSet[str] | None = None,
     marks: Sequence[str] | None = None,
+    root: str | None = None,
 ) -> str:
     """The report as JSON text. Suppressed findings are left out, as GitHub would show them.
 
@@ -44,9 +51,10 @@ def render(
         exit_code: of this run.
         codes: of the rules that this run could report; those of the checks by default.
         marks: the findings' fingerprints, where they are known already.
+        root: the repository's folder; the current one by default.
     """
     data = document(
-        outcome, sources, profile=profile, exit_code=exit_code, codes=codes, marks=marks
+        outcome, sources, profile=profile, exit_code=exit_code, codes=codes, marks=marks, root=root
     )
     return json.dumps(data, indent=2)
 
@@ -59,12 +67,14 @@ def document(
     exit_code: int,
     codes: AbstractSet[str] | None = None,
     marks: Sequence[str] | None = None,
+    root: str | None = None,
 ) -> dict[str, Any]:
     """The report as plain data."""
     known = rulebook.static_codes() if codes is None else codes
     rules = {code: rule for code, rule in rulebook.rules().items() if code in known}
     numbers = {code: number for number, code in enumerate(rules)}
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
+    places = _Places(sources, root, outcome.findings)
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -79,18 +89,22 @@ def document(
                         "rules": [_rule(rule, profile) for rule in rules.values()],
                     }
                 },
+                "automationDetails": {"id": "embercoach/"},
+                "originalUriBaseIds": {
+                    ROOT: {"description": {"text": "The top of the repository."}}
+                },
                 "columnKind": "unicodeCodePoints",
                 "invocations": [
                     {
                         "executionSuccessful": not outcome.problems,
                         "exitCode": exit_code,
                         "toolExecutionNotifications": [
-                            _problem(problem, sources) for problem in outcome.problems
+                            _problem(problem, places) for problem in outcome.problems
                         ],
                     }
                 ],
                 "results": [
-                    _result(finding, numbers[finding.code], sources, mark)
+                    _result(finding, numbers[finding.code], places, mark)
                     for finding, mark in zip(outcome.findings, marks, strict=True)
                 ],
             }
@@ -98,41 +112,105 @@ def document(
     }
 
 
+class _Places:
+    """Addresses in the files of one report."""
+
+    def __init__(self, sources: Sources, root: str | None, findings: Sequence[Finding]) -> None:
+        self.sources = sources
+        self._root = root
+        self._artifacts: dict[str, dict[str, str]] = {}
+        self._lines: dict[str, set[int]] = {}
+        self._hashes: dict[str, dict[int, str]] = {}
+        for finding in findings:
+            line, _ = start_in_file(finding, sources)
+            self._lines.setdefault(finding.path, set()).add(line)
+
+    def artifact(self, path: str) -> dict[str, str]:
+        """A file's address: from the top of the repository, where it lies in it."""
+        known = self._artifacts.get(path)
+        if known is None:
+            inside = in_repository(path, self._root)
+            known = {"uri": quoted(inside), "uriBaseId": ROOT}
+            if os.path.isabs(inside):  # noqa: PTH117
+                known = {"uri": Path(inside).as_uri()}
+            self._artifacts[path] = known
+        return known
+
+    def location(self, one: Finding | Step) -> dict[str, Any]:
+        """Where a finding or a step is."""
+        region = _region(*region_in_file(one, self.sources))
+        place = {"artifactLocation": self.artifact(one.path), "region": region}
+        return {"physicalLocation": place, **_cell(one)}
+
+    def line_hash(self, finding: Finding) -> dict[str, str]:
+        """GitHub's own fingerprint; none if the file is not there any more."""
+        known = self._hashes.get(finding.path)
+        if known is None:
+            text = self.sources.index(finding.path).text
+            known = line_hashes(text, self._lines[finding.path]) if text else {}
+            self._hashes[finding.path] = known
+        line, _ = start_in_file(finding, self.sources)
+        return {LINE_HASH: known[line]} if line in known else {}
+
+
 def _rule(rule: Rule, profile: str) -> dict[str, Any]:
+    level = rule.severity_in(profile, "default")
+    properties = {
+        "tags": [rule.family, "mlx"],
+        "precision": "high",
+        "problem.severity": LEVELS[level],
+        "since": rule.since,
+        "fix": rule.fix,
+    }
     return {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.summary},
         "help": {"text": rule.page, "markdown": rule.page},
-        "defaultConfiguration": {"level": rule.severity_in(profile, "default")},
-        "properties": {"tags": [rule.family, "mlx"], "since": rule.since, "fix": rule.fix},
+        "defaultConfiguration": {"level": level},
+        "properties": properties,
     }
 
 
-def _result(finding: Finding, number: int, sources: Sources, mark: str) -> dict[str, Any]:
-    text = within_cell(finding, "\n".join(filter(None, (finding.message, finding.help))))
+def _result(finding: Finding, number: int, places: _Places, mark: str) -> dict[str, Any]:
+    told = [finding.message, finding.help]
+    # GitHub shows related places where the message links to them.
+    told += [f"See [{_label(s.message)}]({n})." for n, s in enumerate(finding.related, 1)]
+    text = within_cell(finding, "\n".join(filter(None, told)))
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": number,
         "level": finding.severity,
         "message": {"text": text},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": _artifact(finding.path),
-                    "region": _region(*region_in_file(finding, sources)),
-                },
-                **_cell(finding),
-            }
-        ],
-        "partialFingerprints": {FINGERPRINT: mark},
+        "locations": [places.location(finding)],
+        "partialFingerprints": {FINGERPRINT: mark, **places.line_hash(finding)},
         "properties": {"context": finding.context},
     }
-    fix = finding.fix and fix_in_file(finding.fix, finding.path, sources)
+    if finding.flow:
+        steps = [_step(step, step.message, places) for step in finding.flow]
+        way = [{"location": step} for step in [*steps, _step(finding, finding.message, places)]]
+        result["codeFlows"] = [{"threadFlows": [{"locations": way}]}]
+    if finding.related:
+        result["relatedLocations"] = [
+            {"id": n, **_step(step, step.message, places)}
+            for n, step in enumerate(finding.related, 1)
+        ]
+    fix = finding.fix and fix_in_file(finding.fix, finding.path, places.sources)
     if fix:
-        result["fixes"] = [_fix(fix, finding.path, sources.index(finding.path))]
+        result["fixes"] = [_fix(fix, finding.path, places)]
     return result
+
+
+def _step(one: Finding | Step, message: str, places: _Places) -> dict[str, Any]:
+    return {**places.location(one), "message": {"text": within_cell(one, message)}}
+
+
+def _label(text: str) -> str:
+    """The text of a link in a message."""
+    for character in ("\\", "[", "]"):
+        text = text.replace(character, f"\\{character}")
+    return text
 
 
 def _region(line: int, column: int, end_line: int, end_column: int) -> dict[str, int]:
@@ -144,7 +222,7 @@ def _region(line: int, column: int, end_line: int, end_column: int) -> dict[str,
     }
 
 
-def _cell(one: Finding | Problem) -> dict[str, Any]:
+def _cell(one: Finding | Problem | Step) -> dict[str, Any]:
     """The cell of a notebook; regions are the file's own, as readers take them for no others."""
     if one.cell is None:
         return {}
@@ -152,35 +230,32 @@ def _cell(one: Finding | Problem) -> dict[str, Any]:
     return {"logicalLocations": [{"name": f"cell {one.cell}", "kind": "cell", "properties": place}]}
 
 
-def _fix(fix: Fix, path: str, index: LineIndex) -> dict[str, Any]:
+def _fix(fix: Fix, path: str, places: _Places) -> dict[str, Any]:
+    index = places.sources.index(path)
     replacements = []
     for edit in fix.edits:
         region = _region(*index.place(edit.start), *index.place(edit.end))
         replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
     return {
         "description": {"text": fix.title if fix.safe else f"{fix.title} (unsafe)"},
-        "artifactChanges": [{"artifactLocation": _artifact(path), "replacements": replacements}],
+        "artifactChanges": [
+            {"artifactLocation": places.artifact(path), "replacements": replacements}
+        ],
     }
 
 
-def _problem(problem: Problem, sources: Sources) -> dict[str, Any]:
-    line, column = start_in_file(problem, sources)
+def _problem(problem: Problem, places: _Places) -> dict[str, Any]:
+    line, column = start_in_file(problem, places.sources)
     return {
         "level": "error",
         "message": {"text": within_cell(problem, problem.message)},
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": _artifact(problem.path),
+                    "artifactLocation": places.artifact(problem.path),
                     "region": {"startLine": line, "startColumn": column},
                 },
                 **_cell(problem),
             }
         ],
     }
-
-
-def _artifact(path: str) -> dict[str, str]:
-    if os.path.isabs(path):  # noqa: PTH117
-        return {"uri": Path(path).as_uri()}
-    return {"uri": quoted(path)}

@@ -48,7 +48,23 @@ def diagnostic(finding: Finding, checked: Checked) -> types.Diagnostic:
         message=f"{finding.message}\n{finding.help}" if finding.help else finding.message,
         tags=[types.DiagnosticTag.Unnecessary] if finding.code == _IDLE else None,
         data={"rule": finding.code, "name": rule.name, "fix": _fix_of(finding)},
+        related_information=_related(finding, checked),
     )
+
+
+def _related(finding: Finding, checked: Checked) -> list[types.DiagnosticRelatedInformation] | None:
+    """Where the array came from and where the context begins, all in the document itself."""
+    steps = (*finding.flow, *finding.related)
+    return [
+        types.DiagnosticRelatedInformation(
+            types.Location(
+                checked.document.uri,
+                checked.positions.between(step.line, step.column, step.end_line, step.end_column),
+            ),
+            step.message,
+        )
+        for step in steps
+    ] or None
 
 
 def _fix_of(finding: Finding) -> str | None:

@@ -144,6 +144,11 @@ BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 def test_races(first: str, second: str, expected: list[tuple[str, int]]) -> None:
     found = findings(REDUCTION.format(first, second), "KERNEL-RACE")
     assert [(f.code, f.line) for f in found] == expected
+    for one in found:
+        # The message names the line of the other access, which is a place of its own beside it.
+        (other,) = one.related
+        assert f"line {other.line}" in one.message
+        assert other.line < one.line
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from embercoach.finding import Edit, Finding, Fix
+from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.report.outcome import Sources
 
 MODEL = '''\
@@ -67,6 +67,11 @@ FINDINGS = (
         "src/model.py", 15, 12, 15, 29, "GRAPH-BREAK-001", "warning",
         "`.item()` waits for the array: 100% of the loop, every time", "pull once, after the loop",
         "loop",
+        flow=(
+            Step("src/model.py", 12, 13, 12, 14, "parameter `x` of `forward`"),
+            Step("src/model.py", 14, 13, 14, 14, "`row` goes through `x`"),
+        ),
+        related=(Step("src/model.py", 14, 13, 14, 14, "the loop over [`x`]"),),
     ),
     Finding(
         "src/model.py", 16, 11, 16, 18, "PYTHON-SCALAR-002", "note",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from embercoach.finding import Step
 from embercoach.report import machine
 from embercoach.report.html.rendering import render
 from embercoach.report.outcome import Sources
@@ -81,6 +82,27 @@ def test_the_list_is_drawn_in_pages(opened: Open) -> None:
 def test_filters(opened: Open, fragment: str, codes: list[str]) -> None:
     tree = opened(document_of(*(replace(f, fix=None) for f in FINDINGS[:3])), fragment)
     assert [node.text() for node in tree.css("#list button.rule")] == codes
+
+
+def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("import mlx\ny = f(x)\nfor i in z:\n    y.item()\n", encoding="utf-8")
+    finding = replace(
+        FINDINGS[1],
+        path=str(path), line=4, column=5, end_line=4, end_column=13,
+        flow=(Step(str(path), 2, 1, 2, 9, f"`y` is {HOSTILE}"),),
+        related=(Step(str(path), 3, 10, 3, 11, "the loop over `z`"),),
+    )  # fmt: skip
+    tree = opened(document_of(finding), "view=findings")
+    titles = [node.text() for node in tree.css("#list details summary")]
+    assert titles == ["Where it came from 1", "See also 1"]
+    links = [node.attributes["href"] for node in tree.css("#list details a")]
+    assert links == [f"#view=file&file=0&finding=0&at={line}" for line in (2, 3)]
+    assert tree.css_first("#list details li").text() == f"line 2 y is {HOSTILE}"
+    assert not tree.css("img")
+    tree = opened(document_of(finding), (links[1] or "").removeprefix("#"))
+    assert tree.css_first("#source #line-3 .text").text() == "for i in z:"
+    assert tree.css_first(".here details").attributes.get("open") is not None
 
 
 def test_a_file_has_its_findings_in_place(opened: Open, tmp_path: Path) -> None:

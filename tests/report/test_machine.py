@@ -179,6 +179,17 @@ def test_sarif_addresses(clean: Outcome) -> None:
     ] == ["src/a%20b.py", "%C3%BC.py", "file:///abs/a%20b.py", "c%23d%3F.py", "%FF.py"]
 
 
+def test_sarif_addresses_start_at_the_top_of_the_repository(clean: Outcome) -> None:
+    finding = Finding("./a.py", 1, 1, 1, 2, "DTYPE-001", "error", "m", "", "default")
+    outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
+    root = str(Path.cwd().parent)
+    document = sarif.document(outcome, Sources(), profile="recommended", exit_code=1, root=root)
+    (result,) = document["runs"][0]["results"]
+    address = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert address == {"uri": f"{Path.cwd().name}/a.py", "uriBaseId": sarif.ROOT}
+    assert sarif.LINE_HASH not in result["partialFingerprints"]  # there is no such file
+
+
 def fingerprints(source: str, *lines: int) -> list[str]:
     findings = tuple(
         Finding("a.py", line, 1, line, 2, "DTYPE-001", "error", "m", "", "default")

@@ -99,6 +99,23 @@ def test_a_text_that_is_opened_is_checked(editor: Editor) -> None:
     assert found.data["rule"] == "HOST-PULL-001"
 
 
+def test_a_finding_comes_with_where_its_array_came_from(editor: Editor) -> None:
+    text = (
+        "import mlx.core as mx\n\n\ndef f(xs: list[mx.array]):\n    for x in xs:\n"
+        "        y = mx.sum(x)\n        print(y.item())\n"
+    )
+    (found,) = [one for one in editor.open("flow.py", text) if one.code == "GRAPH-BREAK-001"]
+    told = found.related_information
+    assert told is not None
+    assert [(spot(one.location.range), one.message) for one in told] == [
+        ((3, 6, 3, 8), "parameter `xs` of `f`, annotated `list[mx.array]`"),
+        ((4, 13, 4, 15), "`x` goes through `xs`"),
+        ((5, 8, 5, 21), "`y` is `mx.sum(x)`"),
+        ((4, 13, 4, 15), "the loop over `xs`"),
+    ]
+    assert {one.location.uri for one in told} == {(editor.folder / "flow.py").as_uri()}
+
+
 def test_findings_follow_what_is_typed_and_go_when_it_is_closed(editor: Editor) -> None:
     (editor.folder / "typed.py").write_text(PULL)
     assert codes(editor.open("typed.py", PULL)) == ["HOST-PULL-001"]

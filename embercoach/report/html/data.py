@@ -93,6 +93,16 @@ def _row(
         fix and texts.number(fix["title"]),
         fix and fix["safe"],
         finding.get("cell"),
+        _steps(finding, "flow", texts),
+        _steps(finding, "related", texts),
+    ]
+
+
+def _steps(finding: dict[str, Any], name: str, texts: _Texts) -> list[list[Any]]:
+    return [
+        [step["line"], step["column"], step.get("cell"), texts.number(step["message"])]
+        for step in finding.get(name, ())
+        if step["path"] == finding["path"]
     ]
 
 

@@ -155,8 +155,20 @@ _COUNT, _POSITION, _ANY_TEXT, _TEXT = (
 _PLACE = _object(line=_POSITION, column=_POSITION)
 _EDIT = _object({"cell": _POSITION}, start=_PLACE, end=_PLACE, text=_ANY_TEXT)
 _FIX = _object(title=_TEXT, safe=_boolean, edits=_list(_EDIT, least=1))
+_STEPS = _list(
+    _object(
+        {"cell": _POSITION},
+        path=_ANY_TEXT,
+        line=_POSITION,
+        column=_POSITION,
+        end_line=_POSITION,
+        end_column=_POSITION,
+        message=_TEXT,
+    ),
+    least=1,
+)
 _FINDING = _object(
-    {"cell": _POSITION, "fingerprint": _TEXT},
+    {"cell": _POSITION, "fingerprint": _TEXT, "flow": _STEPS, "related": _STEPS},
     path=_ANY_TEXT,
     line=_POSITION,
     column=_POSITION,

@@ -8,12 +8,14 @@
   const number = (value) => value.toLocaleString("en");
 
   const findings = data.findings.map((row, index) => {
-    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell] = row;
+    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell, flow, related] = row;
     const text = (id) => data.texts[id];
     // Where it stands in the source that is shown: a notebook's cells one below the other.
-    const first = data.files[file].source?.cells.find(([number]) => number === cell)?.[1] ?? 1;
+    const start = (cell) => data.files[file].source?.cells.find(([number]) => number === cell)?.[1] ?? 1;
+    const step = ([line, column, cell, message]) => ({ line, column, cell, at: start(cell) + line - 1, message: text(message) });
     return {
-      index, file, line, column, endLine, endColumn, rule, severity, safe, cell, at: first + line - 1,
+      index, file, line, column, endLine, endColumn, rule, severity, safe, cell, at: start(cell) + line - 1,
+      flow: flow.map(step), related: related.map(step),
       message: text(message), help: text(help), context: text(context),
       fix: fix === null ? null : text(fix),
     };
@@ -67,7 +69,23 @@
       const kind = finding.safe ? "Safe fix" : "Unsafe fix";
       parts.push(prose("p", "help", `${kind}: ${finding.fix}`));
     }
+    for (const [title, steps, kind] of [["Where it came from", finding.flow, "ol"], ["See also", finding.related, "ul"]]) {
+      if (steps.length) parts.push(places(finding, title, steps, kind, !placed));
+    }
     return parts;
+  }
+
+  function places(finding, title, steps, kind, open) {
+    const items = steps.map((step) => {
+      const href = hashOf({ view: "file", file: finding.file, finding: finding.index, at: step.at });
+      const cell = step.cell === null ? "" : `cell ${step.cell}, `;
+      const item = prose("li", "", step.message);
+      item.prepend(element("a", { href, text: `${cell}line ${step.line}` }), " ");
+      return item;
+    });
+    const count = element("span", { className: "count", text: String(steps.length) });
+    return element("details", { className: "places", open },
+      element("summary", { text: `${title} ` }, count), element(kind, {}, ...items));
   }
 
   // The list
@@ -173,7 +191,7 @@
       lines.forEach((text, index) => {
         const [cell, start] = source.cells.findLast(([, line]) => line <= first + index) ?? [null, 1];
         if (cell !== null && (index === 0 || start === first + index)) rows.push({ cell });
-        rows.push({ line: first + index - start + 1, text, found: marks.get(first + index) ?? [] });
+        rows.push({ line: first + index - start + 1, at: first + index, text, found: marks.get(first + index) ?? [] });
       });
       next = first + lines.length;
     }
@@ -209,7 +227,7 @@
     if (row.gap) return [element("div", { className: "gap", text: `${number(row.gap)} line${row.gap === 1 ? "" : "s"} not in this report` })];
     if (row.cell) return [element("div", { className: "gap", text: `Cell ${row.cell}` })];
     const worst = row.found.length ? data.severities[Math.min(...row.found.map((finding) => finding.severity))] : "";
-    const line = element("div", { className: `row ${worst}` },
+    const line = element("div", { className: `row ${worst}`, id: `line-${row.at}`, tabIndex: -1 },
       element("span", { className: "no", text: String(row.line) }), marked(row));
     return [line, ...row.found.map(note)];
   }
@@ -223,7 +241,7 @@
     return box;
   }
 
-  function showFile(file, wanted) {
+  function showFile(file, wanted, line) {
     if (view.file !== file) {
       const { path, source } = data.files[file];
       Object.assign(view, { file, page: -1, last: -1, rows: source ? rowsOf(file) : byFile[file].map((finding) => ({ finding })) });
@@ -234,8 +252,10 @@
       $("file-notice").hidden = !notice;
     }
     const at = wanted === null ? 0 : view.rows.findIndex((row) => (row.found ?? [row.finding ?? null]).some((finding) => finding?.index === wanted));
-    showLines(Math.max(Math.floor(at / LINES), 0));
+    const placed = line === null ? -1 : view.rows.findIndex((row) => row.at === line);
+    showLines(Math.max(Math.floor((placed < 0 ? at : placed) / LINES), 0));
     jumpTo(wanted);
+    if (placed >= 0) reach($(`line-${line}`));
   }
 
   function showLines(wanted) {
@@ -259,7 +279,11 @@
       button.disabled = to < 0 || to >= found.length;
     }
     const box = wanted === null ? null : $(`finding-${wanted}`);
-    if (!box) return $("file-title").focus();
+    if (box) reach(box);
+    else $("file-title").focus();
+  }
+
+  function reach(box) {
     box.scrollIntoView({ block: "center", inline: "nearest" });
     box.focus({ preventScroll: true });
   }
@@ -297,7 +321,7 @@
       showPage();
     }
     $("back").href = back;
-    if (name === "file") showFile(file, values.has("finding") ? Number(values.get("finding")) : null);
+    if (name === "file") showFile(file, ...["finding", "at"].map((key) => (values.has(key) ? Number(values.get(key)) : null)));
     else window.scrollTo(0, 0);
   }
 
