@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from embercoach.finding import Edit, Fix
@@ -33,11 +34,13 @@ def _edit(edit: Edit, notebook: Notebook) -> Edit | None:
     within = _within(edit, part)
     if within is None or not part.cell.pieces or not _leaves_magics(within, part):
         return None
-    return Edit(
-        notebook.offset_in_file(part, within.start),
-        notebook.offset_in_file(part, within.end),
-        _written(within, part, notebook),
-    )
+    start = notebook.offset_in_file(part, within.start)
+    if not within.text and within.end == len(part.text):
+        # No empty string is left behind where the last ones go.
+        pairs = pairwise(part.cell.pieces)
+        start = next((one.end for one, piece in pairs if piece.start == start), start)
+    end = notebook.offset_in_file(part, within.end)
+    return Edit(start, end, _written(within, part, notebook))
 
 
 def _within(edit: Edit, part: Part) -> Edit | None:

@@ -122,6 +122,8 @@ class _Cell:
             if not line.startswith("%%"):
                 return row
             words = line[2:].split()
+            if len(words) == 1 and words[0].endswith("?"):
+                return row  # asks for help alone
             if not words or words[0] not in PYTHON_CELLS:
                 return None
             self._put(row, row, "", opens=True)
@@ -237,7 +239,8 @@ def _payload(line: str, indent: int) -> int | None:
     """The column where the Python of a line magic starts; None where there is none."""
     if line[indent] != "%" or line[indent : indent + 2] == "%%":
         return None
-    name, *words = line[indent + 1 :].split()
+    words = line[indent + 1 :].split()
+    name = words.pop(0) if words else ""
     if name not in PYTHON_LINES:
         return None
     at = line.index(name, indent) + len(name)

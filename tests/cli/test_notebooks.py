@@ -1,0 +1,244 @@
+"""Notebooks from the command line, with the real checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from embercoach.cli.check import FORMATS
+from embercoach.fixes.source import LineIndex
+from tests.cli.conftest import Ran
+from tests.cli.test_formats import COUNTS
+from tests.notebooks.written import code, notebook, prose, sources, written
+
+Cli = Callable[..., Ran]
+
+IMPORTS = "%pip install mlx\nimport mlx.core as mx\nfiles = !ls"
+HALF = "x = mx.ones((3, 3), dtype=mx.float16)\n%time y = x + 1\nz = x * mx.array(0.5)\n"
+PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    print(loss.item())"
+LOOP = "while True: a = x.item()"
+CELLS = (prose("# Training on `mx`"), IMPORTS, "%%bash\nls mlx", HALF, PULL)
+FILE = written(notebook(*CELLS))
+FOUND = [
+    ("a.ipynb:cell 4:3:9", "DTYPE-001"),
+    ("a.ipynb:cell 5:4:11", "GRAPH-BREAK-001"),
+]
+
+
+@pytest.fixture
+def file(project: Path) -> Path:
+    path = project / "a.ipynb"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+def found(ran: Ran) -> list[tuple[str, str]]:
+    """Place and rule of each finding that is listed."""
+    lines = (line for line in ran.out.splitlines() if line.startswith("a.ipynb:"))
+    return [(line.partition(": ")[0], line.partition(": ")[2].split()[0]) for line in lines]
+
+
+def test_findings_name_cell_and_line(embercoach: Cli, file: Path) -> None:
+    ran = embercoach(".", "--output-format", "concise")
+    assert (ran.code, found(ran)) == (1, FOUND)
+    # The second run has it from the cache.
+    again = embercoach(".", "--output-format", "concise")
+    assert again.out == ran.out
+    assert "4 | print(loss" not in ran.out
+    assert "\n4 |     print(loss.item())\n  |           ^^^^^^^^^^^\n" in embercoach("a.ipynb").out
+
+
+def test_all_formats_tell_of_the_same_findings(embercoach: Cli, file: Path) -> None:
+    text = written(notebook(*CELLS, "def f(:"))
+    assert text.count('"def f(:"') == 1
+    (file.parent / "broken.ipynb").write_text(text)
+    for form in FORMATS:
+        ran = embercoach(".", "--output-format", form)
+        assert ran.code == 2
+        if form not in ("text", "concise"):
+            assert COUNTS[form](ran.out) >= len(FOUND)
+    concise = embercoach(".", "--output-format", "concise").out
+    assert "broken.ipynb:cell 6:1:7: syntax error: invalid syntax\n" in concise
+
+
+def test_places_for_forges_are_those_of_the_file(embercoach: Cli, file: Path) -> None:
+    """What people read names the cell; what is looked up is a line of the JSON."""
+    lines = FILE.splitlines()
+    (row,) = (n for n, line in enumerate(lines, 1) if "loss.item()" in line)
+    column = lines[row - 1].index("loss.item()") + 1
+
+    result = json.loads(embercoach(".", "--output-format", "sarif").out)["runs"][0]["results"][-1]
+    (location,) = result["locations"]
+    assert location["physicalLocation"]["region"] == {
+        "startLine": row,
+        "startColumn": column,
+        "endLine": row,
+        "endColumn": column + len("loss.item()"),
+    }
+    (logical,) = location["logicalLocations"]
+    assert logical["properties"] == {"cell": 5, "line": 4, "column": 11}
+    assert result["message"]["text"].startswith("cell 5, line 4: `.item()` waits")
+
+    github = embercoach(".", "--output-format", "github").out.splitlines()[-1]
+    assert f"file=a.ipynb,line={row},col={column},endLine={row}," in github
+    assert "::a.ipynb:cell 5:4:11: GRAPH-BREAK-001" in github
+
+    entry = json.loads(embercoach(".", "--output-format", "gitlab").out)[-1]
+    assert entry["location"] == {"path": "a.ipynb", "lines": {"begin": row}}
+    assert entry["description"].startswith("GRAPH-BREAK-001: cell 5, line 4: `.item()`")
+
+    junit = embercoach(".", "--output-format", "junit").out
+    assert (
+        f'name="GRAPH-BREAK-001 at cell 5:4:11" classname="a.ipynb" file="a.ipynb" line="{row}"'
+        in junit
+    )
+    assert (
+        f"[a.ipynb:cell 5:4](a.ipynb#L{row})" in embercoach(".", "--output-format", "markdown").out
+    )
+
+
+def test_links_show_the_file_as_it_is(
+    embercoach: Cli, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("SERVER_URL", "https://x.org"), ("REPOSITORY", "me/it"), ("SHA", "abc")):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    out = embercoach(".", "--output-format", "markdown").out
+    assert "(https://x.org/me/it/blob/abc/a.ipynb?plain=1#L" in out
+
+
+def test_fixes_for_programs(embercoach: Cli, file: Path) -> None:
+    """JSON tells edits of the cell, SARIF those of the file."""
+    findings = json.loads(embercoach(".", "--output-format", "json").out)["findings"]
+    (first,) = (finding for finding in findings if finding["code"] == "DTYPE-001")
+    assert (first["cell"], first["line"]) == (4, 3)
+    (edit,) = first["fix"]["edits"]
+    assert (edit["cell"], edit["start"]) == (4, {"line": 3, "column": 9})
+
+    results = json.loads(embercoach(".", "--output-format", "sarif").out)["runs"][0]["results"]
+    (result,) = (result for result in results if result["ruleId"] == "DTYPE-001")
+    (change,) = result["fixes"][0]["artifactChanges"]
+    (replacement,) = change["replacements"]
+    region, index = replacement["deletedRegion"], LineIndex(FILE)
+    start = index.offset(region["startLine"], region["startColumn"])
+    end = index.offset(region["endLine"], region["endColumn"])
+    new = FILE[:start] + replacement["insertedContent"]["text"] + FILE[end:]
+    embercoach(".", "--fix", "--unsafe-fixes")
+    assert new == file.read_text(encoding="utf-8")
+
+
+def test_fixes_change_the_source_alone(embercoach: Cli, file: Path) -> None:
+    diff = embercoach(".", "--diff", "--unsafe-fixes")
+    fixed = "z = x * mx.array(0.5, dtype=x.dtype)\n"
+    assert diff.out.startswith("--- a.ipynb:cell 4\n+++ a.ipynb:cell 4\n@@ ")
+    assert f"\n-z = x * mx.array(0.5)\n+{fixed}" in diff.out
+    ran = embercoach(".", "--fix", "--unsafe-fixes", "--output-format", "concise")
+    assert (ran.code, found(ran)) == (1, FOUND[1:])
+    text = file.read_text(encoding="utf-8")
+    assert text == FILE.replace('"z = x * mx.array(0.5)\\n"', json.dumps(fixed))
+    nbformat.validate(nbformat.reads(text, as_version=4))
+    piped = embercoach(
+        "-", "--stdin-filename", "x.ipynb", "--fix", "--unsafe-fixes", stdin=FILE.encode()
+    )
+    assert piped.out == text
+    assert "x.ipynb:cell 5:4:11" in piped.err
+
+
+def test_suppressions(embercoach: Cli, file: Path) -> None:
+    ran = embercoach(".", "--add-noqa")
+    assert ran.code == 0
+    now = sources(file.read_text(encoding="utf-8"))
+    assert now == [
+        *sources(FILE)[:3],
+        HALF.replace("(0.5)", "(0.5)  # embercoach: ignore[DTYPE-001]"),
+        f"{PULL}  # embercoach: ignore[GRAPH-BREAK-001]",
+    ]
+    assert embercoach(".", "--output-format", "concise").code == 0
+    # Without what it suppresses a comment goes again.
+    file.write_text(file.read_text(encoding="utf-8").replace("loss.item()", "i"))
+    assert "cell 5:4:15: NOQA-001" in embercoach(".", "--output-format", "concise").out
+    assert embercoach(".", "--fix").code == 0
+    assert sources(file.read_text(encoding="utf-8"))[4] == PULL.replace("loss.item()", "i")
+
+
+@pytest.mark.parametrize(
+    ("cells", "listed"),
+    [
+        (["# embercoach: skip-file", *CELLS[1:]], []),
+        ([*CELLS, "# embercoach: ignore-file[GRAPH-BREAK, DTYPE]"], []),
+        # A comment of its own line holds for the next one, yet not for that of the next cell.
+        (
+            [IMPORTS, "x = mx.ones(3)\n# embercoach: ignore", LOOP],
+            ["cell 2:2:1", "cell 3:1:17"],
+        ),
+        ([IMPORTS, "x = mx.ones(3)", f"# embercoach: ignore\n{LOOP}"], []),
+    ],
+)
+def test_comments_in_cells(
+    embercoach: Cli, file: Path, cells: list[Any], listed: list[str]
+) -> None:
+    file.write_text(written(notebook(*cells)), encoding="utf-8")
+    ran = embercoach(".", "--output-format", "concise")
+    assert [place for place, _ in found(ran)] == [f"a.ipynb:{place}" for place in listed]
+
+
+def test_a_baseline_knows_them_again(embercoach: Cli, file: Path) -> None:
+    """After cells were run again, put elsewhere, or put between."""
+    assert embercoach("baseline", "update", ".").code == 0
+    ran = code(PULL, execution_count=99, outputs=[])
+    for cells in (
+        (*CELLS[:4], ran),
+        (prose("new"), *CELLS, "mx.eval(y)"),
+        (IMPORTS, "x = mx.ones(3)", PULL, HALF),
+    ):
+        file.write_text(json.dumps(notebook(*cells)), encoding="utf-8")
+        assert embercoach(".", "--baseline", "embercoach-baseline.json").code == 0
+    file.write_text(written(notebook(*CELLS, LOOP)), encoding="utf-8")
+    new = embercoach(".", "--baseline", "embercoach-baseline.json", "--output-format", "concise")
+    assert found(new) == [("a.ipynb:cell 6:1:17", "GRAPH-BREAK-001")]
+
+
+def test_what_cannot_be_checked(embercoach: Cli, file: Path) -> None:
+    cut = FILE[: FILE.index("loss")]
+    file.write_text(cut)
+    ran = embercoach(".", "--output-format", "concise")
+    assert ran.code == 2
+    line, column = LineIndex(cut).place(cut.rindex('"'))
+    said = "not a notebook: not valid JSON: Unterminated string starting at"
+    assert f"a.ipynb:{line}:{column}: {said}\n" in ran.out
+    # What does not mention MLX is not read, and a notebook of another language is passed over.
+    file.write_text("{")
+    assert embercoach(".").code == 0
+    file.write_text(written(notebook(*CELLS, metadata={"language_info": {"name": "julia"}})))
+    assert "1 without MLX code skipped" in embercoach(".").out
+
+
+def test_explain_at_a_place(embercoach: Cli, file: Path) -> None:
+    ran = embercoach("explain", "a.ipynb:cell 5:4")
+    assert (ran.code, "GRAPH-BREAK-001 (item-call)" in ran.out) == (0, True)
+    told = json.loads(embercoach("explain", "a.ipynb:cell 5:4", "--output-format", "json").out)
+    assert (told["cell"], told["findings"][0]["cell"]) == (5, 5)
+    for word, said in (
+        ("a.ipynb:4", "write 'NOTEBOOK:cell N:LINE'"),
+        ("a.ipynb:cell 1:1", "a.ipynb has no cell 1 of Python"),
+        ("a.ipynb:cell 5:9", "cell 5 of a.ipynb has 4 lines, no 9"),
+        ("a.py:cell 5:9", "write FILE:LINE, as it has no cells"),
+    ):
+        ran = embercoach("explain", word)
+        assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def test_html_shows_the_cells(embercoach: Cli, file: Path) -> None:
+    embercoach(".", "--output-format", "json", "-o", "saved.json")
+    for arguments in ((".",), ("--from", "saved.json")):
+        assert embercoach("report", *arguments).code in (0, 1)
+        page = (file.parent / "embercoach-report.html").read_text(encoding="utf-8")
+        data = json.loads(page.partition('id="data"')[2].partition(">")[2].partition("</script")[0])
+        source = data["files"][0]["source"]
+        assert source["cells"] == [[2, 1], [4, 4], [5, 8]]
+        assert source["parts"][0][1][7:] == PULL.splitlines()
+        assert [(row[1], row[12]) for row in data["findings"] if row[6] < 2] == [(3, 4), (4, 5)]
