@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.fixes.source import LineIndex
@@ -126,6 +126,7 @@ MEMBERS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=MEMBERS, indent=st.sampled_from([None, 1]))
 def test_any_json_is_read_or_refused(data: Any, indent: int | None) -> None:
     with suppress(NotebookError):
@@ -138,6 +139,7 @@ ODD = st.text(
 ).map(lambda text: text.replace("\0", ""))
 
 
+@settings(deadline=None)
 @given(
     given=st.lists(st.lists(ODD, max_size=3) | ODD, min_size=1, max_size=3),
     indent=st.sampled_from([None, 1, 4]),
