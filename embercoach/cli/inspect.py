@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 def show_files(scopes: tuple[Scope, ...], division: Division, *, force_exclude: bool) -> int:
     """Print the files that would be checked."""
     code = codes.CLEAN
-    for checkout, (number, paths) in division.paths.items():
-        found = discover(paths, scopes[number].settings, force_exclude=force_exclude)
-        for file in found.files:
-            if division.holds(str(file.path), checkout):
-                click.echo(file.shown)
-        for problem in found.problems:
+    found = [
+        discover(paths, scopes[number].settings, force_exclude=force_exclude)
+        for number, paths in division.paths.values()
+    ]
+    for one, (_, files) in zip(found, division.parted([one.files for one in found]), strict=True):
+        for file in files:
+            click.echo(file.shown)
+        for problem in one.problems:
             click.echo(f"{problem.path}: {problem.message}", err=True)
             code = codes.INCOMPLETE
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ from embercoach.config.checkouts import Checkouts
 from embercoach.engine.run import RunResult, check, joined, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from embercoach.config.load import Scope
+    from embercoach.engine.files import SourceFile
     from embercoach.engine.shard import Shard
 
 
@@ -47,6 +49,7 @@ class Division:
         #: The scope's number and the paths, by checkout.
         self.paths: dict[Path, tuple[int, list[str]]] = {}
         self._given: dict[str, Path] = {}
+        self._divided: set[str] = set()
         for number, scope in enumerate(scopes):
             for path in scope.paths:
                 checkout = checkouts.of(path)
@@ -65,22 +68,38 @@ class Division:
                 return found
             place = above
 
-    def holds(self, place: str, checkout: Path) -> bool:
-        """Whether a file is in this checkout, and in the shard."""
-        if len(self.paths) > 1 and self.checkout(place) != checkout:
-            return False
-        return self._shard is None or self._shard.holds(_name(place, checkout))
+    def parted(
+        self, found: Iterable[Sequence[SourceFile]]
+    ) -> list[tuple[list[SourceFile], list[SourceFile]]]:
+        """Of the files found for the paths of each checkout, its own, and those in the shard.
+
+        A folder goes to a shard whole, as its files import each other and others in common, unless
+        it is so large that the shards would differ much.
+        """
+        own = [
+            [file for file in files if self._is_in(str(file.path), checkout)]
+            for checkout, files in zip(self.paths, found, strict=True)
+        ]
+        if self._shard is None:
+            return [(files, files) for files in own]
+        folders = Counter(str(file.path.parent) for files in own for file in files)
+        most = self._shard.most(sum(folders.values()))
+        self._divided = {folder for folder, files in folders.items() if files > most}
+        return [(files, [f for f in files if self.in_shard(str(f.path))]) for files in own]
 
     def in_shard(self, place: str) -> bool:
         """Whether a file of any checkout is in the shard; it need not be there any more."""
         checkout = self.checkout(place)
-        return checkout is not None and self.holds(place, checkout)
+        if checkout is None or self._shard is None:
+            return checkout is not None
+        folder = os.path.dirname(place)  # noqa: PTH120  (hot)
+        unit = place if folder in self._divided else folder
+        # Where checkouts lie differs between machines; what their folders are called does less.
+        inside = os.path.relpath(unit, checkout).replace(os.sep, "/")
+        return self._shard.holds(f"{checkout.name}/{inside}")
 
-
-def _name(place: str, checkout: Path) -> str:
-    # Where checkouts lie differs between machines; what their folders are called does less.
-    inside = os.path.relpath(place, checkout).replace(os.sep, "/")
-    return f"{checkout.name}/{inside}"
+    def _is_in(self, place: str, checkout: Path) -> bool:
+        return len(self.paths) == 1 or self.checkout(place) == checkout
 
 
 def run_together(
@@ -99,9 +118,9 @@ def run_together(
     """
     given = [(scopes[number].settings, paths) for number, paths in division.paths.values()]
     parts = prepare(given, cache=cache, force_exclude=force_exclude)
-    everything = [len(part.files) for part in parts]
-    for part, checkout in zip(parts, division.paths, strict=True):
-        part.files = [f for f in part.files if division.holds(str(f[0].path), checkout)]
+    parted = division.parted([[file for file, _ in part.files] for part in parts])
+    for part, (_, files) in zip(parts, parted, strict=True):
+        part.files = [(file, None) for file in files]
     check(parts, jobs=jobs, on_progress=on_progress, debug=debug)
     return tuple(
         Checked(
@@ -110,10 +129,10 @@ def run_together(
             number,
             part.tally.result(),
             len(part.files),
-            count,
+            len(own),
         )
-        for (checkout, (number, paths)), part, count in zip(
-            division.paths.items(), parts, everything, strict=True
+        for (checkout, (number, paths)), part, (own, _) in zip(
+            division.paths.items(), parts, parted, strict=True
         )
     )
 

@@ -10,14 +10,18 @@ from hashlib import blake2b
 class Shard:
     """One of ``count`` parts; ``number`` counts from 1.
 
-    A file's part depends on its name alone: it stays there when others come and go, so that a
+    A part is known by a name alone: what has it stays there when others come and go, so that a
     shard's cache stays good, and what is no more has a part too.
     """
 
     number: int
     count: int
 
+    def most(self, files: int) -> float:
+        """The files that a folder may have, of so many in all, for its going to one part whole."""
+        return files / self.count / 2
+
     def holds(self, name: str) -> bool:
-        """Whether a file is in this part; ``name`` is the same on every machine."""
+        """Whether something is in this part; ``name`` is the same on every machine."""
         digest = blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.count == self.number - 1

@@ -152,7 +152,8 @@ def test_paths_from_a_file(embercoach: Cli, project: Path, ending: str) -> None:
 
 @pytest.mark.usefixtures("planted")
 def test_shards_part_the_files(embercoach: Cli, project: Path) -> None:
-    write({f"{top}/m{number}.py": PULL for top in "ab" for number in range(9)})
+    write({f"a/p{number}/m.py": PULL for number in range(9)})
+    write({f"b/m{number}.py": PULL for number in range(9)})
     listed = embercoach("check", "--show-files", "a", "b").out.splitlines()
     parts = [
         embercoach("check", "--show-files", "--shard", f"{n}/3", "a", "b").out.splitlines()
@@ -160,6 +161,8 @@ def test_shards_part_the_files(embercoach: Cli, project: Path) -> None:
     ]
     assert sorted(path for part in parts for path in part) == listed
     assert all(parts)
+    # A folder of half the files would be too much for one.
+    assert all(any(path.startswith("b/") for path in part) for part in parts)
     shards = [
         report(embercoach("check", "--shard", f"{n}/3", "--output-format", "json", "a", "b"))
         for n in (1, 2, 3)
@@ -171,9 +174,12 @@ def test_shards_part_the_files(embercoach: Cli, project: Path) -> None:
     ]
     # Other names above, and other files beside, change nothing.
     os.rename("a", "elsewhere")  # noqa: PTH104
-    write({"new/a/m3.py": PULL, "new/a/n.py": PULL})
+    write({f"new/a/p{number}/{name}.py": PULL for number in range(3, 30) for name in "mn"})
     moved = embercoach("check", "--show-files", "--shard", "2/3", str(project / "new" / "a"))
-    assert (str(project / "new/a/m3.py") in moved.out) == ("a/m3.py" in parts[1])
+    shown = {line.removeprefix(f"{project}/new/") for line in moved.out.splitlines()}
+    kept = {f"a/p{number}/m.py" for number in range(3, 9)}
+    assert shown & kept == set(parts[1]) & kept
+    assert {path.replace("/m.", "/n.") for path in shown & kept} <= shown
 
 
 @pytest.mark.usefixtures("planted")

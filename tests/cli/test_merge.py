@@ -75,6 +75,12 @@ def test_checkouts_one_by_one_make_the_very_report_of_all(embercoach: Cli, fleet
     assert embercoach("merge", *parts).out == whole.read_text(encoding="utf-8")
 
 
+def test_shards_of_checkouts_that_lie_in_each_other(embercoach: Cli, fleet: Path) -> None:
+    whole = Path(save("whole.json", ".", "b", "a/sub"))
+    assert json.loads(whole.read_text("utf-8"))["summary"]["files_checked"] == 7
+    assert embercoach("merge", *shards(3, ".", "b", "a/sub")).out == whole.read_text("utf-8")
+
+
 def test_a_merged_report_can_be_merged(embercoach: Cli, fleet: Path) -> None:
     whole = Path(save("whole.json", "a", "b", "c"))
     embercoach("merge", save("a.json", "a"), save("b.json", "b"), "-o", "ab.json")

@@ -59,6 +59,8 @@ NOT_RUN = {
     "python -m pytest -n auto": "is what runs this",
     "bash .ci/run": "runs this too: tests/repository/test_gate.py",
     "embercoach check --watch .": "never ends: tests/cli/test_watch.py",
+    "python examples/lint_many_dask.py --shards 2 -o findings.json "
+    "fleet/audio fleet/text fleet/vision": "test_lint_many_dask.py",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
     "python examples/train_xlstm.py --plot docs/images/parity_slstm.svg": "test_train_xlstm.py",
     "python examples/train_xlstm.py --blocks m --plot docs/images/parity_mlstm.svg": (
@@ -72,7 +74,7 @@ OTHERS = {"mlstm_kernels", "xlstm"}
 #: What a document finds in its reader's project, from another one.
 GIVEN = {"README.md": ("kernels.md", "kernels.py")}
 #: Commands that answer 1 where they find something.
-FINDERS = ("embercoach check", "embercoach simulate", "pytest ")
+FINDERS = ("embercoach check", "embercoach merge", "embercoach simulate", "pytest ")
 #: What a forge or a terminal that runs the tests would change.
 FOREIGN = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "PYTEST_ADDOPTS")
 PROMPT = "$ "

@@ -1,0 +1,119 @@
+"""The workflow that docs/scale.md shows, played step by step as runners would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.docs.documents import environment, title
+from tests.examples.programs import ROOT
+from tests.examples.readme import blocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+(TEXT,) = (
+    block.text
+    for block in blocks((ROOT / "docs" / "scale.md").read_text(encoding="utf-8"))
+    if title(block).startswith(".github/")
+)
+JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
+SHARDS: list[int] = JOBS["check"]["strategy"]["matrix"]["shard"]
+PULL = "import mlx.core as mx\n\n\ndef total(x: mx.array) -> float:\n    return x.sum().item()\n"
+
+
+class Runner:
+    """A machine with a checkout; ``store`` is where artifacts go."""
+
+    def __init__(self, folder: Path, store: Path, values: dict[str, str]) -> None:
+        self.folder = folder
+        self.summary = folder / "summary.md"
+        self._store = store
+        self._values = values
+        (folder / "bin").mkdir(parents=True)
+        self._environment = environment(folder / "bin") | {"GITHUB_STEP_SUMMARY": str(self.summary)}
+        for name in ("a", "b", "c"):
+            package = folder / "work" / "packages" / name
+            package.mkdir(parents=True)
+            for number in range(4):
+                (package / f"m{number}.py").write_text(PULL)
+
+    def play(self, job: dict[str, Any]) -> list[subprocess.CompletedProcess[str]]:
+        """Run a job's steps, even after one has failed where it says so."""
+        results: list[subprocess.CompletedProcess[str]] = []
+        for step in job["steps"]:
+            failed = any(result.returncode for result in results)
+            if failed and step.get("if") != "${{ !cancelled() }}":
+                continue
+            if "run" in step and not step["run"].startswith("pip install"):
+                results.append(self._run(step))
+            elif "uses" in step:
+                self._use(step["uses"].split("@")[0], step.get("with", {}))
+        return results
+
+    def _run(self, step: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=self.folder / "work",
+            env=self._environment | {k: self._filled(v) for k, v in step.get("env", {}).items()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def _use(self, action: str, inputs: dict[str, Any]) -> None:
+        work = self.folder / "work"
+        if action == "actions/upload-artifact":
+            artifact = self._store / self._filled(inputs["name"])
+            artifact.mkdir(parents=True)
+            for file in work.glob(inputs["path"]):
+                shutil.copy(file, artifact)
+        elif action == "actions/download-artifact":
+            assert inputs["merge-multiple"]
+            for file in self._store.glob(f"{inputs['pattern']}/*"):
+                shutil.copy(file, work)
+
+    def _filled(self, text: str) -> str:
+        for name, value in self._values.items():
+            text = text.replace(f"${{{{ {name} }}}}", value)
+        assert "${{" not in text
+        return text
+
+
+def check(shard: int, tmp_path: Path, broken: str | None = None) -> int:
+    values = {"matrix.shard": str(shard), "strategy.job-total": str(len(SHARDS))}
+    runner = Runner(tmp_path / f"runner{shard}", tmp_path / "store", values)
+    if broken is not None:
+        (runner.folder / "work" / "packages" / "a" / "m1.py").write_text(broken)
+    (result,) = runner.play(JOBS["check"])
+    return result.returncode
+
+
+@pytest.mark.parametrize("broken", [None, "import mlx\ndef (:\n"])
+def test_the_workflow_of_the_document(tmp_path: Path, broken: str | None) -> None:
+    codes = [check(shard, tmp_path, broken) for shard in SHARDS]
+    assert sorted(codes) == [0, 0, 0, 0 if broken is None else 2]
+    runner = Runner(tmp_path / "runner", tmp_path / "store", {})
+    if broken is not None:
+        # A job that dies before it has uploaded anything.
+        lost = next(shard for shard, code in zip(SHARDS, codes, strict=True) if not code)
+        shutil.rmtree(tmp_path / "store" / f"findings-{lost}")
+    report, last = runner.play(JOBS["report"])
+    assert report.returncode == 0
+    assert (tmp_path / "store" / "report" / "findings.html").is_file()
+    summary = runner.summary.read_text(encoding="utf-8")
+    if broken is None:
+        assert last.returncode == 1
+        assert last.stdout.count("::warning ") == 12
+        assert "Found 12 warnings; 12 files checked." in summary
+        merged = json.loads((runner.folder / "work" / "findings.json").read_text())
+        assert merged["run"]["shard"] is None
+    else:
+        assert last.returncode == 2
+        assert f"shard {lost} of {len(SHARDS)}" in summary
+        assert "m1.py" in summary
