@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.cli.flow import Answer, exit_code
@@ -34,7 +35,12 @@ def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bo
 
         code = exit_code(answer.result)
         log = sarif.render(
-            answer.result, sources, profile="recommended", exit_code=code, marks=answer.marks
+            answer.result,
+            sources,
+            profile="recommended",
+            exit_code=code,
+            marks=answer.marks,
+            root=os.environ.get("GITHUB_WORKSPACE"),
         )
         stream.write(log)
     else:
