@@ -149,9 +149,12 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
             return left
     before = frozenset(e for e in frame.evaluated if not e.startswith(ASYNC))
 
-    def round_of() -> bool:
+    def round_of(again: bool) -> bool:
         frame.evaluated = before
+        around = frame.loops, frame.loop_names, frame.array_names
         enter_loop(frame, node.target, iterable, node.iter)
+        if not again:
+            frame.loops, frame.loop_names, frame.array_names = around
         return _body(frame, node.body)
 
     breaks = _run_loop(frame, node, round_of)
@@ -191,8 +194,8 @@ def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
 def execute_while(frame: Frame, node: cst.While) -> bool:
     """``while``."""
 
-    def round_of() -> bool:
-        frame.loops += 1
+    def round_of(again: bool) -> bool:
+        frame.loops += again
         test(frame, node.test, "while")
         narrow(frame, node.test, True)
         return _body(frame, node.body)
@@ -215,8 +218,14 @@ def _leave_loop(
     return bool(branches)
 
 
-def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]) -> list[Snapshot]:
-    """Run a loop's rounds; leaves the state before another one, returns those at a ``break``."""
+def _run_loop(
+    frame: Frame, node: cst.For | cst.While, round_of: Fn[[bool], bool]
+) -> list[Snapshot]:
+    """Run a loop's rounds; leaves the state before another one, returns those at a ``break``.
+
+    ``round_of`` is told whether another round can follow: with a ``break`` at the end of its body,
+    as in a look at the first batch, a loop is none.
+    """
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_loop, frame.loop = frame.loop, node
     exact, frame.exact = frame.exact, False
@@ -224,6 +233,7 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]) -
     before = frame.fork()
     rounds = (False, True) if recording else (False,)
     breaks: list[Snapshot] = []
+    again = True
     for record in rounds:
         frame.record = record and recording
         frame.statement = node
@@ -231,7 +241,9 @@ def _run_loop(frame: Frame, node: cst.For | cst.While, round_of: Fn[[], bool]) -
         frame.evaluated = NOTHING
         frame.exits = []
         ends = [entry]
-        if round_of():
+        completes = round_of(again)
+        again = completes or any(not is_break for is_break, _ in frame.exits)
+        if completes:
             ends.append((frame.names, NOTHING))
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
         breaks = [state for is_break, state in frame.exits if is_break]

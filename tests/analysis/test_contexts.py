@@ -311,3 +311,27 @@ def test_tests(source: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["attest.py", "latest/f.py", "contest.py", "testing_tools.py"])
 def test_what_only_sounds_like_a_test(name: str) -> None:
     assert context("def f(x: mx.array):\n    x.item()", name=name) == "function"
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        # A look at the first element is no loop.
+        ("for a in b:\n    x.item()\n    break", "script"),
+        (
+            "for a in b:\n    x.item()\n    if a:\n        break\n    else:\n        raise a",
+            "script",
+        ),
+        ("while True:\n    x.item()\n    break", "script"),
+        ("for a in b:\n    for c in a:\n        x.item()\n    break", "loop"),
+        ("for a in b:\n    for c in a:\n        x.item()\n        break", "loop"),
+        ("for a in b:\n    x.item()\n    if a:\n        break", "loop"),
+        ("for a in b:\n    x.item()\n    if a:\n        continue\n    break", "loop"),
+        (
+            "for a in b:\n    try:\n        x.item()\n        break\n    except E:\n        pass",
+            "loop",
+        ),
+    ],
+)
+def test_what_runs_once_is_no_loop(loop: str, expected: str) -> None:
+    assert context(f"x = mx.ones(1)\n{loop}") == expected
