@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from embercoach.finding import SEVERITIES
@@ -101,7 +102,7 @@ def _without_repeats(reports: Sequence[Saved], remarks: list[str]) -> Iterator[S
 
 
 def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, Any]]:
-    """A problem for every shard that is missing."""
+    """Problems where shards are missing."""
     groups: dict[tuple[Any, ...], Shards] = {}
     for report in reports:
         run = report.document.get("run") or {}
@@ -117,15 +118,19 @@ def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, 
                 names = _names([report.name for report in same])
                 remarks.append(f"shard {number} of {count} is there more than once: {names}")
         held = sum(same[0].document["run"]["shard"]["files"] for same in shards.values())
-        absent = [number for number in range(1, count + 1) if number not in shards]
+        # A file that was made by hand may speak of any number of shards.
+        absent = (str(number) for number in range(1, count + 1) if number not in shards)
+        told = list(islice(absent, NAMED))
         beside = _names([report.name for same in shards.values() for report in same])
-        for number in absent:
+        if told:
+            more = count - len(shards) - len(told)
+            which = f"{'shard' if len(told) == 1 else 'shards'} {', '.join(told)}"
             yield _problem(
-                f"shard {number} of {count}",
-                f"is missing beside {beside}: what is in its part of the {all_files} files is not "
-                "told here; shards of one run have the same version, paths and files",
+                f"{which}{f' and {more} more' if more else ''} of {count}",
+                f"missing beside {beside}: of the {all_files} files {all_files - held} are not "
+                "told of here; shards of one run have the same version, paths and files",
             )
-        if not absent and held != all_files:
+        elif held != all_files:
             yield _problem(
                 f"{count} shards",
                 f"hold {held} of {all_files} files: they are not parts of one run ({beside})",

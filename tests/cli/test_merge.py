@@ -131,7 +131,7 @@ def test_a_missing_shard_is_no_clean_run(embercoach: Cli, project: Path) -> None
     assert ran.code == 2
     (problem,) = json.loads(Path("merged.json").read_text())["problems"]
     assert problem["path"] == "shard 2 of 3"
-    assert "is missing beside s1.json, s3.json" in problem["message"]
+    assert "missing beside s1.json, s3.json" in problem["message"]
     assert embercoach("report", "--from", first, "--from", third).code == 2
     assert "shard 2 of 3" in Path("embercoach-report.html").read_text("utf-8")
 
@@ -144,8 +144,23 @@ def test_shards_of_different_files_are_no_run(embercoach: Cli, project: Path) ->
     second = save("two.json", "--shard", "2/2", ".")
     ran = embercoach("merge", "--output-format", "concise", first, second)
     assert ran.code == 2
-    assert "shard 2 of 2:1:1: is missing beside one.json" in ran.out
-    assert "shard 1 of 2:1:1: is missing beside two.json" in ran.out
+    assert "shard 2 of 2:1:1: missing beside one.json" in ran.out
+    assert "shard 1 of 2:1:1: missing beside two.json" in ran.out
+
+
+def test_very_many_missing_shards_are_one_problem(embercoach: Cli, project: Path) -> None:
+    Path("m.py").write_text("import mlx\n")
+    document = json.loads(Path(save("a.json", "--shard", "1/1", ".")).read_text())
+    document["run"]["shard"]["count"] = 10**12
+    Path("a.json").write_text(json.dumps(document))
+    out = embercoach("merge", "--output-format", "concise", "a.json").out
+    assert "shards 2, 3, 4, 5, 6, 7, 8, 9 and 999999999991 more of 1000000000000:1:1: " in out
+    document["run"]["shard"]["count"] = 0
+    Path("a.json").write_text(json.dumps(document))
+    assert "run.shard.count must be a whole number from 1" in embercoach("merge", "a.json").err
+    document["run"]["shard"] |= {"number": 3, "count": 2}
+    Path("a.json").write_text(json.dumps(document))
+    assert "run.shard is no part of a whole" in embercoach("merge", "a.json").err
 
 
 def test_what_is_there_twice_is_told_once(embercoach: Cli, fleet: Path) -> None:

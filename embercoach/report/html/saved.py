@@ -55,6 +55,11 @@ def parse(data: bytes) -> dict[str, Any]:
 
 def _agree(document: dict[str, Any]) -> None:
     """Refuse a summary that says other than the findings: a file cut or put together by hand."""
+    shard = document.get("run", {}).get("shard")
+    if shard is not None and not (
+        shard["number"] <= shard["count"] and shard["files"] <= shard["all_files"]
+    ):
+        raise SavedReportError("is not a report of `check`: run.shard is no part of a whole")
     severities = [finding["severity"] for finding in document["findings"]]
     counted = {f"{severity}s": severities.count(severity) for severity in SEVERITIES}
     counted["problems"] = len(document["problems"])
