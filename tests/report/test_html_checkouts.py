@@ -1,0 +1,69 @@
+"""The HTML report of several checkouts: which files are whose, their totals, and the filter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from embercoach.report import machine
+from embercoach.report.html.checkouts import owners, rows
+from embercoach.report.origin import Checkout, Origin
+from embercoach.report.outcome import Sources
+from tests.report.conftest import FINDINGS, Outcome, Problem
+from tests.report.test_html_browser import opened
+from tests.report.test_html_browser import pytestmark as browser
+
+if TYPE_CHECKING:
+    from tests.report.test_html_browser import Open
+
+__all__ = ["opened"]
+
+
+@pytest.mark.parametrize(
+    ("path", "tops", "owner"),
+    [
+        ("a/x.py", ["a", "b"], "a"),
+        ("ab/x.py", ["a", "b"], None),
+        ("a/b/c/x.py", ["a", "a/b"], "a/b"),
+        ("x.py", [".", "a"], "."),
+        ("b/x.py", [".", "a"], "."),
+        ("/else/x.py", [".", "a"], None),
+        ("/one/x.py", ["/one", "/two"], "/one"),
+        ("/x.py", ["/", "/two"], "/"),
+        ("../one/x.py", ["../one", "."], "../one"),
+        ("a", ["a", "b"], "a"),
+    ],
+)
+def test_a_file_is_the_innermost_checkouts(path: str, tops: list[str], owner: str | None) -> None:
+    assert owners([path], tops) == {path: owner}
+
+
+def document(*tops: str) -> dict[str, Any]:
+    found = [replace(FINDINGS[0], path=path) for path in ("a/x.py", "a/y.py", "data/a/x.py")]
+    problems = (Problem("a/z.py", 1, 1, "syntax error"),)
+    origin = Origin("0", "p", tuple(Checkout(top, 3, 2, 1) for top in tops))
+    return machine.document(
+        Outcome(tuple(found), problems), Sources(), show_notes=True, origin=origin
+    )
+
+
+def test_totals() -> None:
+    made = rows(document("a", "b", "data"))
+    assert [(row.path, row.counts, row.problems, row.files_checked) for row in made] == [
+        ("a", (2, 0, 0), 1, 3),
+        ("data", (1, 0, 0), 0, 3),
+        ("b", (0, 0, 0), 0, 3),
+    ]
+    assert [[part.length for part in row.parts] for row in made] == [[100.0], [50.0], []]
+    assert rows(document("a")) == rows(document()) == ()
+
+
+@pytest.mark.browser
+@browser[1]
+@pytest.mark.parametrize(("checkout", "count"), [("a", 2), ("data", 1), ("b", 0)])
+def test_the_list_can_be_filtered(opened: Open, checkout: str, count: int) -> None:
+    page = opened(document("a", "b", "data"), f"view=findings&checkout={checkout}")
+    assert len(page.css("#list > li")) == count
+    assert page.css_first("#status").text().startswith(f"{count} finding")
