@@ -249,7 +249,21 @@ def _diff(
         )
     from embercoach.cli.output import print_diffs
 
-    return print_diffs(request, files, problems)
+    settings = [scope.settings for scope in scopes]
+    return print_diffs(request, files, problems, held_back=_held_back(request, results, settings))
+
+
+def _held_back(request: Request, results: list[RunResult], settings: list[Settings]) -> int:
+    """How many findings ``--unsafe-fixes`` would fix, beside those that are fixed."""
+    from embercoach.engine.fixing import applicable
+
+    if request.unsafe_fixes:
+        return 0
+    return sum(
+        applicable(finding, own, unsafe=True) and not applicable(finding, own, unsafe=False)
+        for result, own in zip(results, settings, strict=True)
+        for finding in result.findings
+    )
 
 
 def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> int:
@@ -275,7 +289,8 @@ def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> in
             stdin=(request.name, data),
         )
         if request.diff:
-            return print_diffs(request, files, list(result.problems))
+            held_back = _held_back(request, [result], [settings])
+            return print_diffs(request, files, list(result.problems), held_back=held_back)
         for file in files:
             if file.applied:
                 data = file.data

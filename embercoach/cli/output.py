@@ -178,8 +178,10 @@ def _for_people(
     yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
 
 
-def print_diffs(request: Request, files: Sequence[FixedFile], problems: list[Problem]) -> int:
-    """Print what fixing would change.
+def print_diffs(
+    request: Request, files: Sequence[FixedFile], problems: list[Problem], *, held_back: int
+) -> int:
+    """Print what fixing would change, and how much more unsafe fixes would.
 
     Returns:
         The exit code: 1 if anything would change, 2 if something could not be checked.
@@ -200,7 +202,8 @@ def print_diffs(request: Request, files: Sequence[FixedFile], problems: list[Pro
     if not request.quiet:
         fixes = sum(file.applied for file in changed)
         would = f"Would fix {text.plural(fixes, 'finding')} in {text.plural(len(changed), 'file')}."
-        click.echo(would, err=True)
+        more = f" {held_back} more with --unsafe-fixes." if held_back else ""
+        click.echo(f"{would}{more}", err=True)
     if problems:
         return codes.INCOMPLETE
     return codes.FOUND if changed and not request.exit_zero else codes.CLEAN

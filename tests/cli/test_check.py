@@ -267,9 +267,14 @@ def test_a_diff_changes_nothing(embercoach: Cli, project: Path) -> None:
         "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n import mlx\n-bad_shape\n+good_shape\n bad_bound\n"
         "\\ No newline at end of file\n"
     )
-    assert ran.err == "Would fix 1 finding in 1 file.\n"
+    assert ran.err == "Would fix 1 finding in 1 file. 1 more with --unsafe-fixes.\n"
     assert (project / "a.py").read_text() == SAFE + "bad_bound"
-    assert "+good_bound" in embercoach(".", "--diff", "--unsafe-fixes").out
+    ran = embercoach(".", "--diff", "--unsafe-fixes")
+    assert "+good_bound" in ran.out
+    assert ran.err == "Would fix 2 findings in 1 file.\n"
+    ran = embercoach("-", "--diff", stdin=b"import mlx\nbad_bound\n")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == "Would fix 0 findings in 0 files. 1 more with --unsafe-fixes.\n"
     (project / "c.py").write_text("import mlx\n(")
     ran = embercoach(".", "--diff", "-q")
     assert (ran.code, ran.err) == (2, "c.py:2:1: syntax error: '(' was never closed\n")

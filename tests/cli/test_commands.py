@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -248,6 +249,49 @@ def test_an_interrupt(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err.strip()) == (130, "", "")
+
+
+SLOW = """
+import sys, time
+from embercoach import checks
+from embercoach.cli import main, progress
+progress.PATIENCE = 0.1
+check_source = checks.check_source
+def slowly(*arguments):
+    time.sleep(0.1)
+    return check_source(*arguments)
+checks.check_source = slowly
+sys.argv = ["embercoach", "check", ".", "--jobs", "1", "--no-cache"]
+main()
+"""
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_progress_is_for_terminals_and_beside_the_report(terminal: bool, tmp_path: Path) -> None:
+    """What is piped away is the report, whole, whether somebody watches or not."""
+    for name in "abcd":
+        (tmp_path / f"{name}.py").write_text(REAL)
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    assert process.stdout is not None
+    report = process.stdout.read().decode()
+    assert process.wait(timeout=60) == 1
+    shown = b""
+    with contextlib.suppress(OSError):  # a terminal tells the end so
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    assert report.endswith("Found 4 warnings; 4 files checked.\n")
+    assert "\x1b" not in report
+    assert (b"Checking" in shown and b"/4" in shown) == terminal
+    assert bool(shown) == terminal
 
 
 def test_a_module_run(tmp_path: Path) -> None:
