@@ -14,6 +14,7 @@ from embercoach.finding import Step
 from embercoach.report import machine
 from embercoach.report.html.rendering import render
 from embercoach.report.outcome import Sources
+from tests.notebooks.written import notebook, prose, written
 from tests.report.conftest import FINDINGS, Outcome
 
 if TYPE_CHECKING:
@@ -103,6 +104,24 @@ def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:
     tree = opened(document_of(finding), (links[1] or "").removeprefix("#"))
     assert tree.css_first("#source #line-3 .text").text() == "for i in z:"
     assert tree.css_first(".here details").attributes.get("open") is not None
+
+
+def test_a_notebook_is_shown_cell_by_cell(opened: Open, tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    cells = ("import mlx\n%pip install mlx", prose("# Loss"), f"y = 1\n\nx = y.item()  # {HOSTILE}")
+    path.write_text(written(notebook(*cells)), encoding="utf-8")
+    place = {"path": str(path), "cell": 3, "line": 3, "column": 5, "end_line": 3, "end_column": 13}
+    document = document_of(replace(FINDINGS[1], **place))
+    tree = opened(document, "view=findings")
+    assert tree.css_first("#list a.path").text() == f"{path}:cell 3:3:5"
+    tree = opened(document, "view=file&file=0&finding=0")
+    assert [node.text() for node in tree.css("#source .gap")] == ["Cell 1", "Cell 3"]
+    numbers = [node.text() for node in tree.css("#source .no")]
+    assert numbers == ["1", "2", "1", "2", "3"]
+    assert [node.text() for node in tree.css("#source mark")] == ["y.item()"]
+    note = tree.css_first("#source .row.warning + .here")
+    assert note.attributes["aria-label"] == "Cell 3, line 3, column 5"
+    assert not tree.css("img")
 
 
 def test_a_file_has_its_findings_in_place(opened: Open, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from lsprotocol import types
 from embercoach import rulebook
 from embercoach.cli.entry import start
 from embercoach.server.positions import Positions
+from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor, applied
 
 if TYPE_CHECKING:
@@ -178,6 +179,12 @@ kernel void f(device float* y [[buffer(0)]], uint i [[thread_position_in_threadg
 }
 """
     assert "KERNEL-RACE-001" in codes(editor.open("race.metal", text, "metal"))
+
+
+@pytest.mark.parametrize("text", [PULL, written(notebook(PULL))])
+def test_notebooks_are_passed_over(editor: Editor, text: str) -> None:
+    """Neither a cell nor the whole file is taken for what it is not."""
+    assert editor.open("train.ipynb", text) == []
 
 
 @pytest.mark.parametrize(
