@@ -1,4 +1,4 @@
-"""What applies to a path and why, as plain data: the JSON of ``embercoach config``."""
+"""What applies to a path and why, as plain data: ``embercoach config``, ``applied.schema.json``."""
 
 from __future__ import annotations
 
@@ -180,6 +180,8 @@ def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
             return f"its suffix is none of {', '.join(SUFFIXES)}"
         case "unreadable":
             return "it cannot be read"
+        case "no-python":
+            return "no cell of the notebook is in Python"
         case "skip-file":
             return "a comment in it says `embercoach: skip-file`"
         case "irrelevant":

@@ -48,6 +48,7 @@ def _row(name: str, value: str, style: str = "", why: str = "") -> Line:
 
 def _checked(applied: dict[str, Any]) -> str:
     language = {"python": "Python", "metal": "Metal", "objective-c": "Objective-C"}
+    language["notebook"] = "a notebook"
     reason = applied["passed_over"]
     if reason is None:
         told = language.get(applied["language"], applied["language"])

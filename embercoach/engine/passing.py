@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Literal
 
 from embercoach.config.patterns import PathPatterns, relative
 from embercoach.engine.gitignore import Ignored, ignored_in
-from embercoach.engine.languages import SUFFIXES, language_of, relevant
+from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
+from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
     from embercoach.config import Settings
 
 Why = Literal[
-    "missing", "excluded", "ignored", "link", "suffix", "unreadable", "irrelevant", "skip-file"
+    "missing",
+    "excluded",
+    "ignored",
+    "link",
+    "suffix",
+    "unreadable",
+    "irrelevant",
+    "no-python",
+    "skip-file",
 ]
 
 
@@ -79,8 +88,9 @@ def _at(path: str, excluded: PathPatterns, ignored: Ignored | None) -> Reason | 
 
 
 def _unread(path: str, settings: Settings) -> Reason | None:
+    """What a run makes of a file's bytes before it checks them; see `Inspector`."""
     from embercoach.engine.suppressions import may_hold_directives, read_directives
-    from embercoach.fixes.source import DecodingError, decode
+    from embercoach.fixes.source import decode
 
     try:
         data = Path(path).read_bytes()
@@ -89,11 +99,17 @@ def _unread(path: str, settings: Settings) -> Reason | None:
     language = language_of(path)
     if not relevant(data, language, settings.kernel_builders):
         return Reason("irrelevant", place=path)
-    if not may_hold_directives(data):
-        return None
     try:
-        directives = read_directives(decode(data).text, language)
-    except DecodingError:
+        text = decode(data).text
+        if language == NOTEBOOK:
+            from embercoach.notebooks.module import parse
+
+            notebook = parse(text)
+            if notebook is None:
+                return Reason("no-python", place=path)
+            text = notebook.source
+    except PlacedError:
         return None  # which a run reports
+    directives = read_directives(text, language) if may_hold_directives(data) else ()
     skips = any(directive.kind == "skip-file" for directive in directives)
     return Reason("skip-file", place=path) if skips else None

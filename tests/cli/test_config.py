@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from embercoach import rulebook
 from embercoach.config import json_schema
+from embercoach.engine.passing import Why
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
 ALL = rulebook.static_codes()
+SCHEMA = Draft202012Validator(
+    json.loads(files("embercoach.cli").joinpath("applied.schema.json").read_text("utf-8"))
+)
 MLX = "import mlx.core as mx\n"
 CONFIGURATION = """\
 [project]
@@ -62,7 +68,7 @@ def applied(embercoach: Cli, *arguments: str) -> dict[str, Any]:
     ran = embercoach("config", "--output-format", "json", *arguments)
     assert (ran.code, ran.err) == (0, "")
     told = json.loads(ran.out)
-    assert told["version"] == 1
+    SCHEMA.validate(told)
     (one,) = told["paths"]
     assert isinstance(one, dict)
     return one
@@ -78,6 +84,15 @@ def settings_in(told: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
 def because(told: dict[str, Any], code: str) -> dict[str, Any]:
     (rule,) = (rule for rule in told["rules"] if rule["code"] == code)
     return {**rule["because"], "enabled": rule["enabled"]}
+
+
+def test_the_form_is_published() -> None:
+    SCHEMA.check_schema(SCHEMA.schema)
+    parts = SCHEMA.schema["$defs"]
+    assert set(parts["reason"]["properties"]["why"]["enum"]) == set(get_args(Why))
+    # What is written is required, whole.
+    for part in parts.values():
+        assert set(part.get("required", ())) == set(part.get("properties", ()))
 
 
 def test_of_a_folder(embercoach: Cli, configured: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from embercoach.config import DEFAULT_EXCLUDE, Settings
 from embercoach.engine.files import discover
 from embercoach.engine.passing import Reason, passed_over
+from embercoach.engine.run import run
 from embercoach.kernel_builder import KernelBuilder
 
 if TYPE_CHECKING:
@@ -94,6 +96,19 @@ def test_what_is_checked_has_no_reason(tree: Path, name: str) -> None:
     assert passed_over(str(tree / name), settings_of(tree)) is None
 
 
+def notebook(source: str, language: str = "python") -> str:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": source}
+    metadata = {"language_info": {"name": language}}
+    return json.dumps(
+        {
+            "cells": [cell | {"execution_count": None}],
+            "metadata": metadata,
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
@@ -104,14 +119,22 @@ def test_what_is_checked_has_no_reason(tree: Path, name: str) -> None:
         ("x.py", "Wrapper()\n", None),
         ("x.metal", "constant int x = 1;\n", "irrelevant"),
         ("x.mm", "int main() {}\n", "irrelevant"),
+        ("x.ipynb", notebook("import mlx.core as mx\n"), None),
+        ("x.ipynb", notebook("import numpy\n"), "irrelevant"),
+        ("x.ipynb", notebook("import mlx.core\n# embercoach: skip-file\n"), "skip-file"),
+        ("x.ipynb", notebook("using mlx\n", "julia"), "no-python"),
+        ("x.ipynb", "{ mlx", None),
     ],
 )
 def test_what_the_text_says(tmp_path: Path, name: str, text: str, why: str | None) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     builder = KernelBuilder("pack.Wrapper", (("source", 0),))
-    told = passed_over(str(path), Settings(tmp_path, kernel_builders=(builder,)))
+    settings = Settings(tmp_path, kernel_builders=(builder,))
+    told = passed_over(str(path), settings)
     assert (told and told.why) == why
+    # A run agrees.
+    assert run([str(path)], settings, cache=False).files_skipped == (why is not None)
 
 
 def test_a_file_of_elsewhere(tmp_path: Path) -> None:
