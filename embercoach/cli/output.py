@@ -135,7 +135,13 @@ def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) 
 
     root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
     return markdown.render(
-        result, sources, show_notes=show_notes, root=root, home=home, comparison=comparison
+        result,
+        sources,
+        show_notes=show_notes,
+        root=root,
+        home=home,
+        comparison=comparison,
+        checkouts=answer.origin.checkouts if answer.origin else (),
     )
 
 

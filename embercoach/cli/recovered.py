@@ -10,6 +10,7 @@ from embercoach.cli.output import FOR_PEOPLE, for_programs
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Fix, Step
+from embercoach.report.origin import Checkout, Origin
 from embercoach.report.outcome import Comparison, Sources
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
     )
     if all("fingerprint" in saved for saved in document["findings"]):
         answer.marks = tuple(saved["fingerprint"] for saved in document["findings"])
+    if "run" in document and "checkouts" in document:
+        run = document["run"]
+        checkouts = tuple(Checkout.saved(one) for one in document["checkouts"])
+        answer.origin = Origin(run["version"], run["program"], checkouts)
     if "baseline" in summary:
         compared = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])
         answer.judged = Judged(findings, (), compared, ())

@@ -11,15 +11,18 @@ from embercoach.finding import SEVERITIES
 from embercoach.notebooks import is_notebook
 from embercoach.report import statistics, text
 from embercoach.report.address import in_repository, quoted
+from embercoach.report.checkouts import totals
 from embercoach.report.excerpt import DECEPTIVE
 from embercoach.report.outcome import listed
 from embercoach.report.places import line_of, start_in_file
 from embercoach.report.styled import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from embercoach.finding import Finding
+    from embercoach.report.checkouts import Totals
+    from embercoach.report.origin import Checkout
     from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
     from embercoach.report.places import Placed
 
@@ -37,8 +40,9 @@ def render(
     root: str | None = None,
     home: str = "",
     comparison: Comparison | None = None,
+    checkouts: Sequence[Checkout] = (),
 ) -> str:
-    """The summary: totals, a table by rule, the worst findings with links to their lines.
+    """The summary: totals, by checkout and by rule, and the worst findings with links to them.
 
     Args:
         outcome: the run's result.
@@ -47,12 +51,19 @@ def render(
         root: the repository's folder; the current one by default.
         home: what links begin with, as ``https://github.com/me/it/blob/COMMIT/``.
         comparison: with the baseline, if there is one.
+        checkouts: of the run; there is a table of them where they are several.
     """
     found = listed(outcome, show_notes=show_notes)
     address = partial(_address, sources, root, home)
     lines = ["## EmberCoach", ""]
     for line in text.summary(outcome, show_notes=show_notes, comparison=comparison):
         lines += [prose(plain(line)), ""]
+    if rows := totals(
+        checkouts,
+        [(finding.path, finding.severity) for finding in outcome.findings],
+        [problem.path for problem in outcome.problems],
+    ):
+        lines += [*_checkouts(rows), ""]
     if found:
         lines += [*_table(found), ""]
         worst = sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
@@ -67,6 +78,14 @@ def render(
             lines += ["", f"And {len(outcome.problems) - MOST} more."]
         lines.append("")
     return "\n".join(lines)
+
+
+def _checkouts(rows: Sequence[Totals]) -> Iterator[str]:
+    yield "| checkout | errors | warnings | notes | files checked | not checked |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        counts = [*row.counts, row.checkout.files_checked, row.problems]
+        yield f"| {_escaped(_visible(row.path))} | {' | '.join(map(str, counts))} |"
 
 
 def _table(found: list[Finding]) -> Iterator[str]:

@@ -15,6 +15,11 @@ class Checkout:
     files_skipped: int
     suppressed: int
 
+    @classmethod
+    def saved(cls, data: dict[str, Any]) -> Checkout:
+        """What a JSON report holds of it; what a later release adds is passed over."""
+        return cls(**{name: data[name] for name in cls.__slots__})
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:

@@ -93,6 +93,9 @@ def test_other_formats_are_those_of_the_whole(embercoach: Cli, fleet: Path, form
     options = ["--show-notes", "--output-format", form]
     merged = embercoach("merge", *options, *shards(2, "--show-notes", "a", "b", "c"))
     assert (merged.out, merged.code) == (whole.out, whole.code)
+    if form == "markdown":
+        assert "| a | 0 | 3 | 1 | 4 | 1 |" in whole.out
+        assert "| b | 0 | 1 | 1 | 2 | 0 |" in whole.out
 
 
 @pytest.mark.parametrize("here", [True, False])

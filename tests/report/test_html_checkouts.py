@@ -51,7 +51,10 @@ def document(*tops: str) -> dict[str, Any]:
 
 def test_totals() -> None:
     made = rows(document("a", "b", "data"))
-    assert [(row.path, row.counts, row.problems, row.files_checked) for row in made] == [
+    assert [
+        (row.totals.path, row.totals.counts, row.totals.problems, row.totals.checkout.files_checked)
+        for row in made
+    ] == [
         ("a", (2, 0, 0), 1, 3),
         ("data", (1, 0, 0), 0, 3),
         ("b", (0, 0, 0), 0, 3),
