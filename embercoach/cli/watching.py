@@ -178,31 +178,34 @@ def _cause(paths: list[str]) -> str:
 
 
 def _places(request: Request) -> Places:
-    given = [os.path.abspath(path) for path in request.paths or (".",)]  # noqa: PTH100
+    paths = request.paths or (".",)
+    given = [_as_told(path) for path in paths]
     deep = frozenset(path for path in given if os.path.isdir(path))  # noqa: PTH112
     files = {path for path in given if path not in deep}
-    flat = set()
-    if request.config is not None:
-        files.add(os.path.abspath(request.config))  # noqa: PTH100
+    deciding: set[Path | None] = {request.config}
     try:
-        scopes = load(
-            request.paths or (".",),
-            request.overrides,
-            config=request.config,
-            isolated=request.isolated,
-        )
+        scopes = load(paths, request.overrides, config=request.config, isolated=request.isolated)
     except ConfigError as error:
         # Which the check tells of. It may be mended by a change of the file, or beside it.
-        scopes = ()
-        files |= {str(error.path)} if error.path is not None else set()
-    for scope in scopes:
-        files |= {str(path) for path in (scope.settings.baseline, scope.settings.source) if path}
-    for path in given:
-        flat |= {str(folder) for folder in _up_to_the_top(folder_of(path))}
-    folders = flat | {os.path.dirname(path) for path in files}  # noqa: PTH120
-    outside = {folder for folder in folders if not _below(folder, deep)}
+        deciding.add(error.path)
+    else:
+        for scope in scopes:
+            deciding |= {scope.settings.baseline, scope.settings.source}
+    files |= {_as_told(path) for path in deciding if path is not None}
+    flat = {str(folder) for path in given for folder in _up_to_the_top(folder_of(path))}
+    flat |= {os.path.dirname(path) for path in files}  # noqa: PTH120
+    outside = {folder for folder in flat if not _below(folder, deep)}
     there = frozenset(folder for folder in outside if os.path.isdir(folder))  # noqa: PTH112
     return Places(deep, there, frozenset(files))
+
+
+def _as_told(path: str | Path) -> str:
+    """A path as the system tells of changes: absolute, its folders' links resolved."""
+    absolute = os.path.abspath(path)  # noqa: PTH100
+    if os.path.isdir(absolute):  # noqa: PTH112
+        return os.path.realpath(absolute)
+    folder, name = os.path.split(absolute)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
 
 
 def _up_to_the_top(folder: Path) -> list[Path]:
