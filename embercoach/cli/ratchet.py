@@ -11,10 +11,11 @@ import click
 from embercoach.engine.problem import Problem
 from embercoach.report import baseline
 from embercoach.report.baseline import Baseline, BaselineError
-from embercoach.report.outcome import Comparison
+from embercoach.report.outcome import Change, Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from embercoach.config.load import Scope
@@ -123,17 +124,34 @@ def _read(file: Path, default: Path | None, problems: list[Problem] | None) -> B
 def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Judged:
     """Part what is new in a run from what the baselines know."""
     known: set[int] = set()
+    fixed: list[tuple[str, str]] = []
     stale = []
     for guard in watching:
         file = guard.baseline.file
         found = baseline.entries_of(result.findings, sources, file)
         known |= {n for n, entry in enumerate(found) if entry in guard.baseline.entries}
-        if gone := len(guard.gone(found, result)):
-            stale.append((file, gone))
+        if gone := guard.gone(found, result):
+            stale.append((file, len(gone)))
+            fixed += [(guard.baseline.place(entry.path), entry.code) for entry in gone]
     numbers = tuple(n for n in range(len(result.findings)) if n not in known)
-    fixed = sum(count for _, count in stale)
     new = tuple(result.findings[n] for n in numbers)
-    return Judged(new, numbers, Comparison(len(known), fixed), tuple(stale))
+    changes = _changes(result.findings, known, fixed)
+    return Judged(new, numbers, Comparison(len(known), len(fixed), changes), tuple(stale))
+
+
+def _changes(
+    findings: Sequence[Finding], known: AbstractSet[int], fixed: Sequence[tuple[str, str]]
+) -> tuple[Change, ...]:
+    """What is known and fixed, by file and rule; files as the run shows them, if it does."""
+    paths = {finding.path for finding in findings}
+    shown = {os.path.abspath(path): path for path in paths}  # noqa: PTH100  (links stay)
+    counts: dict[tuple[str, str], list[int]] = {}
+    for number in known:
+        counts.setdefault((findings[number].path, findings[number].code), [0, 0])[0] += 1
+    for place, code in fixed:
+        path = shown.get(place) or os.path.relpath(place)
+        counts.setdefault((path, code), [0, 0])[1] += 1
+    return tuple(sorted(Change(*key, *numbers) for key, numbers in counts.items()))
 
 
 def complain(judged: Judged) -> None:

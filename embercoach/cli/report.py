@@ -52,6 +52,14 @@ DEFAULT_FILE = Path("embercoach-report.html")
 )
 @click.option("--no-baseline", is_flag=True, help="Use no baseline, not the configuration's.")
 @click.option(
+    "--against",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OLD.json",
+    help="Compare with what a run of before has written (`--output-format json`); several, the "
+    "oldest first, are shown run by run, and the last one is compared with.",
+)
+@click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Use this configuration file and search for no other.",
@@ -64,25 +72,70 @@ DEFAULT_FILE = Path("embercoach-report.html")
 @click.option("-q", "--quiet", is_flag=True, help="Don't tell where the report is.")
 @click.pass_context
 def command(
-    ctx: click.Context, /, saved: tuple[Path, ...], output_file: Path, quiet: bool, **options: Any
+    ctx: click.Context,
+    /,
+    saved: tuple[Path, ...],
+    against: tuple[Path, ...],
+    output_file: Path,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Write an HTML report: charts, a list to search, every file with its findings.
 
     PATHS are files and folders (default: the current one). The report is one file that needs no
     network; it holds the sources of files with findings.
     """
+    earlier = _earlier(against)
     if not saved:
-        document, render = _of_run(quiet=quiet, **options)
+        document, render = _of_run(quiet=quiet, marked=bool(against), **options)
     else:
         _refuse_beside_saved(ctx)
         document, render = _of_files(saved, quiet=quiet)
-    _write(render(), output_file)
+        if against:
+            _require_fingerprints(document, "what --from names")
+    _require_alike(document, earlier)
+    _write(render(earlier=earlier), output_file)
     _tell(document, output_file, quiet=quiet)
     ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
 
 
+def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """The reports of runs before, by the names of their files."""
+    from embercoach.cli.merge import merged_files
+
+    found = [(str(file), merged_files([file], quiet=True).document) for file in files]
+    for name, document in found[-1:]:
+        _require_fingerprints(document, name)
+    return found
+
+
+def _require_fingerprints(document: dict[str, Any], name: str) -> None:
+    from embercoach.cli.flow import UserError
+    from embercoach.report.html.changes import has_fingerprints
+
+    if not has_fingerprints(document):
+        raise UserError(
+            f"{name}: its findings have no fingerprints to be known again by: write it again with "
+            "`embercoach check --output-format json`"
+        )
+
+
+def _require_alike(document: dict[str, Any], earlier: list[tuple[str, dict[str, Any]]]) -> None:
+    """Refuse to compare all findings with those that a baseline doesn't know."""
+    from embercoach.cli.flow import UserError
+
+    made = {True: "with a baseline", False: "without a baseline"}
+    now = "baseline" in document["summary"]
+    for name, before in earlier:
+        if ("baseline" in before["summary"]) != now:
+            raise UserError(
+                f"{name} was made {made[not now]}, and what it is compared with {made[now]}: "
+                "make both with the same one, or with --no-baseline"
+            )
+
+
 def _refuse_beside_saved(ctx: click.Context) -> None:
-    own = {"saved", "output_file", "quiet"}
+    own = {"saved", "against", "output_file", "quiet"}
     given = click.core.ParameterSource.COMMANDLINE
     for parameter in ctx.command.params:
         name = parameter.name or ""
@@ -93,7 +146,9 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
             )
 
 
-def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[], str]]:
+def _of_run(
+    *, quiet: bool, marked: bool, **options: Any
+) -> tuple[dict[str, Any], Callable[..., str]]:
     """The findings of a run, and what makes the page of them."""
     from contextlib import closing
     from dataclasses import replace
@@ -107,6 +162,7 @@ def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[]
     from embercoach.engine.checkouts import Division, run_together
     from embercoach.engine.run import RunResult, joined
     from embercoach.report import machine
+    from embercoach.report.fingerprints import fingerprints
     from embercoach.report.html.rendering import render
     from embercoach.report.outcome import Sources
 
@@ -137,14 +193,17 @@ def _of_run(*, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[[]
             "there are no Python, notebook, Metal or Objective-C files under the given paths"
         )
     sources, comparison = Sources(), None
+    marks = fingerprints(result.findings, sources) if marked else None
     if watching:
         judged = judge(watching, result, sources)
+        marks = marks and tuple(marks[number] for number in judged.numbers)
         result, comparison = replace(result, findings=judged.findings), judged.comparison
     document = machine.document(
         result,
         sources,
         show_notes=True,
         comparison=comparison,
+        marks=marks,
         origin=origin_of(checked, None),
     )
     return document, partial(render, document, readable=lambda _: True)
@@ -168,7 +227,7 @@ def _overrides(options: dict[str, Any]) -> Overrides:
     )
 
 
-def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[[], str]]:
+def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:
     """The findings of saved runs, and what makes the page of them."""
     from embercoach.cli.merge import merged_files
     from embercoach.engine.languages import SUFFIXES

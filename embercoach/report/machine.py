@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from embercoach.report.fingerprints import fingerprints
@@ -90,7 +91,11 @@ def document(
         },
     }
     if comparison is not None:
-        data["summary"]["baseline"] = {"known": comparison.known, "fixed": comparison.fixed}
+        data["summary"]["baseline"] = {
+            "known": comparison.known,
+            "fixed": comparison.fixed,
+            "changes": [asdict(change) for change in comparison.changes],
+        }
     for finding, mark in zip(data["findings"], marks or (), strict=marks is not None):
         finding["fingerprint"] = mark
     return data | (origin.members() if origin else {})

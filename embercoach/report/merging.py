@@ -73,6 +73,18 @@ def merge(reports: Sequence[Saved]) -> Merged:
     return Merged(document, tuple(remarks))
 
 
+def _changes(tables: Iterable[Sequence[Document]]) -> list[Document]:
+    """What is known and fixed by file and rule, in all of the reports."""
+    table: dict[tuple[str, str], Counter[str]] = {}
+    for row in (row for rows in tables for row in rows):
+        counter = table.setdefault((row["path"], row["code"]), Counter())
+        counter.update({"known": row["known"], "fixed": row["fixed"]})
+    return [
+        {"path": path, "code": code, "known": counter["known"], "fixed": counter["fixed"]}
+        for (path, code), counter in sorted(table.items())
+    ]
+
+
 def _versions(reports: Sequence[Saved]) -> Iterator[str]:
     by_program: dict[tuple[str, str], list[str]] = {}
     for report in reports:
@@ -197,6 +209,8 @@ def _summary(
         summary["baseline"] = {
             name: sum(one[name] for one in baselines) for name in ("known", "fixed")
         }
+        if all("changes" in one for one in baselines):
+            summary["baseline"]["changes"] = _changes(one["changes"] for one in baselines)
     return summary
 
 

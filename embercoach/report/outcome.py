@@ -75,12 +75,26 @@ class Counts:
     unsafe_fixes: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """How many findings of a rule in a file the baseline knows, and how many of its are fixed."""
+
+    path: str
+    code: str
+    known: int
+    fixed: int
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run beside its baseline: findings that it knows, and what of it is found no more."""
+    """A run beside its baseline: findings that it knows, and what of it is found no more.
+
+    ``changes`` tell of which files and rules they are, where that is known.
+    """
 
     known: int
     fixed: int
+    changes: tuple[Change, ...] = ()
 
 
 def counts(outcome: Outcome, *, show_notes: bool) -> Counts:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
 from embercoach.report.excerpt import visible
-from embercoach.report.html import checkouts
+from embercoach.report.html import changes, checkouts
 from embercoach.report.html.data import table
 from embercoach.report.html.pages import pages
 from embercoach.report.html.tallies import by_family, tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jinja2 import Environment
 
@@ -27,6 +27,7 @@ def render(
     *,
     readable: Callable[[str], bool],
     saved_at: float | None = None,
+    earlier: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> str:
     """The report as one HTML file, the same whenever the findings and the files are.
 
@@ -34,6 +35,8 @@ def render(
         document: what ``report.machine`` makes of a run, or ``saved.parse`` of a file.
         readable: whether a path's file may be read, and its text be put into the report.
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
+        earlier: the names and documents of runs before, the oldest first; as the last one is
+            compared with, its findings and these must have fingerprints.
     """
     findings = document["findings"]
     rule_pages = pages({finding["code"] for finding in findings})
@@ -50,6 +53,9 @@ def render(
             "families": by_family(findings),
         },
         checkouts=checkouts.rows(document),
+        baseline=changes.since_baseline(document),
+        before=changes.since(document, *earlier[-1]) if earlier else None,
+        runs=changes.run_by_run([*earlier, ("this report", document)]) if earlier else (),
         file_numbers={path: n for n, path in enumerate(sorted({f["path"] for f in findings}))},
         bars=BARS,
         pages=rule_pages,

@@ -192,8 +192,9 @@ _CHECKOUT = _object(path=_ANY_TEXT, files_checked=_COUNT, files_skipped=_COUNT, 
 _PROBLEM = _object(
     {"cell": _POSITION}, path=_ANY_TEXT, line=_POSITION, column=_POSITION, message=_TEXT
 )
+_CHANGE = _object(path=_ANY_TEXT, code=_code, known=_COUNT, fixed=_COUNT)
 _SUMMARY = _object(
-    {"baseline": _object(known=_COUNT, fixed=_COUNT)},
+    {"baseline": _object({"changes": _list(_CHANGE)}, known=_COUNT, fixed=_COUNT)},
     errors=_COUNT,
     warnings=_COUNT,
     notes=_COUNT,

@@ -53,14 +53,19 @@ def tallies(
     return tuple(Tally(name, totals[name], parts(table[name], widest)) for name in ordered)
 
 
-def parts(counter: Counter[str], widest: int) -> tuple[Part, ...]:
-    """The parts of a bar: findings by severity, beside a bar of so many that fills the chart."""
+def parts(
+    counter: Counter[str], widest: int, kinds: Sequence[str] = SEVERITIES
+) -> tuple[Part, ...]:
+    """The parts of a bar: findings by severity, or by other kinds in their order.
+
+    ``widest`` is how many there are in a bar that fills the chart.
+    """
     made = []
     start = 0.0
-    for severity in SEVERITIES:
-        if count := counter[severity]:
+    for kind in kinds:
+        if count := counter[kind]:
             length = 100 * count / widest
-            made.append(Part(severity, count, round(start, 3), round(length, 3)))
+            made.append(Part(kind, count, round(start, 3), round(length, 3)))
             start += length
     return tuple(made)
 
