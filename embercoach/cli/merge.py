@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from embercoach.cli import codes
-from embercoach.cli.check import FORMATS
+from embercoach.cli.check import COUNTING, FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     help="Write the report to a file instead of standard output.",
 )
 @click.option("--show-notes/--no-notes", default=False, help="List notes, or only count them.")
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="Don't tell what is odd about the reports.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
 @click.pass_context
@@ -49,6 +50,7 @@ def command(
     output_format: str,
     output_file: Path | None,
     show_notes: bool,
+    statistics: bool,
     quiet: bool,
     exit_zero: bool,
 ) -> None:
@@ -59,8 +61,13 @@ def command(
     """
     from embercoach.cli.output import deliver
 
+    if statistics and output_format not in COUNTING:
+        raise click.UsageError(f"--statistics has no {output_format} form; use text or json")
     merged = merged_files(files, quiet=quiet)
-    deliver(partial(_write, merged, output_format, show_notes), output_file)
+    write = partial(
+        _write, merged, output_format, show_notes=show_notes, with_statistics=statistics
+    )
+    deliver(write, output_file)
     ctx.exit(_exit_code(merged.document, exit_zero=exit_zero))
 
 
@@ -98,9 +105,16 @@ def _exit_code(document: dict[str, Any], *, exit_zero: bool) -> int:
     return codes.FOUND if found and not exit_zero else codes.CLEAN
 
 
-def _write(merged: Merged, form: str, show_notes: bool, stream: TextIO) -> None:
+def _write(
+    merged: Merged, form: str, stream: TextIO, *, show_notes: bool, with_statistics: bool
+) -> None:
     from embercoach.report import machine
 
+    if with_statistics:
+        from embercoach.cli.recovered import write_statistics
+
+        write_statistics(merged.document, form, stream, show_notes=show_notes)
+        return
     if form == "json":
         stream.write(machine.written(merged.document))
         return

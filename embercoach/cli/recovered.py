@@ -11,7 +11,7 @@ from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Fix, Step
 from embercoach.report.origin import Checkout, Origin
-from embercoach.report.outcome import Comparison, Sources
+from embercoach.report.outcome import Comparison, Sources, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,6 +46,24 @@ def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bo
         stream.write(log)
     else:
         stream.write(for_programs(form, answer, sources, show_notes))
+
+
+def write_statistics(
+    document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bool
+) -> None:
+    """Count a saved report's findings by rule, for people or as JSON."""
+    from embercoach.report import statistics, text
+    from embercoach.report.styled import print_lines
+
+    answer = _answer(document, fixes=True)
+    result = answer.result
+    if form == "json":
+        stream.write(statistics.render(result.findings))
+        return
+    print_lines(statistics.lines(listed(result, show_notes=show_notes)), stream)
+    print_lines(map(text.problem_line, result.problems), stream)
+    summary = text.summary(result, show_notes=show_notes, comparison=answer.comparison)
+    print_lines(summary, stream)
 
 
 def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:

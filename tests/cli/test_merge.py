@@ -107,6 +107,14 @@ def test_other_formats_are_those_of_the_whole(embercoach: Cli, fleet: Path, form
         assert "| b | 0 | 1 | 1 | 2 | 0 |" in whole.out
 
 
+@pytest.mark.parametrize("form", ["text", "concise", "json"])
+def test_statistics_are_those_of_the_whole(embercoach: Cli, fleet: Path, form: str) -> None:
+    options = ["--statistics", "--show-notes", "--output-format", form]
+    whole = embercoach("check", *options, "a", "b", "c")
+    merged = embercoach("merge", *options, *shards(2, "--show-notes", "a", "b", "c"))
+    assert (merged.out, merged.code) == (whole.out, whole.code)
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_sarif_is_that_of_the_whole_but_for_edits(embercoach: Cli, fleet: Path, here: bool) -> None:
     Path("c/way.py").write_text("import mlx\norigin_ = beside_ = 1\nbad_pull\n", encoding="utf-8")
@@ -213,6 +221,7 @@ def test_other_versions_are_told(embercoach: Cli, project: Path) -> None:
         (["absent.json"], "cannot read absent.json: No such file"),
         (["."], "cannot read .: Is a directory"),
         (["text.json"], "text.json is not JSON"),
+        (["good.json", "--statistics", "--output-format", "sarif"], "has no sarif form"),
         (["good.json", "-o", "no/where.json"], "cannot write no/where.json"),
     ],
 )
