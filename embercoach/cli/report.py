@@ -260,6 +260,24 @@ def _tell(document: dict[str, Any], file: Path, *, quiet: bool) -> None:
     counted = (plural(summary[f"{name}s"], name) for name in ("error", "warning", "note"))
     if not quiet:
         click.echo(f"Wrote {file}: {', '.join(counted)}.")
+        _tell_absent(document)
     for problem in document["problems"]:
         place = f"{problem['path']}:{problem['line']}:{problem['column']}"
         click.echo(visible(f"{place}: {problem['message']}"), err=True)
+
+
+def _tell_absent(document: dict[str, Any]) -> None:
+    """Say which sources a report of saved findings lacks: it was made elsewhere, or they went."""
+    from embercoach.report.excerpt import visible
+    from embercoach.report.html import sources
+    from embercoach.report.text import plural
+
+    paths = sorted({finding["path"] for finding in document["findings"]})
+    absent = [path for path in paths if not sources.is_there(path)]
+    if absent:
+        some = f"{absent[0]} and others" if len(absent) > 1 else absent[0]
+        message = (
+            f"The sources of {len(absent)} of {plural(len(paths), 'file')} with findings are not here "
+            f"and not shown ({some}): write the report in the folder where `embercoach check` ran"
+        )
+        click.echo(visible(message), err=True)

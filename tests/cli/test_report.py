@@ -65,7 +65,11 @@ def test_a_saved_run_makes_the_same_page(embercoach: Cli, project: Path, model: 
 def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, model: Path) -> None:
     embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
     model.unlink()
-    assert embercoach("report", "--from", "saved.json").code == 0
+    ran = embercoach("report", "--from", "saved.json")
+    assert ran.code == 0
+    assert "The sources of 1 of 1 file with findings are not here" in ran.err
+    assert "(model.py): write the report in the folder where `embercoach check` ran" in ran.err
+    assert embercoach("report", "-q", "--from", "saved.json").err == ""
     page = project / "embercoach-report.html"
     assert codes_in(page) == ["GRAPH-BREAK-001"]
     assert data_of(page)["files"][0]["source"] is None

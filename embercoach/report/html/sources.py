@@ -93,6 +93,14 @@ def read(path: str) -> Text | None:
         return None
 
 
+def is_there(path: str) -> bool:
+    """Whether there is a file that could be read."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def newer(path: str, saved_at: float | None) -> bool:
     """Whether a file was written after the findings were saved (seconds since the epoch)."""
     try:
