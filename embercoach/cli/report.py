@@ -277,7 +277,8 @@ def _tell_absent(document: dict[str, Any]) -> None:
     if absent:
         some = f"{absent[0]} and others" if len(absent) > 1 else absent[0]
         message = (
-            f"The sources of {len(absent)} of {plural(len(paths), 'file')} with findings are not here "
-            f"and not shown ({some}): write the report in the folder where `embercoach check` ran"
+            f"The sources of {len(absent)} of {plural(len(paths), 'file')} with findings are not "
+            f"here, so not shown ({some}): write the report in the folder where "
+            "`embercoach check` ran"
         )
         click.echo(visible(message), err=True)
