@@ -138,11 +138,17 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
 def expanded(arguments: Sequence[str]) -> list[str]:
     """Arguments with the lines of a file instead of ``@file``, as ruff and mypy take them.
 
+    What comes after ``--`` stays as it is, and so does the command line of a simulated program.
+
     Raises:
         click.UsageError: a file can't be read.
     """
+    if [*arguments[:1]] == ["simulate"]:
+        return [*arguments]
     words: list[str] = []
-    for argument in arguments:
+    for number, argument in enumerate(arguments):
+        if argument == "--":
+            return [*words, *arguments[number:]]
         if len(argument) < 2 or not argument.startswith("@"):
             words.append(argument)
             continue

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from embercoach.cli.entry import expanded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -144,10 +146,18 @@ def test_paths_from_a_file(embercoach: Cli, project: Path, ending: str) -> None:
     ran = embercoach("check", "--output-format", "json", "@list.txt")
     assert [path for path, _, _ in found(ran)] == ["@types/x.py", "a b/x.py", "日本/x.py"]
     assert embercoach("@list.txt").code == 1
+    ran = embercoach("check", "--output-format", "json", "--", "@types")
+    assert [path for path, _, _ in found(ran)] == ["@types/x.py"]
     ran = embercoach("check", "@types")
     assert ran.code == 2
     assert "cannot read types: No such file or directory (a path that" in ran.err
     assert "./@types" in ran.err
+
+
+@pytest.mark.parametrize("arguments", [["simulate", "a.py", "@b"], ["--", "@b"], ["x", "--", "@"]])
+def test_a_programs_own_arguments_stay(arguments: list[str]) -> None:
+    assert expanded(arguments) == arguments
+    assert expanded(tuple(arguments)) == arguments
 
 
 @pytest.mark.usefixtures("planted")
