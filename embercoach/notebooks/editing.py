@@ -47,6 +47,8 @@ def _within(edit: Edit, part: Part) -> Edit | None:
     """An edit in the cell's own text, without the line end that it has in the module alone."""
     start, end, text = edit.start - part.start, edit.end - part.start, edit.text
     size = len(part.text)
+    if not 0 <= start <= size:
+        return None  # between cells, in what the module alone has
     if end <= size:
         return Edit(start, end, text)
     if end > size + 1 or (text and not text.endswith("\n")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from embercoach.fixes.source import LineIndex, SourceText
@@ -12,8 +13,12 @@ from embercoach.notebooks.magics import Magic, plain
 from embercoach.notebooks.places import CellTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embercoach.notebooks.document import Document
 
+#: Before a cell that is indented as a whole, which IPython takes.
+HEAD = "if True:\n"
 #: What kernels of Python call their language.
 _PYTHON = (None, "python", "python3", "ipython")
 
@@ -59,16 +64,14 @@ class Notebook:
         for cell in document.cells:
             known = cell.language in _PYTHON and plain(cell.text)
             if known:
-                self.parts.append(Part(cell, start, cell.text, known.magics))
-                texts.append(f"{known.text}\n")
+                head = HEAD if _is_indented(known.text) else ""
+                self.parts.append(Part(cell, start + len(head), cell.text, known.magics))
+                texts.append(f"{head}{known.text}\n")
                 start += len(texts[-1])
         self.source = "".join(texts)
         self.index = LineIndex(self.source)
         self._starts = [part.start for part in self.parts]
-        self.table = CellTable(
-            tuple(part.cell.number for part in self.parts),
-            tuple(self.index.place(start)[0] for start in self._starts),
-        )
+        self.table = self._table(self.index, self._starts)
         self._lines: dict[int, LineIndex] = {}
         self._file_index: LineIndex | None = None
 
@@ -86,10 +89,16 @@ class Notebook:
         line, column = self.index.place(offset)
         return (*self.table.place(line), column)
 
-    @property
-    def written(self) -> LineIndex:
-        """The cells as they are written, in the lines of the module."""
-        return LineIndex("".join(f"{part.text}\n" for part in self.parts))
+    def _table(self, index: LineIndex, starts: Iterable[int]) -> CellTable:
+        numbers = tuple(part.cell.number for part in self.parts)
+        return CellTable(numbers, tuple(index.place(start)[0] for start in starts))
+
+    def written(self) -> tuple[LineIndex, CellTable]:
+        """The cells as they are written, one below the other, and their lines there."""
+        texts = [f"{part.text}\n" for part in self.parts]
+        starts = accumulate(map(len, texts[:-1]), initial=0)
+        index = LineIndex("".join(texts))
+        return index, self._table(index, starts)
 
     def holds(self, cell: int, line: int = 1) -> bool:
         """Whether there is such a code cell with such a line."""
@@ -144,6 +153,12 @@ class Notebook:
             and self.file[at + 6 : at + 8] == "\\u"
         )
         return at + (12 if is_pair else 6)
+
+
+def _is_indented(source: str) -> bool:
+    """Whether a cell starts indented: IPython takes that off all of its lines."""
+    first = next((line for line in source.splitlines() if line.strip()), "")
+    return first[:1] in (" ", "\t")
 
 
 def parse(text: str) -> Notebook | None:

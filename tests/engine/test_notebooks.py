@@ -84,3 +84,16 @@ def test_fixes_go_round_by_round() -> None:
     assert (broken.applied, broken.new) == (0, broken.old)
     assert broken.trouble is not None
     assert broken.trouble.startswith("a fix would break the file")
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("cell", ["  x = 1\n  bad_shape", "%%time\n\n  x = 1\nbad_shape"])
+def test_a_cell_that_is_indented_as_a_whole(cell: str) -> None:
+    """IPython takes it, as it comes from a function's body; other cells keep their places."""
+    text = written(notebook("import mlx", cell, "bad_shape"))
+    result = checked(text)
+    assert result.problems == ()
+    line = cell.count("\n") + 1
+    assert [(f.cell, f.line) for f in result.findings] == [(2, line), (3, 1)]
+    fixed = Fixer(Settings(root=Path.cwd()), unsafe=False, debug=True)((NAME, text.encode()))
+    assert fixed.new == text.replace("bad_shape", "good_shape")

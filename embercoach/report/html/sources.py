@@ -88,7 +88,7 @@ def read(path: str) -> Text | None:
         from embercoach.notebooks.module import parse
 
         notebook = parse(text)
-        return None if notebook is None else Text(notebook.written, notebook.table)
+        return None if notebook is None else Text(*notebook.written())
     except (OSError, ValueError, PlacedError):
         return None
 
