@@ -274,8 +274,13 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
     return found
 
 
-def small_statements(suite: cst.BaseSuite) -> Iterator[cst.BaseSmallStatement]:
-    """The simple statements of a suite and of those nested in it, definitions left out."""
+DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
+
+
+def small_statements(
+    suite: cst.CSTNode, closed: tuple[type, ...] = DEFINITIONS
+) -> Iterator[cst.BaseSmallStatement]:
+    """The simple statements of a suite and of those nested in it, but for the ``closed`` kinds."""
     pending: list[cst.CSTNode] = [suite]
     while pending:
         node = pending.pop()
@@ -284,7 +289,7 @@ def small_statements(suite: cst.BaseSuite) -> Iterator[cst.BaseSmallStatement]:
             yield from node.body  # type: ignore[attr-defined]
         elif kind is cst.IndentedBlock:
             pending.extend(reversed(node.body))  # type: ignore[attr-defined]
-        elif kind not in (cst.FunctionDef, cst.ClassDef):
+        elif kind not in closed:
             for name in ("finalbody", "orelse", "body"):
                 inner = getattr(node, name, None)
                 if inner is not None:

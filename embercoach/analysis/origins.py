@@ -195,9 +195,10 @@ class Origins:
         if self._shared is None:
             found: set[str] = set()
             if "global " in self._module.source or "nonlocal " in self._module.source:
-                for node in walk(self._module.tree, (cst.BaseExpression,)):
-                    if isinstance(node, (cst.Global, cst.Nonlocal)):
-                        found.update(item.name.value for item in node.names)
+                for statement in self._module.tree.body:
+                    for node in small_statements(statement, ()):
+                        if type(node) is cst.Global or type(node) is cst.Nonlocal:
+                            found.update(item.name.value for item in node.names)
             self._shared = frozenset(found)
         return self._shared
 

@@ -92,7 +92,7 @@ class Reaching:
 
     def _run(self, body: Any, state: State | None) -> State | None:
         """Walk a suite or its statements; None once a statement leaves it."""
-        statements = body if isinstance(body, (list, tuple)) else body.body
+        statements = body if type(body) in (list, tuple) else body.body
         for statement in statements:
             if state is None:
                 break
@@ -124,9 +124,9 @@ class Reaching:
         value: cst.BaseExpression,
         statement: cst.CSTNode,
     ) -> State:
-        if isinstance(target, cst.Name):
+        if type(target) is cst.Name:
             return self._bind(state, target.value, "assigned", statement, statement, value)
-        if not isinstance(target, (cst.Tuple, cst.List)):
+        if type(target) is not cst.Tuple and type(target) is not cst.List:
             return state
         items = target.elements
         if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(items):

@@ -89,14 +89,30 @@ def statements_below(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
     return walk(body, (cst.BaseExpression, *SCOPES))
 
 
-_BODIES: Kinds = (cst.BaseSuite, cst.Else, cst.If, cst.MatchCase, cst.ExceptHandler, *SCOPES)
+#: Leaf classes alone: ``isinstance`` is slow for the classes of libcst that it denies.
+_BODIES = frozenset(
+    (
+        cst.IndentedBlock,
+        cst.SimpleStatementSuite,
+        cst.Else,
+        cst.Finally,
+        cst.If,
+        cst.MatchCase,
+        cst.ExceptHandler,
+        cst.ExceptStarHandler,
+        *SCOPES,
+    )
+)
 
 
 def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """What is below a statement and no statement of its bodies, nor inside a lambda."""
-    for part in statement.children:
-        if not isinstance(part, _BODIES):
-            yield from walk(part, _BODIES)
+    pending = [*children(statement)]
+    while pending:
+        current = pending.pop()
+        if type(current) not in _BODIES:
+            yield current
+            pending.extend(children(current))
 
 
 def names_below(node: cst.CSTNode) -> Iterator[str]:
