@@ -196,7 +196,7 @@ def test_sarif(simulate: Simulate) -> None:
     assert rules[found["ruleIndex"]]["id"] == "SIM-RACE-001"
     assert rules[found["ruleIndex"]]["help"]["markdown"] == rulebook.rule("SIM-RACE-001").page
     place = found["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"] == {"uri": "kernels.py"}
+    assert place["artifactLocation"] == {"uri": "kernels.py", "uriBaseId": "%SRCROOT%"}
     assert place["region"]["startLine"] == RACE
     assert sarif.FINGERPRINT in found["partialFingerprints"]
     assert raw["invocations"][0]["exitCode"] == result.returncode == 1
