@@ -70,7 +70,7 @@
       parts.push(prose("p", "help", `${kind}: ${finding.fix}`));
     }
     for (const [title, steps, kind] of [["Where it came from", finding.flow, "ol"], ["See also", finding.related, "ul"]]) {
-      if (steps.length) parts.push(places(finding, title, steps, kind, !placed));
+      if (steps.length) parts.push(places(finding, title, steps, kind, !placed && severity !== "note"));
     }
     return parts;
   }
