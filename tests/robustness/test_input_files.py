@@ -26,7 +26,7 @@ from embercoach.engine.cache import _digest
 
 SOURCE = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
 FEW = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -153,7 +153,7 @@ def test_the_good_configuration_is_good(project: Path) -> None:
     assert run("config", "a.py")[0] == 0
 
 
-@settings(FEW, max_examples=120)
+@settings(FEW, max_examples=60)
 @given(content=CONFIGURATIONS)
 def test_any_configuration(content: bytes, project: Path) -> None:
     (project / "embercoach.toml").write_bytes(content)
