@@ -144,7 +144,9 @@ class Origins:
             return node.expression
         if isinstance(node, (cst.List, cst.Tuple)):
             first = node.elements[0] if node.elements else None
-            return first.value if isinstance(first, cst.Element) else None
+            # What goes into a call goes in as a whole; of a list by itself any item may be meant.
+            known = node is not at.node or len(node.elements) == 1
+            return first.value if known and isinstance(first, cst.Element) else None
         if isinstance(node, (cst.BinaryOperation, cst.Comparison, cst.Call)):
             fact = self._facts_in(at.function).get(id(node))
             if isinstance(fact, (BinaryFact, CompareFact)):

@@ -176,6 +176,17 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         "def f(x: mx.array):\n    y = mx.zeros_like(x)\n    return y.item()\n",
         [(4, "`y` is `mx.zeros_like(x)`")],
     ),
+    "an item of a list": (
+        (
+            "def f(x: mx.array, y: mx.array, i):\n    xs = [-x, -y]\n"
+            "    return xs[i].item() + mx.stack([-y, x])[i]\n"
+        ),
+        [(4, "`xs` is `[-x, -y]`")],
+    ),
+    "what a call is given in a list": (
+        "def f(x: mx.array, y: mx.array):\n    return mx.stack([-y, x]).sum().item()\n",
+        [(3, "parameter `y` of `f`, annotated `mx.array`")],
+    ),
     "an import": ("from m import y\ndef f():\n    return mx.sum(y).item()\n", []),
     "no steps at all": ("def f():\n    return mx.zeros(1).item()\n", []),
     "long code in one line": (
