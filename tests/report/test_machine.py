@@ -156,6 +156,38 @@ def test_sarif_rules_are_the_pages(log: dict[str, Any]) -> None:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
 
 
+def test_sarif_keeps_to_what_github_takes(log: dict[str, Any], outcome: Outcome) -> None:
+    (run,) = log["runs"]
+    assert run["automationDetails"]["id"] == "embercoach/"
+    levels = {"error": "error", "warning": "warning", "note": "recommendation"}
+    for rule in run["tool"]["driver"]["rules"]:
+        told = rule["properties"]
+        assert told["precision"] in ("very-high", "high", "medium", "low")
+        assert told["problem.severity"] == levels[rule["defaultConfiguration"]["level"]]
+        # A severity of security would make a vulnerability of each alert.
+        assert "security-severity" not in told
+        assert "security" not in told["tags"]
+        assert len(told["tags"]) <= 10
+        assert len(rule["name"]) <= 255
+        assert len(rule["shortDescription"]["text"]) <= 1024
+    for result, finding in zip(run["results"], outcome.findings, strict=True):
+        assert sarif.LINE_HASH in result["partialFingerprints"]
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert place["uriBaseId"] in run["originalUriBaseIds"]
+        # Related places show where the message links to them, by their numbers.
+        numbers = [one["id"] for one in result.get("relatedLocations", ())]
+        assert numbers == list(range(1, len(finding.related) + 1))
+        assert all(f"]({number})" in result["message"]["text"] for number in numbers)
+        (*steps, last) = (
+            result["codeFlows"][0]["threadFlows"][0]["locations"] if finding.flow else [None]
+        )
+        assert len(steps) == len(finding.flow)
+        if last is not None:
+            assert (
+                last["location"]["physicalLocation"] == result["locations"][0]["physicalLocation"]
+            )
+
+
 def test_sarif_describes_rules_as_the_profile_has_them(clean: Outcome, sources: Sources) -> None:
     document = sarif.document(clean, sources, profile="ember", exit_code=0)
     rules = {rule["id"]: rule for rule in document["runs"][0]["tool"]["driver"]["rules"]}
