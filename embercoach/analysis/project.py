@@ -12,6 +12,7 @@ from embercoach.analysis import expressions  # noqa: F401  (fills the table of e
 from embercoach.analysis.module import Module
 from embercoach.analysis.parse import TooDeepError, parse, refuse_deep_nesting
 from embercoach.analysis.remembering import forget
+from embercoach.analysis.reparsing import Parts, Reparsed, reparse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ class _Parsed:
 
     source: str
     tree: cst.Module
+    parts: Parts
 
 
 class Project:
@@ -41,8 +43,17 @@ class Project:
     learns of it must not be seen by its importers, or results would depend on the order of files.
     """
 
-    def __init__(self, kernel_builders: tuple[KernelBuilder, ...] = ()) -> None:
+    def __init__(
+        self, kernel_builders: tuple[KernelBuilder, ...] = (), *, edited: bool = False
+    ) -> None:
+        """Make an empty one.
+
+        Args:
+            kernel_builders: wrappers of ``metal_kernel``.
+            edited: whether sources come again and again, changed a little.
+        """
         self.kernel_builders = kernel_builders
+        self._edited = edited
         self._parsed: OrderedDict[Path, _Parsed] = OrderedDict()
         self._imported: dict[Path, Module | None] = {}
         self._characters = 0
@@ -95,9 +106,15 @@ class Project:
         if parsed is None or parsed.source != source:
             refuse_deep_nesting(source)
             self._characters += len(source) - (len(parsed.source) if parsed else 0)
-            parsed = self._parsed[path] = _Parsed(source, parse(source))
+            parsed = self._parsed[path] = self._parse(source, parsed)
         self._parsed.move_to_end(path)
         return Module(path, source, parsed.tree, self, is_shared=is_shared)
+
+    def _parse(self, source: str, before: _Parsed | None) -> _Parsed:
+        found = None
+        if self._edited:
+            found = reparse(source, {} if before is None else before.parts)
+        return _Parsed(source, *(found or Reparsed(parse(source), {})))
 
     def resolve(self, importer: Module, dotted: str, level: int) -> Path | None:
         """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.

@@ -47,12 +47,20 @@ def digest_of(data: bytes) -> str:
 class Inspector:
     """Inspects files; one a process, as it keeps the parsed modules of the project."""
 
-    def __init__(self, builders: tuple[KernelBuilder, ...] = (), *, debug: bool = False) -> None:
+    def __init__(
+        self,
+        builders: tuple[KernelBuilder, ...] = (),
+        *,
+        debug: bool = False,
+        edited: bool = False,
+    ) -> None:
         """Make one for projects with these wrappers of ``mx.fast.metal_kernel``.
 
-        Set ``debug`` to add the traceback to the message of a failure.
+        Set ``debug`` to add the traceback to the message of a failure, and ``edited`` where files
+        come again and again, changed a little.
         """
         self._builders = builders
+        self._edited = edited
         self._debug = debug
         self._project: Project | None = None
 
@@ -70,7 +78,7 @@ class Inspector:
         if self._project is None:
             from embercoach import checks
 
-            self._project = checks.Project(self._builders)
+            self._project = checks.Project(self._builders, edited=self._edited)
         return self._project
 
     def refresh(self) -> None:
