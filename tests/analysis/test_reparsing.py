@@ -6,7 +6,7 @@ from pathlib import Path
 
 import libcst as cst
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embercoach.analysis.parse import parse, skeleton
@@ -45,6 +45,7 @@ while loss > 1:
 '''
 
 
+@settings(max_examples=30)
 @given(PROGRAMS, PROGRAMS, PROGRAMS, st.booleans())
 def test_the_code_is_the_text(one: str, other: str, added: str, is_first: bool) -> None:
     """Whatever is known from before: equal texts twice, none, all."""
@@ -67,6 +68,7 @@ def test_the_code_is_the_text(one: str, other: str, added: str, is_first: bool) 
             nodes.extend(node.children)
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_findings_are_those_of_the_whole_text(data: st.DataObject) -> None:
     """One edit after the other, broken texts among them."""

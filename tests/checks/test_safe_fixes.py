@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ def program(body: str, dtype: str) -> str:
     return f"import mlx.core as mx\nx = mx.array([1, 2, 3]).astype(mx.{dtype})\n{body}\n"
 
 
+@lru_cache(maxsize=8)  # rounds of safe fixes and of all of them begin and end with the same texts
 def lint(source: str) -> tuple[RawFinding, ...]:
     return check_source(source, Path("program.py"), Project()).findings
 
