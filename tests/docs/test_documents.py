@@ -72,6 +72,7 @@ def rows(document: str, *header: str) -> list[list[str]]:
 # --- commands and blocks -----------------------------------------------------------------------
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("path", [played(path) for path in DOCUMENTS])
 def test_a_reader_gets_what_the_document_shows(path: Path, tmp_path: Path) -> None:
     for block, ran in Playground(tmp_path, path).play():

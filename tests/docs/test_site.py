@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HOOKS: dict[str, Any] = run_path(str(ROOT / ".ci" / "documentation.py"))
 #: Where the pages of the repository's files are in the site.
+pytestmark = pytest.mark.docs
 PAGES = {
     path: HOOKS["BORROWED"].get(path.name, path.name).removesuffix(".md") for path in DOCUMENTS
 } | {ROOT / "CHANGELOG.md": "changelog"}

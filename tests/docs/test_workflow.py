@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
 
 from tests.docs.documents import environment, title
@@ -16,6 +17,7 @@ from tests.examples.readme import blocks
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.docs
 (TEXT,) = (
     block.text
     for block in blocks((ROOT / "docs" / "scale.md").read_text(encoding="utf-8"))

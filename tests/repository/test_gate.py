@@ -136,6 +136,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         EXHAUSTIVE,
         *ORACLES,
         "pytest -q -m corpus tests/accuracy tests/simulator",
+        "pytest -q -n auto -m docs tests/docs",
         SITE,
         "embercoach check .",
         "embercoach check --profile ember xlstm_kernels",
@@ -192,5 +193,5 @@ def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
 def test_workflow_logs_are_grouped(checkout: Path) -> None:
     result = run_gate(checkout, GITHUB_ACTIONS="true")
     assert (
-        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 10 + len(ORACLES)
+        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 11 + len(ORACLES)
     )
