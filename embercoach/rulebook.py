@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from embercoach.finding import SEVERITIES, Severity
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover
-    import tomli as tomllib
+from embercoach.toml import TOMLDecodeError, loads
 
 Fixability = Literal["none", "safe", "unsafe", "mixed"]
 PROFILES = ("recommended", "ember")
@@ -116,8 +111,8 @@ def parse_page(text: str, path: Path) -> Rule:
     if head or not closed:
         raise RulePageError(f"{path}: front matter must stand between two '+++' lines at the top")
     try:
-        data = tomllib.loads(front)
-    except tomllib.TOMLDecodeError as error:
+        data = loads(front)
+    except TOMLDecodeError as error:
         raise RulePageError(f"{path}: front matter is not TOML: {error}") from error
     _require(data, path)
     return Rule(

@@ -13,6 +13,7 @@ from embercoach.analysis.module import Module
 from embercoach.analysis.parse import TooDeepError, parse, refuse_deep_nesting
 from embercoach.analysis.remembering import forget
 from embercoach.analysis.reparsing import Parts, Reparsed, reparse
+from embercoach.project_files import PROJECT_FILES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +185,6 @@ class Project:
 
 #: Folders of installed packages: neighbours there are libraries, not parts of one project.
 INSTALLATIONS = ("site-packages", "dist-packages")
-PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", ".git", "PKG-INFO")
 
 
 def _is_project(folder: Path) -> bool:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embercoach.cli import codes
+from embercoach.cli import codes, shared_options
 from embercoach.report import baseline
 from embercoach.report.baseline import DEFAULT_FILE
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
 from embercoach.report.text import plural, problem_line
-from embercoach.rulebook import PROFILES
 
 if TYPE_CHECKING:
     from embercoach.cli.ratchet import Guard
@@ -37,20 +36,12 @@ def command() -> None:
     type=click.Path(dir_okay=False),
     help=f"The file to write (default: the configuration's, else {DEFAULT_FILE}).",
 )
-@click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Use this configuration file and search for no other.",
-)
-@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@shared_options.profile
+@shared_options.source
 @click.option(
     "--show-notes/--no-notes", default=None, help="Write notes too, or not (the default)."
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
-)
+@shared_options.running
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but what went wrong.")
 @click.pass_context
 def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
@@ -61,14 +52,14 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
     from embercoach.cli.ratchet import guards
     from embercoach.config import ConfigError, Overrides, load
 
-    config, isolated = options["config"], options["isolated"]
-    if config is not None and isolated:
-        raise click.UsageError("--config and --isolated exclude each other")
+    shared_options.refuse_two_sources(options)
     overrides = Overrides(
         profile=options["profile"], baseline=options["file"], show_notes=options["show_notes"]
     )
     try:
-        scopes = load(paths or (".",), overrides, config=config, isolated=isolated)
+        scopes = load(
+            paths or (".",), overrides, config=options["config"], isolated=options["isolated"]
+        )
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     watching = guards(scopes, default=Path(os.path.abspath(DEFAULT_FILE)))  # noqa: PTH100

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from embercoach.cli import choosing
+from embercoach.cli import shared_options
 from embercoach.cli.values import ShardNumber
 
 FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
@@ -21,7 +20,7 @@ COUNTING = ("text", "concise", "json")
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str, allow_dash=True))
 # What to check
-@choosing.choice
+@shared_options.choice
 @click.option("--force-exclude", is_flag=True, help="Exclude even files that are named.")
 @click.option(
     "--shard",
@@ -37,13 +36,8 @@ COUNTING = ("text", "concise", "json")
     show_default=True,
     help="How findings are written.",
 )
-@click.option(
-    "-o",
-    "--output-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report to a file instead of standard output.",
-)
-@choosing.shown
+@shared_options.output_file
+@shared_options.shown
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="List findings and nothing else.")
 @click.option(
@@ -68,11 +62,8 @@ COUNTING = ("text", "concise", "json")
     type=click.Path(path_type=str),
     help="The name of what `-` reads from standard input: for settings, imports and reports.",
 )
-@choosing.source
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
-)
+@shared_options.source
+@shared_options.running
 # What to answer
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
 @click.option(
@@ -95,8 +86,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     watched = options.pop("watch")
     request = Request(
         paths=options["paths"],
-        overrides=choosing.overrides(options),
-        **{name: options[name] for name in options.keys() - choosing.MERGED - {"paths"}},
+        overrides=shared_options.overrides(options),
+        **{name: options[name] for name in options.keys() - shared_options.MERGED - {"paths"}},
     )
     _refuse_contradictions(request)
     if options["no_baseline"] and options["baseline_strict"]:

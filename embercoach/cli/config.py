@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from embercoach.cli import choosing
+from embercoach.cli import shared_options
 
 
 @click.command("config", epilog="Exit code: 0, or 2 for a mistake in options or configuration.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str))
-@choosing.choice
-@choosing.shown
-@choosing.source
+@shared_options.choice
+@shared_options.shown
+@shared_options.source
 @click.option("--all", "everything", is_flag=True, help="Defaults too, and every rule.")
 @click.option(
     "--output-format",
@@ -44,7 +44,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     from embercoach.cli.flow import UserError
     from embercoach.config import ConfigError, load
 
-    overrides = choosing.overrides(options)
+    overrides = shared_options.overrides(options)
     try:
         scopes = load(
             paths or (".",), overrides, config=options["config"], isolated=options["isolated"]

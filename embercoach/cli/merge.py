@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from embercoach.cli import codes
+from embercoach.cli import codes, shared_options
 from embercoach.cli.check import COUNTING, FORMATS
 
 if TYPE_CHECKING:
@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How findings are written.",
 )
-@click.option(
-    "-o",
-    "--output-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report to a file instead of standard output.",
-)
+@shared_options.output_file
 @click.option("--show-notes/--no-notes", default=False, help="List notes, or only count them.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="Don't tell what is odd about the reports.")

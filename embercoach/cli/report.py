@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embercoach.cli import codes
-from embercoach.cli.values import Codes, joined
-from embercoach.rulebook import PROFILES
+from embercoach.cli import codes, shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,15 +40,15 @@ DEFAULT_FILE = Path("embercoach-report.html")
     show_default=True,
     help="Where to write the report.",
 )
-@click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules.")
-@click.option("--select", type=Codes(), multiple=True, help="Only these rules (or beginnings).")
-@click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
+@shared_options.profile
+@shared_options.select
+@shared_options.ignore
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False),
     help="Report what is new beside this file of `embercoach baseline update`, and what is fixed.",
 )
-@click.option("--no-baseline", is_flag=True, help="Use no baseline, not the configuration's.")
+@shared_options.no_baseline
 @click.option(
     "--against",
     multiple=True,
@@ -59,16 +57,8 @@ DEFAULT_FILE = Path("embercoach-report.html")
     help="Compare with what a run of before has written (`--output-format json`); several, the "
     "oldest first, are shown run by run, and the last one is compared with.",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Use this configuration file and search for no other.",
-)
-@click.option("--isolated", is_flag=True, help="Use no configuration file.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
-)
+@shared_options.source
+@shared_options.running
 @click.option("-q", "--quiet", is_flag=True, help="Don't tell where the report is.")
 @click.pass_context
 def command(
@@ -210,21 +200,9 @@ def _of_run(
 
 
 def _overrides(options: dict[str, Any]) -> Overrides:
-    from embercoach.config import Overrides
-
-    if options["config"] is not None and options["isolated"]:
-        raise click.UsageError("--config and --isolated exclude each other")
     if options["baseline"] is not None and options["no_baseline"]:
         raise click.UsageError("--baseline and --no-baseline exclude each other")
-    if options["baseline"] == "":
-        raise click.UsageError("--baseline needs a file's name; --no-baseline is for none")
-    return Overrides(
-        profile=options["profile"],
-        select=joined(options["select"]) or None,
-        ignore=joined(options["ignore"]),
-        show_notes=True,
-        baseline="" if options["no_baseline"] else options["baseline"],
-    )
+    return shared_options.overrides(options | {"show_notes": True})
 
 
 def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
+from embercoach.cli import shared_options
 from embercoach.cli.values import files
 
 FORMATS = ("text", "json", "sarif")
@@ -42,20 +42,10 @@ FORMATS = ("text", "json", "sarif")
     help="How findings are written. For json and sarif without -o, what the program prints goes to "
     "standard error.",
 )
-@click.option(
-    "-o",
-    "--output-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report to a file instead of standard output.",
-)
+@shared_options.output_file
 @click.option("--show-notes/--no-notes", default=None, help="List notes, or only count them.")
 # Where from, what to answer
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Use this configuration file and search for no other.",
-)
-@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@shared_options.source
 @click.option("--exit-zero", is_flag=True, help="Don't let findings change the exit code.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -66,8 +56,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     """
     from embercoach.cli.simulation import Request, execute
 
-    if options["config"] and options["isolated"]:
-        raise click.UsageError("--config and --isolated exclude each other")
+    shared_options.refuse_two_sources(options)
     if options["compile_only"] and options["no_checks"]:
         raise click.UsageError("--compile-only and --no-checks exclude each other: nothing is run")
     ctx.exit(execute(Request(**options)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of
+from embercoach.config.files import OWN_FILE, folder_of
+from embercoach.project_files import PROJECT_FILES
 
 #: What stands at the top of a checkout.
-MARKS = (".git", ".hg", OWN_FILE, SHARED_FILE, "setup.py", "setup.cfg", "PKG-INFO")
+MARKS = (*PROJECT_FILES, ".hg", OWN_FILE)
 
 
 class Checkouts:

@@ -99,7 +99,7 @@ def _bytes(path: Path) -> bytes:
 
 def _parse(text: str, path: Path) -> Any:
     # Not at the top: most folders have no configuration.
-    from embercoach.config.toml import TOMLDecodeError, loads
+    from embercoach.toml import TOMLDecodeError, loads
 
     try:
         return loads(text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from embercoach.config.toml import TOMLDecodeError, loads
+from embercoach.toml import TOMLDecodeError, loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

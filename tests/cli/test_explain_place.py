@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.config.toml import loads
+from embercoach.toml import loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "embercoach"
 
-BOTTOM = {"finding", "rulebook", "kernel_builder"}
+BOTTOM = {"finding", "rulebook", "kernel_builder", "project_files", "toml"}
 # What each room may import besides itself. A new room needs a place here, chosen on purpose.
 MAY_IMPORT: dict[str, set[str]] = {
     "finding": set(),
     "kernel_builder": set(),
-    "rulebook": {"finding"},
+    "project_files": set(),
+    "toml": set(),
+    "rulebook": {"finding", "toml"},
     "metal": set(),
-    "analysis": {"metal", "kernel_builder"},
+    "analysis": {"metal", "kernel_builder", "project_files"},
     "checks": {"analysis", "metal"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},

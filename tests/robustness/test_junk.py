@@ -73,7 +73,7 @@ TOKENS = (
 
 # Examples differ a thousandfold in time, so that a deadline each says little: the outcome has its
 # own limit, far above.
-JUNK = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+JUNK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @JUNK

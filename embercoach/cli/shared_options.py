@@ -1,4 +1,4 @@
-"""The options that override settings, and where settings are read: for every command with them."""
+"""The options that several commands have: what overrides settings, where they are read, the run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,27 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
+profile = click.option(
+    "--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules."
+)
+select = click.option(
+    "--select", type=Codes(), multiple=True, help="Only these rules (or beginnings)."
+)
+ignore = click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
+no_baseline = click.option(
+    "--no-baseline", is_flag=True, help="Use no baseline, not the configuration's."
+)
+output_file = click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report to a file instead of standard output.",
+)
 _CHOICE = (
-    click.option("--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules."),
-    click.option("--select", type=Codes(), multiple=True, help="Only these rules (or beginnings)."),
+    profile,
+    select,
     click.option("--extend-select", type=Codes(), multiple=True, help="These rules too."),
-    click.option("--ignore", type=Codes(), multiple=True, help="Not these rules."),
+    ignore,
     click.option("--exclude", type=Commas(), multiple=True, help="Pass over these patterns only."),
     click.option("--extend-exclude", type=Commas(), multiple=True, help="Pass over these, too."),
     click.option(
@@ -42,7 +58,7 @@ _SHOWN = (
         type=click.Path(dir_okay=False),
         help="Pass over the findings that `embercoach baseline update` has written into this file.",
     ),
-    click.option("--no-baseline", is_flag=True, help="Use no baseline, not the configuration's."),
+    no_baseline,
 )
 _SOURCE = (
     click.option(
@@ -51,6 +67,12 @@ _SOURCE = (
         help="Use this configuration file and search for no other.",
     ),
     click.option("--isolated", is_flag=True, help="Use no configuration file."),
+)
+_RUNNING = (
+    click.option("--no-cache", is_flag=True, help="Neither read nor write the cache."),
+    click.option(
+        "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
+    ),
 )
 #: The parameters that `overrides` makes one of.
 MERGED = {
@@ -82,6 +104,11 @@ def source(function: _Function) -> _Function:
     return _with(function, _SOURCE)
 
 
+def running(function: _Function) -> _Function:
+    """Add the options for how a run is done."""
+    return _with(function, _RUNNING)
+
+
 def _with(function: _Function, options: Sequence[Option]) -> _Function:
     for option in reversed(options):
         option(function)
@@ -89,13 +116,12 @@ def _with(function: _Function, options: Sequence[Option]) -> _Function:
 
 
 def overrides(options: dict[str, Any]) -> Overrides:
-    """What the command line says of settings.
+    """What the command line says of settings; of those that a command lacks, nothing.
 
     Raises:
         click.UsageError: options that exclude each other, or a name that is none.
     """
-    if options["config"] is not None and options["isolated"]:
-        raise click.UsageError("--config and --isolated exclude each other")
+    refuse_two_sources(options)
     if options["baseline"] is not None and options["no_baseline"]:
         raise click.UsageError("--no-baseline excludes --baseline")
     if options["baseline"] == "":
@@ -103,11 +129,21 @@ def overrides(options: dict[str, Any]) -> Overrides:
     return Overrides(
         profile=options["profile"],
         select=joined(options["select"]) or None,
-        extend_select=joined(options["extend_select"]),
+        extend_select=joined(options.get("extend_select", ())),
         ignore=joined(options["ignore"]),
-        exclude=joined(options["exclude"]) or None,
-        extend_exclude=joined(options["extend_exclude"]),
-        show_notes=options["show_notes"],
-        respect_gitignore=options["respect_gitignore"],
+        exclude=joined(options.get("exclude", ())) or None,
+        extend_exclude=joined(options.get("extend_exclude", ())),
+        show_notes=options.get("show_notes"),
+        respect_gitignore=options.get("respect_gitignore"),
         baseline="" if options["no_baseline"] else options["baseline"],
     )
+
+
+def refuse_two_sources(options: dict[str, Any]) -> None:
+    """Settings are read in one place.
+
+    Raises:
+        click.UsageError: a configuration file, and none.
+    """
+    if options["config"] is not None and options["isolated"]:
+        raise click.UsageError("--config and --isolated exclude each other")
