@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts import CallFact, Fact
     from embercoach.analysis.project import Project
+    from embercoach.analysis.source_tree import SourceTree
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
 OTHER_ARRAYS = (
@@ -48,12 +49,13 @@ class Module:
     """
 
     def __init__(
-        self, path: Path, source: str, tree: cst.Module, project: Project, *, is_shared: bool
+        self, path: Path, parsed: SourceTree, project: Project, *, is_shared: bool
     ) -> None:
         self.path = path
-        self.source = source
+        self.parsed = parsed
+        self.source = source = parsed.source
+        self.tree = parsed.tree
         self.project = project
-        self.tree = tree
         self.is_shared = is_shared
         self.dependencies: set[Path] = set()  # files that its own imports probed
         self.imported: set[Module] = set()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from libcst._nodes.base import CSTNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _validate = CSTNode.__post_init__
 _Whitespace = cst.SimpleWhitespace
@@ -30,9 +35,8 @@ _LINKS = (*".([+-*/%@&|^~", "<<", ">>", "not", "and", "or", "if", "lambda", "awa
 MAX_DEPTH = 3_000
 
 
-@lru_cache(maxsize=1)  # a file's checks and its findings' positions ask in turn
-def skeleton(source: str) -> ast.Module | None:
-    """The tree of Python's own parser, which is quick and knows where statements start.
+def outline_of(source: str) -> ast.Module | None:
+    """The tree of Python's own parser, which takes a tenth of libcst's time.
 
     None where it can't read the source, as with syntax newer than the running Python.
     """
@@ -111,22 +115,30 @@ def _may_be_deep(source: str) -> bool:
     return False
 
 
-def parse(source: str) -> cst.Module:
-    """The tree of a module; equal spaces are one and the same node in it.
+@contextmanager
+def unvalidated() -> Iterator[None]:
+    """Build nodes without validation, as those of a parser need none; equal spaces are one node.
 
     libcst validates each node on construction, those that its own parser builds too; that is a
     sixth of the time of parsing. Nodes made later, for fixes, are validated as ever. Nearly half of
     all nodes are spaces, mostly empty ones: they are made once a file, which saves a ninth.
-
-    Raises:
-        libcst.ParserSyntaxError: the source does not parse.
     """
     CSTNode.__post_init__ = _skip_validation  # type: ignore[method-assign]
     cst.SimpleWhitespace = lru_cache(maxsize=256)(_Whitespace)  # type: ignore[misc, assignment]
     cst.Newline = lru_cache(maxsize=8)(_Newline)  # type: ignore[misc, assignment]
     try:
-        return cst.parse_module(source)
+        yield
     finally:
         cst.Newline = _Newline  # type: ignore[misc]
         cst.SimpleWhitespace = _Whitespace  # type: ignore[misc]
         CSTNode.__post_init__ = _validate  # type: ignore[method-assign]
+
+
+def parse(source: str) -> cst.Module:
+    """The tree of a module with all its trivia.
+
+    Raises:
+        libcst.ParserSyntaxError: the source does not parse.
+    """
+    with unvalidated():
+        return cst.parse_module(source)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
 from embercoach.analysis.module import Module
-from embercoach.analysis.parse import TooDeepError, parse, refuse_deep_nesting
+from embercoach.analysis.parse import TooDeepError
 from embercoach.analysis.remembering import forget
-from embercoach.analysis.reparsing import Parts, Reparsed, reparse
+from embercoach.analysis.source_tree import SourceTree, read_tree
 from embercoach.project_files import PROJECT_FILES
 
 if TYPE_CHECKING:
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
 KEPT_CHARACTERS = 6_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A source and its tree, which any number of modules may stand on."""
-
-    source: str
-    tree: cst.Module
-    parts: Parts
-
-
 class Project:
     """The store of parsed files, for inference across them. One a process.
 
@@ -44,18 +34,10 @@ class Project:
     learns of it must not be seen by its importers, or results would depend on the order of files.
     """
 
-    def __init__(
-        self, kernel_builders: tuple[KernelBuilder, ...] = (), *, edited: bool = False
-    ) -> None:
-        """Make an empty one.
-
-        Args:
-            kernel_builders: wrappers of ``metal_kernel``.
-            edited: whether sources come again and again, changed a little.
-        """
+    def __init__(self, kernel_builders: tuple[KernelBuilder, ...] = ()) -> None:
+        """Make an empty one for projects with these wrappers of ``metal_kernel``."""
         self.kernel_builders = kernel_builders
-        self._edited = edited
-        self._parsed: OrderedDict[Path, _Parsed] = OrderedDict()
+        self._parsed: OrderedDict[Path, SourceTree] = OrderedDict()
         self._imported: dict[Path, Module | None] = {}
         self._characters = 0
         self._probes: dict[Path, bool] = {}
@@ -105,17 +87,10 @@ class Project:
     def _module(self, path: Path, source: str, *, is_shared: bool) -> Module:
         parsed = self._parsed.get(path)
         if parsed is None or parsed.source != source:
-            refuse_deep_nesting(source)
             self._characters += len(source) - (len(parsed.source) if parsed else 0)
-            parsed = self._parsed[path] = self._parse(source, parsed)
+            parsed = self._parsed[path] = read_tree(source)
         self._parsed.move_to_end(path)
-        return Module(path, source, parsed.tree, self, is_shared=is_shared)
-
-    def _parse(self, source: str, before: _Parsed | None) -> _Parsed:
-        found = None
-        if self._edited:
-            found = reparse(source, {} if before is None else before.parts)
-        return _Parsed(source, *(found or Reparsed(parse(source), {})))
+        return Module(path, parsed, self, is_shared=is_shared)
 
     def resolve(self, importer: Module, dotted: str, level: int) -> Path | None:
         """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.

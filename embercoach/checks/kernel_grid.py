@@ -27,6 +27,7 @@ from embercoach.checks.sizes import (
     same,
     scope_at,
 )
+from embercoach.checks.source import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +96,7 @@ def _example(axis: _Axis, module: Module) -> str:
     node = axis.group.node
     if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
         return ", or the number of groups times the threads of each where groups work together"
-    by = module.tree.code_for_node(node)
+    by = code_of(module, node)
     return f", or `groups * {by}` where the threads of a group work together"
 
 

@@ -11,6 +11,7 @@ from embercoach.checks.contracted import contracted
 from embercoach.checks.kernel_inputs import is_shape_generic, uses_of_inputs
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, bound_in, display, passed_by, resolve_name, scope_of
+from embercoach.checks.source import code_of
 from embercoach.metal.contract import shape_names
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _reason(
     """Why an expression in a function may be a strided array."""
     size = resolve_name(Size(node, scope_of(module, function)))
     if _is_view(size.node):
-        return f"`{module.tree.code_for_node(node)}` is a view"
+        return f"`{code_of(module, node)}` is a view"
     if function is None or not isinstance(size.node, cst.Name):
         return None
     name = size.node.value

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.origins import Stop
-from embercoach.analysis.positions import locate
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (
     definitions,
@@ -112,7 +111,7 @@ def _placed(
 def _line_of(where: Target, module: Module) -> str:
     """The line of the file that a place is on."""
     assert where.span is not None
-    spans = locate(module.tree, module.source, {where.node: where.place.statement})
+    spans = module.parsed.spans({where.node: where.place.statement})
     lines = Lines(module.source)
     start = lines.offset(spans[where.node].line, spans[where.node].column)
     return f"line {lines.position(start + where.span[0])[0]}"

@@ -328,7 +328,7 @@ def _has_comment(module: Module, node: cst.CSTNode) -> bool:
         return False
     from libcst import matchers
 
-    return bool(matchers.findall(node, matchers.Comment()))
+    return bool(matchers.findall(module.parsed.exact(node), matchers.Comment()))
 
 
 def _is_simple(node: cst.CSTNode) -> bool:

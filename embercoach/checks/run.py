@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.analysis.origins import Origins, Stop
-from embercoach.analysis.positions import Span, locate
+from embercoach.analysis.positions import Span
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
 from embercoach.finding import Edit, Fix, RawFinding, Step
@@ -66,7 +66,7 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
         wanted[report.node] = report.place.statement
         for node, _ in report.change.edits if report.change else ():
             wanted[node] = report.place.statement
-    spans = locate(module.tree, module.source, wanted)
+    spans = module.parsed.spans(wanted)
     lines = Lines(module.source)
     findings = [_finding(*told, spans, lines) for told in zip(reports, ways, strict=True)]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.positions import locate
 from embercoach.checks.kernels import Definition, definitions, source_of
 from embercoach.checks.launches import kernel_of, launches_of
 from embercoach.checks.reading import reading
@@ -75,7 +74,7 @@ def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenK
         module = project.open(path, source)
         built = definitions(module, module.analyse())
         nodes = {node: statement for d in built for node, statement in _nodes(d, module)}
-        spans = locate(module.tree, module.source, nodes)
+        spans = module.parsed.spans(nodes)
         found = [_written(d, module, spans) for d in built]
     project.release()
     known = [kernel for kernel in found if kernel is not None]

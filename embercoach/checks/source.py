@@ -23,7 +23,7 @@ _shown: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
 
 def code_of(module: Module, node: cst.CSTNode) -> str:
     """A node's own source text."""
-    return module.tree.code_for_node(node)
+    return module.parsed.code(node)
 
 
 def mlx_alias(module: Module) -> str | None:

@@ -52,15 +52,12 @@ class Inspector:
         builders: tuple[KernelBuilder, ...] = (),
         *,
         debug: bool = False,
-        edited: bool = False,
     ) -> None:
         """Make one for projects with these wrappers of ``mx.fast.metal_kernel``.
 
-        Set ``debug`` to add the traceback to the message of a failure, and ``edited`` where files
-        come again and again, changed a little.
+        Set ``debug`` to add the traceback to the message of a failure.
         """
         self._builders = builders
-        self._edited = edited
         self._debug = debug
         self._project: Project | None = None
 
@@ -78,7 +75,7 @@ class Inspector:
         if self._project is None:
             from embercoach import checks
 
-            self._project = checks.Project(self._builders, edited=self._edited)
+            self._project = checks.Project(self._builders)
         return self._project
 
     def refresh(self) -> None:

@@ -146,7 +146,7 @@ class Analysis:
     def _inspector(self, settings: Settings) -> Inspector:
         builders = settings.kernel_builders
         if builders not in self._inspectors:
-            self._inspectors[builders] = Inspector(builders, edited=True)
+            self._inspectors[builders] = Inspector(builders)
         return self._inspectors[builders]
 
     def _look_again(self) -> None:

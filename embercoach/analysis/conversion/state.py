@@ -1,0 +1,113 @@
+"""State of one conversion: the source's lines, and where each node stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+if TYPE_CHECKING:
+    import ast
+
+#: Nodes that carry no text of their own: one of each kind serves all trees.
+EMPTY = cst.SimpleWhitespace("")
+SPACE = cst.SimpleWhitespace(" ")
+LINE_END = cst.TrailingWhitespace()
+DOT = cst.Dot()
+EQUAL = cst.AssignEqual()
+COLON = cst.Colon()
+ASYNC = cst.Asynchronous()
+#: Operators stand in parentheses, so that generated code keeps the tree's order of evaluation.
+OPEN = (cst.LeftParen(),)
+CLOSE = (cst.RightParen(),)
+
+_BITS = 24
+_MASK = (1 << _BITS) - 1
+
+
+class UnconvertibleError(Exception):
+    """Source that only libcst can turn into a tree."""
+
+
+class Range(NamedTuple):
+    """A range as ``ast`` counts: lines from 1, columns from 0 in UTF-8 bytes, end exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A tree, and the packed ranges of its statements and expressions by their ``id``.
+
+    ``ranges`` is None for a tree of libcst's own, which is complete.
+    """
+
+    tree: cst.Module
+    ranges: dict[int, int] | None
+
+    def range_of(self, node: cst.CSTNode) -> Range | None:
+        """Where ``ast`` places a node, None for a node that it doesn't have."""
+        packed = None if self.ranges is None else self.ranges.get(id(node))
+        return None if packed is None else _unpacked(packed)
+
+
+def packed_range(node: ast.expr | ast.stmt) -> int:
+    """The range of a node in one number: a tree has many of them."""
+    end_line, end_column = node.end_lineno or 0, node.end_col_offset or 0
+    start = node.lineno << _BITS | node.col_offset
+    return (start << _BITS | end_line) << _BITS | end_column
+
+
+def _unpacked(packed: int) -> Range:
+    return Range(
+        packed >> 3 * _BITS,
+        packed >> 2 * _BITS & _MASK,
+        packed >> _BITS & _MASK,
+        packed & _MASK,
+    )
+
+
+class Lines:
+    """The lines of a source, as Python's tokenizer counts them."""
+
+    def __init__(self, source: str) -> None:
+        if "\r" in source:
+            source = source.replace("\r\n", "\n").replace("\r", "\n")
+        self.texts = source.split("\n")
+        self.is_ascii = source.isascii()
+        self.has_continuations = "\\\n" in source
+
+    def column(self, line: int, offset: int) -> int:
+        """The column in characters of an offset in UTF-8 bytes."""
+        if self.is_ascii or not offset:
+            return offset
+        return len(self.texts[line - 1].encode()[:offset].decode())
+
+    def segment(self, node: ast.expr) -> str:
+        """The text of an expression, without parentheses around it."""
+        line, end_line = node.lineno, node.end_lineno or node.lineno
+        start = self.column(line, node.col_offset)
+        end = self.column(end_line, node.end_col_offset or 0)
+        if line == end_line:
+            return self.texts[line - 1][start:end]
+        inner = self.texts[line : end_line - 1]
+        return "\n".join((self.texts[line - 1][start:], *inner, self.texts[end_line - 1][:end]))
+
+    def follows_continuation(self, node: ast.stmt) -> bool:
+        """Whether the line before a statement's first one goes on in it."""
+        return node.lineno > 1 and self.texts[node.lineno - 2].endswith("\\")
+
+    def before(self, node: ast.stmt) -> str:
+        """What precedes a statement on its first line."""
+        return self.texts[node.lineno - 1][: self.column(node.lineno, node.col_offset)]
+
+
+def name_of(text: str) -> cst.Name:
+    """A name. ``ast`` normalizes those outside ASCII, so that their text is lost."""
+    if not text.isascii():
+        raise UnconvertibleError(text)
+    return cst.Name(text)

@@ -1,0 +1,173 @@
+"""A source and its tree, for the analysis without trivia, with exact text where it is asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.conversion import Converted, Lines, UnconvertibleError, convert
+from embercoach.analysis.parse import outline_of, parse, refuse_deep_nesting, unvalidated
+from embercoach.analysis.positions import Span, locate
+from embercoach.analysis.trees import children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
+_OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)
+
+
+def read_tree(source: str) -> SourceTree:
+    """The tree of a source.
+
+    Raises:
+        libcst.ParserSyntaxError: the source does not parse.
+        TooDeepError: it nests more deeply than Python allows.
+    """
+    refuse_deep_nesting(source)
+    outline = None if source.startswith("\ufeff") else outline_of(source)
+    if outline is not None:
+        try:
+            with unvalidated():
+                return SourceTree(source, convert(source, outline))
+        except UnconvertibleError:
+            pass
+    return SourceTree(source, Converted(parse(source), None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Exact:
+    """Statements as libcst parses them.
+
+    Attributes:
+        module: a module of nothing else.
+        lines: how many lines of the source precede it.
+        nodes: its nodes by the ``id`` of those that the analysis reads.
+    """
+
+    module: cst.Module
+    lines: int
+    nodes: Mapping[int, cst.CSTNode]
+
+
+@dataclass(eq=False)
+class SourceTree:
+    """A source and its tree.
+
+    Most trees lack trivia (see `embercoach.analysis.conversion`): the text and the position of a
+    node are to be asked for here.
+    """
+
+    source: str
+    converted: Converted
+    _exact: dict[int, _Exact] = field(default_factory=dict)
+
+    @property
+    def tree(self) -> cst.Module:
+        """The tree that the analysis reads."""
+        return self.converted.tree
+
+    def spans(self, wanted: Mapping[cst.CSTNode, cst.CSTNode]) -> dict[cst.CSTNode, Span]:
+        """The spans of nodes, equal to those of libcst's ``PositionProvider``.
+
+        ``wanted`` maps each node to the statement, or to the decorator, that it stands in.
+        """
+        if self.converted.ranges is None:
+            return locate(self.tree, wanted)
+        found: dict[cst.CSTNode, Span] = {}
+        others: dict[int, list[cst.CSTNode]] = {}
+        for node, statement in wanted.items():
+            span = self._quick_span(node)
+            if span is not None:
+                found[node] = span
+            else:
+                others.setdefault(self._index_of(node, statement), []).append(node)
+        for index, nodes in others.items():
+            exact = self._exact_at(index)
+            by_exact = {exact.nodes[id(node)]: node for node in nodes}
+            for inner, span in locate(exact.module, by_exact).items():
+                line, column, end_line, end_column = span
+                shifted = Span(line + exact.lines, column, end_line + exact.lines, end_column)
+                found[by_exact[inner]] = shifted
+        return found
+
+    def exact(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The node as libcst parses it, with its trivia."""
+        if self.converted.ranges is None:
+            return node
+        return self._exact_at(self._index_of(node, node)).nodes[id(node)]
+
+    def code(self, node: cst.CSTNode) -> str:
+        """A node's own source text, with the parentheses around it."""
+        return cst.Module([]).code_for_node(self.exact(node))
+
+    @cached_property
+    def _lines(self) -> Lines:
+        return Lines(self.source)
+
+    def _quick_span(self, node: cst.CSTNode) -> Span | None:
+        found = self.converted.range_of(node)
+        if found is None or isinstance(node, _OTHER_RANGE):
+            return None
+        line, offset, end_line, end_offset = found
+        columns = self._lines.column(line, offset), self._lines.column(end_line, end_offset)
+        return Span(line, columns[0], end_line, columns[1])
+
+    @cached_property
+    def _first_lines(self) -> Sequence[int]:
+        """The first line of each top-level statement."""
+        return [self._first_line(statement) for statement in self.tree.body]
+
+    def _first_line(self, statement: cst.CSTNode) -> int:
+        if isinstance(statement, cst.SimpleStatementLine):
+            statement = statement.body[0]
+        starts = [statement, *getattr(statement, "decorators", ())]
+        ranges = (self.converted.range_of(node) for node in starts)
+        return min(one.line for one in ranges if one is not None)
+
+    def _index_of(self, node: cst.CSTNode, statement: cst.CSTNode) -> int:
+        """Which top-level statement holds a node."""
+        known = self.converted.range_of(node) or self.converted.range_of(statement)
+        if known is not None:
+            return bisect_right(self._first_lines, known.line) - 1
+        return next(i for i, top in enumerate(self.tree.body) if _holds(top, node))
+
+    def _exact_at(self, index: int) -> _Exact:
+        exact = self._exact.get(index)
+        if exact is None:
+            exact = self._exact[index] = self._parsed(index)
+        return exact
+
+    def _parsed(self, index: int) -> _Exact:
+        start = self._first_lines[index] - 1
+        after = self._first_lines[index + 1 : index + 2]
+        texts = self._lines.texts[start : after[0] - 1 if after else None]
+        module = parse("\n".join((*texts, "")) if after else "\n".join(texts))
+        nodes = _paired([self.tree.body[index]], module.body)
+        return _Exact(module, start, nodes)
+
+
+def _holds(outer: cst.CSTNode, node: cst.CSTNode) -> bool:
+    pending = [outer]
+    while pending:
+        current = pending.pop()
+        if current is node:
+            return True
+        pending.extend(children(current))
+    return False
+
+
+def _paired(nodes: Sequence[cst.CSTNode], others: Sequence[cst.CSTNode]) -> dict[int, cst.CSTNode]:
+    """The nodes of two trees that are equal but for trivia, side by side."""
+    found: dict[int, cst.CSTNode] = {}
+    pending: list[tuple[Iterable[cst.CSTNode], Iterable[cst.CSTNode]]] = [(nodes, others)]
+    while pending:
+        for mine, other in zip(*pending.pop(), strict=True):
+            assert type(mine) is type(other), f"{type(mine)} is not {type(other)}"
+            found[id(mine)] = other
+            pending.append((children(mine), children(other)))
+    return found
