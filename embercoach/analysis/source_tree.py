@@ -146,7 +146,7 @@ class SourceTree:
         start = self._first_lines[index] - 1
         after = self._first_lines[index + 1 : index + 2]
         texts = self._lines.texts[start : after[0] - 1 if after else None]
-        module = parse("\n".join((*texts, "")) if after else "\n".join(texts))
+        module = parse("".join(texts))
         nodes = _paired([self.tree.body[index]], module.body)
         return _Exact(module, start, nodes)
 

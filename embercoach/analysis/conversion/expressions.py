@@ -17,7 +17,6 @@ from embercoach.analysis.conversion.state import (
     OPEN,
     SPACE,
     UnconvertibleError,
-    name_of,
     packed_range,
 )
 
@@ -97,10 +96,10 @@ class ExpressionConverter:
         return made
 
     def _name(self, node: ast.Name) -> cst.Name:
-        return name_of(node.id)
+        return cst.Name(node.id)
 
     def _attribute(self, node: ast.Attribute) -> cst.Attribute:
-        return cst.Attribute(self.expression(node.value), name_of(node.attr), DOT)
+        return cst.Attribute(self.expression(node.value), cst.Name(node.attr), DOT)
 
     def _constant(self, node: ast.Constant) -> cst.BaseExpression:
         kind = type(node.value)
@@ -181,7 +180,7 @@ class ExpressionConverter:
     def _keyword(self, node: ast.keyword) -> cst.Arg:
         if node.arg is None:
             return _argument(self.expression(node.value), None, "**")
-        return _argument(self.expression(node.value), name_of(node.arg), "")
+        return _argument(self.expression(node.value), cst.Name(node.arg), "")
 
     def _subscript(self, node: ast.Subscript) -> cst.Subscript:
         value = self.expression(node.value)
@@ -322,7 +321,7 @@ class ExpressionConverter:
 
     def _parameter(self, node: ast.arg, default: ast.expr | None, star: str) -> cst.Param:
         return cst.Param(
-            name=name_of(node.arg),
+            name=cst.Name(node.arg),
             annotation=self.annotation(node.annotation),
             equal=EQUAL if default is not None else cst.MaybeSentinel.DEFAULT,
             default=self.optional(default),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -72,14 +73,12 @@ def _unpacked(packed: int) -> Range:
 
 
 class Lines:
-    """The lines of a source, as Python's tokenizer counts them."""
+    """The lines of a source with their ends, as Python's tokenizer counts them."""
 
     def __init__(self, source: str) -> None:
-        if "\r" in source:
-            source = source.replace("\r\n", "\n").replace("\r", "\n")
-        self.texts = source.split("\n")
+        self.texts = list(StringIO(source, newline=""))
         self.is_ascii = source.isascii()
-        self.has_continuations = "\\\n" in source
+        self.has_continuations = "\\\n" in source or "\\\r" in source
 
     def column(self, line: int, offset: int) -> int:
         """The column in characters of an offset in UTF-8 bytes."""
@@ -95,19 +94,12 @@ class Lines:
         if line == end_line:
             return self.texts[line - 1][start:end]
         inner = self.texts[line : end_line - 1]
-        return "\n".join((self.texts[line - 1][start:], *inner, self.texts[end_line - 1][:end]))
+        return "".join((self.texts[line - 1][start:], *inner, self.texts[end_line - 1][:end]))
 
     def follows_continuation(self, node: ast.stmt) -> bool:
         """Whether the line before a statement's first one goes on in it."""
-        return node.lineno > 1 and self.texts[node.lineno - 2].endswith("\\")
+        return node.lineno > 1 and self.texts[node.lineno - 2].rstrip("\r\n").endswith("\\")
 
     def before(self, node: ast.stmt) -> str:
         """What precedes a statement on its first line."""
         return self.texts[node.lineno - 1][: self.column(node.lineno, node.col_offset)]
-
-
-def name_of(text: str) -> cst.Name:
-    """A name. ``ast`` normalizes those outside ASCII, so that their text is lost."""
-    if not text.isascii():
-        raise UnconvertibleError(text)
-    return cst.Name(text)

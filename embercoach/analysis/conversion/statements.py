@@ -18,7 +18,6 @@ from embercoach.analysis.conversion.state import (
     Converted,
     Lines,
     UnconvertibleError,
-    name_of,
     packed_range,
 )
 
@@ -53,11 +52,23 @@ def convert(source: str, outline: ast.Module) -> Converted:
         A tree that equals libcst's but for white space, comments, commas and parentheses.
 
     Raises:
-        UnconvertibleError: only libcst can make the tree, as of names that are not ASCII.
+        UnconvertibleError: only libcst can make the tree.
         RecursionError: the source nests too deeply.
     """
+    if not source.isascii() and any(map(_may_be_normalized, set(source))):
+        raise UnconvertibleError("names whose text may be lost")
     converter = _Converter(Lines(source))
     return Converted(cst.Module(converter.body(outline.body)), converter.ranges)
+
+
+def _may_be_normalized(character: str) -> bool:
+    """Whether Python normalizes names with this character, so that ``ast`` lacks their text."""
+    import unicodedata
+
+    if not f"a{character}".isidentifier():
+        return False
+    combines = unicodedata.combining(character) > 0
+    return combines or not unicodedata.is_normalized("NFKC", character)
 
 
 class _Converter(ExpressionConverter):
@@ -100,7 +111,7 @@ class _Converter(ExpressionConverter):
             raise UnconvertibleError("a statement that follows another on its line")
         decorators = getattr(node, "decorator_list", ())
         first = min((node.lineno, *(decorator.lineno for decorator in decorators)))
-        text = "\n".join((*self.lines.texts[first - 1 : node.end_lineno], ""))
+        text = "".join(self.lines.texts[first - 1 : node.end_lineno])
         try:
             body = cst.parse_module(f"if x:\n{text}" if before else text).body
         except cst.ParserSyntaxError as error:
@@ -121,7 +132,7 @@ class _Converter(ExpressionConverter):
         if getattr(node, "type_params", None):
             return self._parsed_statement(node)
         return cst.FunctionDef(
-            name=name_of(node.name),
+            name=cst.Name(node.name),
             params=self.parameters(node.args),
             body=self.suite(node.body),
             decorators=self._decorators(node.decorator_list),
@@ -139,8 +150,10 @@ class _Converter(ExpressionConverter):
             return self._parsed_statement(node)
         arguments = self.arguments(node.bases, node.keywords)
         count = next((i for i, a in enumerate(arguments) if _is_keyword(a)), len(arguments))
+        if not all(map(_is_keyword, arguments[count:])):
+            raise UnconvertibleError("a base after a keyword, which libcst does not parse")
         return cst.ClassDef(
-            name=name_of(node.name),
+            name=cst.Name(node.name),
             body=self.suite(node.body),
             bases=arguments[:count],
             keywords=arguments[count:],
@@ -216,7 +229,7 @@ class _Converter(ExpressionConverter):
             cst.ExceptHandler(
                 self.suite(handler.body),
                 self.optional(handler.type),
-                None if handler.name is None else cst.AsName(name_of(handler.name), SPACE, SPACE),
+                None if handler.name is None else cst.AsName(cst.Name(handler.name), SPACE, SPACE),
                 (),
                 SPACE,
                 EMPTY,
@@ -275,10 +288,10 @@ class _Converter(ExpressionConverter):
         )
 
     def _global(self, node: ast.Global) -> cst.Global:
-        return cst.Global([cst.NameItem(name_of(n)) for n in node.names], SPACE)
+        return cst.Global([cst.NameItem(cst.Name(n)) for n in node.names], SPACE)
 
     def _nonlocal(self, node: ast.Nonlocal) -> cst.Nonlocal:
-        return cst.Nonlocal([cst.NameItem(name_of(n)) for n in node.names], SPACE)
+        return cst.Nonlocal([cst.NameItem(cst.Name(n)) for n in node.names], SPACE)
 
     def _expression_statement(self, node: ast.Expr) -> cst.Expr:
         return cst.Expr(self.expression(node.value))
@@ -328,13 +341,13 @@ def _is_keyword(argument: cst.Arg) -> bool:
 
 
 def _alias(node: ast.alias) -> cst.ImportAlias:
-    name = None if node.asname is None else cst.AsName(name_of(node.asname), SPACE, SPACE)
+    name = None if node.asname is None else cst.AsName(cst.Name(node.asname), SPACE, SPACE)
     return cst.ImportAlias(_dotted(node.name), name) if node.name != "*" else None  # type: ignore[return-value]
 
 
 def _dotted(name: str) -> Any:
     first, *others = name.split(".")
-    made: cst.Name | cst.Attribute = name_of(first)
+    made: cst.Name | cst.Attribute = cst.Name(first)
     for other in others:
-        made = cst.Attribute(made, name_of(other), DOT)
+        made = cst.Attribute(made, cst.Name(other), DOT)
     return made

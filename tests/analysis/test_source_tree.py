@@ -1,17 +1,21 @@
-"""Positions: those of ``locate`` equal those of libcst's ``PositionProvider``, node by node."""
+"""Trees for the analysis equal libcst's but for trivia, and so do texts and positions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
 
 import libcst as cst
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from embercoach.analysis import positions
-from embercoach.analysis.parse import parse, skeleton
-from embercoach.analysis.positions import Span, locate, locate_in_whole
+from embercoach.analysis import source_tree
+from embercoach.analysis.parse import outline_of, parse
+from embercoach.analysis.positions import Span
+from embercoach.analysis.source_tree import SourceTree, read_tree
+from embercoach.fixes.source import LineIndex
 from tests.analysis.programs import PROGRAMS
 
 SOURCES = {
@@ -19,6 +23,13 @@ SOURCES = {
     "parentheses": "((((a))))\nx = (  ( b ) + (c ))\n(yield)\n( a ) , ( b ) = c\n",
     "several lines": "x = f(\n    a,\n    # é\n    b=(\n        c\n    ),\n)\ny = [\n  1,\n]\n",
     "continuation": "x = a + \\\n    b\nif a and \\\n   b:\n    c\nassert \\\n  a\n",
+    "continuation before a statement": "if a: \\\n    b; \\\n    c\nd\n",
+    "bare tuples": "x[a, b]\nx[(a, b)]\nx[(a), (b)]\nx[()]\nx[(a):(b), (c)]\nx[(a, b),]\n",
+    "starred subscripts": "x[*a]\nx[*a, b]\ndef f(*args: *Ts): a\n",
+    "strings in a row": "f('a' \"b\", 'it\\'s', '''d\\'''', u'e' 'f')\nb'a' rb'b'\n",
+    "keywords before positions": "f(a=1, *b, **c)\nclass A(*B, m=1, **d): pass\n",
+    "boolean chains": "a and b and (c and d) or e or (f or g)\n",
+    "numbers": "0x1F + 1_0.5e3 - 0b1 * 2J\n",
     "semicolons": "a; b ; c = d;\nif x: a; b\nfor i in x: y; z\n",
     "one line": "if a: b\nelif c: d\nelse: e\nwhile a: b\nclass A: x\ndef f(): return a\n",
     "elif": "if a:\n    b\nelif c:\n    d\nelif e:\n    f\nelse:\n    g\n",
@@ -33,6 +44,8 @@ SOURCES = {
     "docstring": '"""é\n\nb"""\nx = 1\n',
     "unicode": "é = 'ü' + ñ(变量)\nif 'é': x('ß', y)\n'🎉'; z(a)\n",
     "unicode in a block": "def f():\n    'é'; g(h)\n    x = '🎉', y\n",
+    "names that Python normalizes": "ﬁt = 1\nx.ﬁt(ﬁt=2)\n",
+    "normalized names": "fit = 'fi…'\nñ.变量(fit)\n",
     "unicode separators": "x = '\u2028'; y(z)\na = '\x85'; b(c)\nd\n",
     "decorators": "@a.b(c)\n@d\n# comment\n@e[f]\ndef g(h=i, *, j: k = l) -> m:\n    n(o)\n",
     "decorated class": "@a(b)\nclass C(D, metaclass=E):\n    @f(g)\n    def h(self): i(j)\n",
@@ -72,6 +85,33 @@ SOURCES = {
 }
 
 
+#: Fields that hold trivia, or punctuation that only generated code needs.
+TRIVIA = {
+    *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "semicolon", "dot"),
+    *("first_colon", "second_colon", "colon", "header", "footer", "indent", "encoding"),
+    *("leading_lines", "lines_after_decorators", "leading_whitespace", "trailing_whitespace"),
+    *("default_indent", "default_newline", "has_trailing_newline"),
+}
+
+
+def pairs(mine: Any, real: Any) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """The nodes of two trees side by side, which must be equal but for trivia."""
+    if isinstance(real, (list, tuple)):
+        assert len(mine) == len(real)
+        for one, other in zip(mine, real, strict=True):
+            yield from pairs(one, other)
+        return
+    assert type(mine) is type(real)
+    if not isinstance(real, cst.CSTNode):
+        assert mine == real
+        return
+    yield mine, real
+    for field in fields(real):
+        is_shown = field.name == "equal" and isinstance(real, cst.FormattedStringExpression)
+        if is_shown or (field.name not in {*TRIVIA, "equal"} and "whitespace" not in field.name):
+            yield from pairs(getattr(mine, field.name), getattr(real, field.name))
+
+
 def statements_of(module: cst.Module) -> dict[cst.CSTNode, cst.CSTNode]:
     """Every expression and simple statement, with the statement that it stands in."""
     found: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -97,83 +137,65 @@ def expected_spans(module: cst.Module) -> dict[cst.CSTNode, Span]:
 
 
 def disagreements(source: str) -> Iterator[str]:
-    """Nodes that ``locate`` places elsewhere, alone or with all others."""
+    """Nodes that have another position or text than libcst gives them."""
     module = parse(source)
-    wanted = statements_of(module)
     expected = expected_spans(module)
-    found = locate(module, source, wanted)
-    assert found.keys() == wanted.keys()
+    read = read_tree(source)
+    real = dict(pairs(read.tree, module))
+    wanted = statements_of(read.tree)
+    together = read.spans(wanted)
+    assert together.keys() == wanted.keys()
     for node, statement in wanted.items():
-        alone = locate(module, source, {node: statement})[node]
-        if not found[node] == alone == expected[node]:
-            code = module.code_for_node(node)
-            yield f"{code!r}: {found[node]}, alone {alone}, not {expected[node]}"
+        code = module.code_for_node(real[node])
+        alone = SourceTree(source, read.converted).spans({node: statement})[node]
+        if not together[node] == alone == expected[real[node]]:
+            yield f"{code!r}: {together[node]}, alone {alone}, not {expected[real[node]]}"
+        if read.code(node) != code:
+            yield f"{read.code(node)!r} is not {code!r}"
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_positions_are_those_of_libcst(source: str) -> None:
+def test_nodes_positions_and_texts_are_those_of_libcst(source: str) -> None:
     assert not list(disagreements(source))
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_positions_from_the_whole_module(source: str) -> None:
-    module = parse(source)
-    wanted = statements_of(module)
-    expected = expected_spans(module)
-    assert locate_in_whole(module, wanted) == {node: expected[node] for node in wanted}
-
-
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_positions_cut_the_node_s_own_text(source: str) -> None:
-    from embercoach.fixes.source import LineIndex
-
-    module = parse(source)
+    read = read_tree(source)
     index = LineIndex(source)
-    for node, span in locate(module, source, statements_of(module)).items():
-        text = source[
-            index.offset(span.line, span.column + 1) : index.offset(
-                span.end_line, span.end_column + 1
-            )
-        ]
+    for node, span in read.spans(statements_of(read.tree)).items():
+        start = index.offset(span.line, span.column + 1)
+        text = source[start : index.offset(span.end_line, span.end_column + 1)]
         # A node's code has the parentheses around it, its position does not.
-        assert text in module.code_for_node(node)
-        assert text
+        assert text in read.code(node)
+        assert text or read.code(node) == "()"
 
 
-#: Where whole modules are generated again; all else must take the quick way.
-SLOW = {
-    "match",
-    "decorators",
-    "decorated class",
-    "async decorated",
-    "try",
-    "try star",
-}
+#: What libcst must parse as a whole.
+WHOLE = {"continuation before a statement", "names that Python normalizes", "starred subscripts"}
 
 
-@pytest.mark.parametrize("source", [SOURCES[name] for name in sorted(SOURCES.keys() - SLOW)])
-def test_most_positions_take_the_quick_way(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if skeleton(source) is None:
+@pytest.mark.parametrize("source", [SOURCES[name] for name in sorted(SOURCES.keys() - WHOLE)])
+def test_most_sources_need_no_parse_of_the_whole(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if outline_of(source) is None:
         pytest.skip("newer syntax than this Python's")
-    module = parse(source)
-    monkeypatch.setattr(positions, "locate_in_whole", None)
-    assert locate(module, source, statements_of(module))
+    monkeypatch.setattr(source_tree, "parse", None)
+    assert read_tree(source).converted.ranges is not None
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
-def test_positions_of_made_up_programs(source: str) -> None:
+def test_trees_of_made_up_programs(source: str) -> None:
     try:
-        module = parse(source)
+        parse(source)
     except cst.ParserSyntaxError:
         event("does not parse")
         return
-    wanted = statements_of(module)
-    expected = expected_spans(module)
-    found = locate(module, source, wanted)
-    assert found == {node: expected[node] for node in wanted}
+    event("converted" if read_tree(source).converted.ranges is not None else "parsed")
+    assert not list(disagreements(source))
 
 
 def test_nothing_wanted() -> None:
-    module = parse("a")
-    assert locate(module, "a", {}) == locate_in_whole(module, ()) == {}
+    assert read_tree("a").spans({}) == {}
