@@ -123,9 +123,9 @@ class SourceTree:
         return [self._first_line(statement) for statement in self.tree.body]
 
     def _first_line(self, statement: cst.CSTNode) -> int:
-        if isinstance(statement, cst.SimpleStatementLine):
-            statement = statement.body[0]
         starts = [statement, *getattr(statement, "decorators", ())]
+        if isinstance(statement, cst.SimpleStatementLine):
+            starts.append(statement.body[0])
         ranges = (self.converted.range_of(node) for node in starts)
         return min(one.line for one in ranges if one is not None)
 

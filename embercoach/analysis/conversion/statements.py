@@ -105,7 +105,7 @@ class _Converter(ExpressionConverter):
         return made  # type: ignore[no-any-return]
 
     def _parsed_statement(self, node: ast.stmt) -> Any:
-        """A compound statement parsed from its text by libcst: ``match`` and all that is rare."""
+        """A statement parsed from its text by libcst: ``match`` and all that is rare."""
         before = self.lines.before(node)
         if before.strip() or not node.end_lineno:
             raise UnconvertibleError("a statement that follows another on its line")
@@ -116,7 +116,12 @@ class _Converter(ExpressionConverter):
             body = cst.parse_module(f"if x:\n{text}" if before else text).body
         except cst.ParserSyntaxError as error:
             raise UnconvertibleError(type(node).__name__) from error
-        return body[0].body.body[0] if before else body[0]  # type: ignore[union-attr]
+        found = body[0].body.body if before else body  # type: ignore[union-attr]
+        if len(found) > 1 or (
+            isinstance(found[0], cst.SimpleStatementLine) and len(found[0].body) > 1
+        ):
+            raise UnconvertibleError("a statement that another follows on its line")
+        return found[0]
 
     def suite(self, nodes: Sequence[ast.stmt]) -> Any:
         """The body of a compound statement, on lines of its own or not."""
