@@ -14,8 +14,8 @@ from embercoach.cli import codes, shared_options
 from embercoach.report import baseline
 from embercoach.report.baseline import DEFAULT_FILE
 from embercoach.report.outcome import Sources
-from embercoach.report.styled import print_lines
-from embercoach.report.text import plural, problem_line
+from embercoach.report.styled import print_lines, print_text
+from embercoach.report.text import plural, problem_lines
 
 if TYPE_CHECKING:
     from embercoach.cli.ratchet import Guard
@@ -86,7 +86,7 @@ def _update(guard: Guard, options: dict[str, Any]) -> int:
             listed.update(f for f in part.findings if notes or f.severity != "note")
             result += part
     _write(guard, result, listed, quiet=options["quiet"])
-    print_lines(map(problem_line, result.problems), sys.stderr)
+    print_lines(problem_lines(result.problems), sys.stderr)
     return codes.INCOMPLETE if result.problems else codes.CLEAN
 
 
@@ -102,7 +102,8 @@ def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool
         raise click.ClickException(str(error)) from error
     if not quiet:
         new, gone = after.entries - before.entries, before.entries - after.entries
-        click.echo(
+        print_text(
             f"Wrote {plural(len(after.entries), 'finding')} to {baseline.shown(after.file)}: "
-            f"{len(new)} new, {len(gone)} gone."
+            f"{len(new)} new, {len(gone)} gone.",
+            sys.stdout,
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
 from embercoach.cli import shared_options
+from embercoach.terminal_text import json_text
 
 
 @click.command("config", epilog="Exit code: 0, or 2 for a mistake in options or configuration.")
@@ -53,7 +53,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
         raise UserError(str(error)) from error
     applied = document(scopes)
     if options["output_format"] == "json":
-        click.echo(json.dumps(applied, indent=2))
+        click.echo(json_text(applied))
         return
     from embercoach.cli.applied_text import lines
     from embercoach.report.styled import print_lines

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.cli import codes
+from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +131,8 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        click.echo(f"{PROGRAM}: internal error: {type(error).__name__}: {error}", err=True)
+        message = f"{PROGRAM}: internal error: {type(error).__name__}: {error}"
+        print(log_line(message), file=sys.stderr)  # noqa: T201
         return codes.INCOMPLETE
     return result if isinstance(result, int) else codes.CLEAN
 
@@ -169,17 +171,15 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def _show(error: click.ClickException) -> None:
-    """Show an error; nothing that it cites of a file or an argument may deceive a terminal."""
-    from embercoach.report.excerpt import visible
-
-    said = error.format_message()
-    told = visible(said).replace("\n", "\u240a").replace("\t", " ")
-    if told == said or isinstance(error, _HELP):
+    """Show an error, whose message may cite a file or an argument, as lines of our own."""
+    if isinstance(error, _HELP):
         error.show()
         return
     shown = StringIO()
     error.show(shown)
-    click.echo(shown.getvalue().replace(said, told), nl=False, err=True)
+    said = error.format_message()
+    for line in shown.getvalue().replace(said, escaped(said)).removesuffix("\n").split("\n"):
+        print(log_line(line), file=sys.stderr)  # noqa: T201
 
 
 def silence_stdout() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -11,6 +10,7 @@ from embercoach import rulebook
 from embercoach.cli.values import Code
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import wants_color
+from embercoach.terminal_text import json_text
 
 
 @click.command("explain")
@@ -37,7 +37,7 @@ def command(ctx: click.Context, code: str, output_format: str) -> None:
         ctx.exit(explain(place_of(code), output_format))
     rule = _find(code)
     if output_format == "json":
-        click.echo(json.dumps(described(rule, page=True), indent=2))
+        click.echo(json_text(described(rule, page=True)))
     elif wants_color(sys.stdout):
         from rich.console import Console
         from rich.markdown import Markdown

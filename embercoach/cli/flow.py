@@ -20,7 +20,7 @@ from embercoach.engine.checkouts import Division, by_scope, run_together
 from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
-from embercoach.report.text import problem_line
+from embercoach.report.text import problem_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ def execute(request: Request) -> int:
             code = show_settings(scopes)
         else:
             code = show_files(scopes, division, force_exclude=request.force_exclude)
-        print_lines(map(problem_line, problems), sys.stderr)
+        print_lines(problem_lines(problems), sys.stderr)
         return codes.INCOMPLETE if problems else code
     watching = _guards(request, scopes, division, problems)
     if request.reads_stdin:

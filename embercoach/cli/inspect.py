@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from embercoach import rulebook
 from embercoach.cli import codes
@@ -12,6 +11,7 @@ from embercoach.cli.applied import told_origin
 from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.provenance import facts
 from embercoach.engine.files import discover
+from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,9 @@ def show_files(scopes: tuple[Scope, ...], division: Division, *, force_exclude: 
     ]
     for one, (_, files) in zip(found, division.parted([one.files for one in found]), strict=True):
         for file in files:
-            click.echo(file.shown)
+            print_text(file.shown, sys.stdout)
         for problem in one.problems:
-            click.echo(f"{problem.path}: {problem.message}", err=True)
+            print_text(f"{problem.path}: {problem.message}", sys.stderr)
             code = codes.INCOMPLETE
     return code
 
@@ -41,9 +41,10 @@ def show_settings(scopes: tuple[Scope, ...]) -> int:
     """Print the settings for the paths as TOML, each with where it comes from."""
     for number, scope in enumerate(scopes):
         if number:
-            click.echo()
-        for line in _lines(scope):
-            click.echo(line)
+            print_text("", sys.stdout)
+        for entry in _lines(scope):
+            for line in entry.split("\n"):
+                print_text(line, sys.stdout)
     return codes.CLEAN
 
 

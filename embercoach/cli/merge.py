@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -73,9 +74,9 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
         UserError: one of them can't be read, or is no report.
     """
     from embercoach.cli.flow import UserError
-    from embercoach.report.excerpt import visible
     from embercoach.report.html.saved import SavedReportError, parse
     from embercoach.report.merging import Saved, merge
+    from embercoach.report.styled import print_text
 
     def saved(file: Path) -> Saved:
         try:
@@ -88,7 +89,7 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
     merged = merge([saved(file) for file in files])
     for remark in merged.remarks:
         if not quiet:
-            click.echo(visible(f"embercoach: {remark}"), err=True)
+            print_text(f"embercoach: {remark}", sys.stderr)
     return merged
 
 

@@ -15,7 +15,7 @@ from embercoach.cli import codes
 from embercoach.cli.entry import silence_stdout
 from embercoach.report import text
 from embercoach.report.outcome import listed
-from embercoach.report.styled import print_lines, width_of
+from embercoach.report.styled import print_diff, print_lines, print_text, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -164,7 +164,7 @@ def _for_people(
         from embercoach.report import statistics
 
         yield from statistics.lines(listed(result, show_notes=show_notes))
-        yield from map(text.problem_line, result.problems)
+        yield from text.problem_lines(result.problems)
     elif request.output_format == "concise":
         yield from text.concise(result, show_notes=show_notes)
     else:
@@ -202,14 +202,14 @@ def print_diffs(
     with surviving_closed_pipe():
         for file in changed:
             differences = unified_cells if is_notebook(file.shown) else unified
-            click.echo(differences(file.old, file.new, file.shown), nl=False)
+            print_diff(differences(file.old, file.new, file.shown), sys.stdout)
         sys.stdout.flush()
-    print_lines(map(text.problem_line, problems), sys.stderr)
+    print_lines(text.problem_lines(problems), sys.stderr)
     if not request.quiet:
         fixes = sum(file.applied for file in changed)
         would = f"Would fix {text.plural(fixes, 'finding')} in {text.plural(len(changed), 'file')}."
         more = f" {held_back} more with --unsafe-fixes." if held_back else ""
-        click.echo(f"{would}{more}", err=True)
+        print_text(f"{would}{more}", sys.stderr)
     if problems:
         return codes.INCOMPLETE
     return codes.FOUND if changed and not request.exit_zero else codes.CLEAN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from embercoach.notebooks import is_notebook
 from embercoach.report import machine, text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines, width_of
+from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def explain(place: Place, output_format: str) -> int:
     sources = Sources({place.file: source})
     if output_format == "json":
         told = _document(place, RunResult(found, result.problems), kernels, sources)
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json_text(told))
     else:
         lines = _lines(place, RunResult(found, result.problems), kernels, sources)
         print_lines(lines, sys.stdout)
@@ -170,7 +170,7 @@ def _lines(
             ("` tells more.", "faint"),
         ]
         yield []
-    yield from map(text.problem_line, result.problems)
+    yield from text.problem_lines(result.problems)
     if not result.findings and not result.problems:
         yield [(f"Nothing is found at {place}.", "good")]
         if kernels:

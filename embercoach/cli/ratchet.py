@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from embercoach.engine.problem import Problem
 from embercoach.report import baseline
 from embercoach.report.baseline import Baseline, BaselineError
 from embercoach.report.outcome import Change, Comparison
+from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -159,8 +161,8 @@ def complain(judged: Judged) -> None:
     for file, count in judged.stale:
         entries = "1 entry is" if count == 1 else f"{count} entries are"
         name = baseline.shown(file)
-        click.echo(
+        print_text(
             f"{name}: {entries} fixed and still listed; run `embercoach baseline update "
             f"--baseline {name}` and commit it",
-            err=True,
+            sys.stderr,
         )

@@ -61,7 +61,7 @@ def write_statistics(
         stream.write(statistics.render(result.findings))
         return
     print_lines(statistics.lines(listed(result, show_notes=show_notes)), stream)
-    print_lines(map(text.problem_line, result.problems), stream)
+    print_lines(text.problem_lines(result.problems), stream)
     summary = text.summary(result, show_notes=show_notes, comparison=answer.comparison)
     print_lines(summary, stream)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -231,23 +232,23 @@ def _write(text: str, file: Path) -> None:
 
 
 def _tell(document: dict[str, Any], file: Path, *, quiet: bool) -> None:
-    from embercoach.report.excerpt import visible
+    from embercoach.report.styled import print_text
     from embercoach.report.text import plural
 
     summary = document["summary"]
     counted = (plural(summary[f"{name}s"], name) for name in ("error", "warning", "note"))
     if not quiet:
-        click.echo(f"Wrote {file}: {', '.join(counted)}.")
+        print_text(f"Wrote {file}: {', '.join(counted)}.", sys.stdout)
         _tell_absent(document)
     for problem in document["problems"]:
         place = f"{problem['path']}:{problem['line']}:{problem['column']}"
-        click.echo(visible(f"{place}: {problem['message']}"), err=True)
+        print_text(f"{place}: {problem['message']}", sys.stderr)
 
 
 def _tell_absent(document: dict[str, Any]) -> None:
     """Say which sources a report of saved findings lacks: it was made elsewhere, or they went."""
-    from embercoach.report.excerpt import visible
     from embercoach.report.html import sources
+    from embercoach.report.styled import print_text
     from embercoach.report.text import plural
 
     paths = sorted({finding["path"] for finding in document["findings"]})
@@ -259,4 +260,4 @@ def _tell_absent(document: dict[str, Any]) -> None:
             f"here, so not shown ({some}): write the report in the folder where "
             "`embercoach check` ran"
         )
-        click.echo(visible(message), err=True)
+        print_text(message, sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from embercoach.cli.explain import described
 from embercoach.cli.values import Family
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
+from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ def command(family: str | None, profile: str, severity: str | None, output_forma
     if severity is not None:
         chosen = [rule for rule in chosen if rule.severity_in(profile, "default") == severity]
     if output_format == "json":
-        click.echo(json.dumps([described(rule, page=False) for rule in chosen], indent=2))
+        click.echo(json_text([described(rule, page=False) for rule in chosen]))
     else:
         print_lines(_table(chosen, profile), sys.stdout)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from io import StringIO
@@ -14,6 +13,7 @@ from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of
+from embercoach.terminal_text import json_text, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
 def render(simulated: Simulated, form: str, stream: TextIO) -> None:
     """Write the report in one of the command's formats."""
     if form == "json":
-        stream.write(json.dumps(document(simulated), indent=2) + "\n")
+        stream.write(json_text(document(simulated)) + "\n")
     elif form == "sarif":
         from embercoach.report import sarif
 
@@ -233,7 +233,8 @@ def _table(simulated: Simulated) -> Table:
         if not simulated.compiled_only:
             count.append(f"{row.seconds:.3f}")
         style = STYLES["error"] if row.findings else ""
-        table.add_row(Text(row.name), *count, Text(str(row.findings), style), str(row.notes))
+        kernel, findings = Text(log_line(row.name)), Text(str(row.findings), style)
+        table.add_row(kernel, *count, findings, str(row.notes))
     return table
 
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from embercoach.cli import codes
 from embercoach.cli.flow import UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of
 from embercoach.cli.simulated import Simulated, render
 from embercoach.config import ConfigError, Overrides, load
+from embercoach.report.styled import print_text
 from embercoach.simulator.options import VARIABLE, Options
 from embercoach.simulator.record import read
 
@@ -75,10 +74,10 @@ def _without_record(program: Program, code: int) -> int:
     """Tell why there is no report, where the program has not said so itself."""
     if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
         how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
-        click.echo(
+        print_text(
             f"embercoach: {program.shown} ended ({how}) without a word on what was found: os._exit "
             "and signals leave no time for it",
-            err=True,
+            sys.stderr,
         )
     return code or codes.INCOMPLETE
 

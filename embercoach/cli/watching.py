@@ -23,6 +23,7 @@ from embercoach.config import DEFAULT_EXCLUDE, ConfigError, load
 from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.languages import SUFFIXES
+from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -168,7 +169,7 @@ def _rounds(request: Request) -> NoReturn:
 
 def _tell(request: Request, words: str) -> None:
     if not request.quiet:
-        click.echo(f"[{time.strftime('%H:%M:%S')}] {words}", err=True)
+        print_text(f"[{time.strftime('%H:%M:%S')}] {words}", sys.stderr)
 
 
 def _cause(paths: list[str]) -> str:

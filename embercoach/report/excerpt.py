@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
+from embercoach.terminal_text import is_deceptive
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,9 +19,6 @@ TAB = 4
 MOST_LINES = 5
 #: How much of a clipped line stands before the marked place.
 LEAD = 20
-#: Categories of characters that would reorder, hide or break what is shown: controls, formats
-#: (bidirectional marks, zero-width spaces), halves of surrogate pairs, line separators.
-DECEPTIVE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
@@ -107,10 +106,9 @@ def _cell(character: str) -> tuple[str, int]:
         return character, 1
     if character < " ":
         return chr(0x2400 + ord(character)), 1  # a picture of the control character
-    category = unicodedata.category(character)
-    if category in DECEPTIVE:
+    if is_deceptive(character):
         return "\ufffd", 1
-    if category in ("Mn", "Me"):
+    if unicodedata.category(character) in ("Mn", "Me"):
         return character, 0
     return character, 2 if unicodedata.east_asian_width(character) in "WF" else 1
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.report.outcome import listed
 from embercoach.report.places import place_of, region_in_file, start_in_file
+from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +43,10 @@ def _finding(finding: Finding, sources: Sources) -> str:
         properties["endColumn"] = str(end_column)
     else:
         del properties["col"]
-    text = f"{place_of(finding)}: {finding.code} {finding.message}"
+    lines = [f"{place_of(finding)}: {finding.code} {finding.message}"]
     if finding.help:
-        text += f"\n{finding.help}"
-    return _command(LEVELS[finding.severity], properties, text)
+        lines += finding.help.split("\n")
+    return _command(LEVELS[finding.severity], properties, lines)
 
 
 def _problem(problem: Problem, sources: Sources) -> str:
@@ -56,17 +57,16 @@ def _problem(problem: Problem, sources: Sources) -> str:
         "line": str(line),
         "col": str(column),
     }
-    text = f"{place_of(problem)}: {problem.message}"
-    return _command("error", properties, text)
+    return _command("error", properties, [f"{place_of(problem)}: {problem.message}"])
 
 
-def _command(level: str, properties: dict[str, str], text: str) -> str:
+def _command(level: str, properties: dict[str, str], lines: list[str]) -> str:
     shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{level} {shown}::{_data(text)}"
+    return f"::{level} {shown}::{'%0A'.join(map(_data, lines))}"
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escaped(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:

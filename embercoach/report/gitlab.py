@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from embercoach.report.address import in_repository
 from embercoach.report.fingerprints import fingerprints, of_places
 from embercoach.report.places import start_in_file, within_cell
+from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def render(
         marks: the findings' fingerprints, where they are known already.
     """
     data = document(outcome, sources, show_notes=show_notes, root=root, marks=marks)
-    return json.dumps(data, indent=2) + "\n"
+    return json_text(data) + "\n"
 
 
 def document(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from embercoach.report.outcome import listed
 from embercoach.report.places import place_of, start_in_file
+from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from embercoach.report.places import Placed
 
 NAME = "embercoach"
-#: What XML 1.0 cannot hold, not even escaped.
-ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: The counts of a suite, and the elements that they count; each test is one.
 COUNTED = {"tests": None, "failures": "failure", "errors": "error", "skipped": "skipped"}
 
@@ -48,7 +46,7 @@ def render(outcome: Outcome, sources: Sources, *, show_notes: bool) -> str:
 
 def _suites(cases: list[tuple[str, ET.Element]]) -> Iterator[ET.Element]:
     for path, group in groupby(cases, key=lambda case: case[0]):
-        suite = ET.Element("testsuite", name=_legal(path))
+        suite = ET.Element("testsuite", name=log_line(path))
         suite.extend(case for _, case in group)
         for name, tag in COUNTED.items():
             counted = (
@@ -65,15 +63,15 @@ def _finding(finding: Finding, sources: Sources) -> ET.Element:
     outcome = ET.SubElement(case, "skipped" if finding.severity == "note" else "failure")
     if finding.severity != "note":
         outcome.set("type", finding.severity)
-    outcome.set("message", _legal(finding.message))
-    outcome.text = _legal("\n".join(filter(None, (told, finding.help))))
+    outcome.set("message", log_line(finding.message))
+    outcome.text = "\n".join(map(log_line, [told, *finding.help.split("\n")])).rstrip("\n")
     return case
 
 
 def _problem(problem: Problem, sources: Sources) -> ET.Element:
     case = _case(problem, "incomplete", sources)
-    outcome = ET.SubElement(case, "error", type="incomplete", message=_legal(problem.message))
-    outcome.text = _legal(f"{place_of(problem)}: {problem.message}")
+    outcome = ET.SubElement(case, "error", type="incomplete", message=log_line(problem.message))
+    outcome.text = log_line(f"{place_of(problem)}: {problem.message}")
     return case
 
 
@@ -82,8 +80,4 @@ def _case(one: Placed, name: str, sources: Sources) -> ET.Element:
     place = place_of(one).removeprefix(f"{one.path}:")
     attributes = {"name": f"{name} at {place}", "classname": one.path, "file": one.path}
     attributes |= {"line": str(start_in_file(one, sources)[0]), "time": "0"}
-    return ET.Element("testcase", {key: _legal(value) for key, value in attributes.items()})
-
-
-def _legal(text: str) -> str:
-    return ILLEGAL.sub("\ufffd", text)
+    return ET.Element("testcase", {key: log_line(value) for key, value in attributes.items()})

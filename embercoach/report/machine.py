@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from embercoach.report.fingerprints import fingerprints
 from embercoach.report.outcome import counts
+from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def render(
 
 def written(data: dict[str, Any]) -> str:
     """A document as JSON text."""
-    return json.dumps(data, indent=2) + "\n"
+    return json_text(data) + "\n"
 
 
 def document(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,10 @@ from embercoach.notebooks import is_notebook
 from embercoach.report import statistics, text
 from embercoach.report.address import in_repository, quoted
 from embercoach.report.checkouts import totals
-from embercoach.report.excerpt import DECEPTIVE
 from embercoach.report.outcome import listed
 from embercoach.report.places import line_of, start_in_file
 from embercoach.report.styled import plain
+from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 #: Findings that are told one by one; a step's summary may hold 1 MiB.
 MOST = 50
 #: What may start something in GitHub's Markdown inside a line.
-SPECIAL = frozenset("\\`*_[]<>&~|$")
+SPECIAL = re.compile(r"[\\`*_\[\]<>&~|$]")
+#: What forges make a mention, a reference or a link of, without any markup.
+LINKED = re.compile(r"[@#](?=\w)|(?<=:)/(?=/)|(?i:www)(?=\.)")
 
 
 def render(
@@ -85,7 +87,7 @@ def _checkouts(rows: Sequence[Totals]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for row in rows:
         counts = [*row.counts, row.checkout.files_checked, row.problems]
-        yield f"| {_escaped(_visible(row.path))} | {' | '.join(map(str, counts))} |"
+        yield f"| {_escaped(escaped(row.path))} | {' | '.join(map(str, counts))} |"
 
 
 def _table(found: list[Finding]) -> Iterator[str]:
@@ -106,36 +108,32 @@ def _problem(problem: Problem, address: Callable[[Placed], str]) -> str:
 
 
 def _place(one: Placed, address: Callable[[Placed], str]) -> str:
-    return f"[{_escaped(_visible(line_of(one)))}]({address(one)})"
+    return f"[{_escaped(escaped(line_of(one)))}]({address(one)})"
 
 
 def _address(sources: Sources, root: str | None, home: str, one: Placed) -> str:
     # GitHub shows a notebook without lines unless it is asked for the file as it is.
     plain_text = "?plain=1" if home and is_notebook(one.path) else ""
     line, _ = start_in_file(one, sources)
-    return f"{home}{quoted(in_repository(one.path, root))}{plain_text}#L{line}"
+    path = quoted(in_repository(one.path, root))
+    if path.startswith("//"):
+        path = f"/{path.lstrip('/')}"  # two slashes would begin the name of a host
+    return f"{home}{path}{plain_text}#L{line}"
 
 
 def prose(message: str) -> str:
     """A message in one line, in which only its `code` is marked up, wherever it comes from."""
-    pieces = _visible(message).split("`")
+    pieces = escaped(message).split("`")
     if len(pieces) % 2 == 0 or not all(piece.strip() for piece in pieces[1::2]):
         return "\\`".join(map(_escaped, pieces))
-    # A bar would end a table's cell even inside code.
+    # A bar would end a table's cell even inside code; ## may be a command of a CI runner.
     shown = [
-        f"`{piece}`" if number % 2 and "|" not in piece else _escaped(piece)
+        _escaped(piece) if number % 2 == 0 or "|" in piece or "##" in piece else f"`{piece}`"
         for number, piece in enumerate(pieces)
     ]
     return "".join(shown)
 
 
 def _escaped(words: str) -> str:
-    return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in words)
-
-
-def _visible(words: str) -> str:
-    """In one line, and without what would hide or reorder it."""
-    return "".join(
-        "\ufffd" if unicodedata.category(letter) in DECEPTIVE else letter
-        for letter in " ".join(words.split())
-    )
+    """Words without markup; a comment parts what a forge would link."""
+    return LINKED.sub(r"\g<0><!-- -->", SPECIAL.sub(r"\\\g<0>", words))

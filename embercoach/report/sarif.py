@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from embercoach.report.address import in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
 from embercoach.report.line_hashes import line_hashes
 from embercoach.report.places import fix_in_file, region_in_file, start_in_file, within_cell
+from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def render(
     data = document(
         outcome, sources, profile=profile, exit_code=exit_code, codes=codes, marks=marks, root=root
     )
-    return json.dumps(data, indent=2)
+    return json_text(data)
 
 
 def document(
@@ -174,7 +174,7 @@ def _rule(rule: Rule, profile: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, number: int, places: _Places, mark: str) -> dict[str, Any]:
-    told = [finding.message, finding.help]
+    told = [_plain(finding.message), _plain(finding.help)]
     # GitHub shows related places where the message links to them.
     told += [f"See [{_label(s.message)}]({n})." for n, s in enumerate(finding.related, 1)]
     text = within_cell(finding, "\n".join(filter(None, told)))
@@ -203,7 +203,12 @@ def _result(finding: Finding, number: int, places: _Places, mark: str) -> dict[s
 
 
 def _step(one: Finding | Step, message: str, places: _Places) -> dict[str, Any]:
-    return {**places.location(one), "message": {"text": within_cell(one, message)}}
+    return {**places.location(one), "message": {"text": within_cell(one, _plain(message))}}
+
+
+def _plain(text: str) -> str:
+    """A text for a message, in which viewers take ``[text](address)`` for a link."""
+    return text.replace("](", "\\](")
 
 
 def _label(text: str) -> str:
@@ -248,7 +253,7 @@ def _problem(problem: Problem, places: _Places) -> dict[str, Any]:
     line, column = start_in_file(problem, places.sources)
     return {
         "level": "error",
-        "message": {"text": within_cell(problem, problem.message)},
+        "message": {"text": within_cell(problem, _plain(problem.message))},
         "locations": [
             {
                 "physicalLocation": {

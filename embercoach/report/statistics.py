@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
 from embercoach.finding import SEVERITIES, Severity
+from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,4 +64,4 @@ def render(findings: Sequence[Finding]) -> str:
         }
         for row in rows(findings)
     ]
-    return json.dumps(table, indent=2) + "\n"
+    return json_text(table) + "\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
+from embercoach.terminal_text import command_marks, escape_at, escaped, log_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -52,14 +54,44 @@ def plain(line: Line) -> str:
 
 
 def print_lines(lines: Iterable[Line], stream: TextIO, *, color: bool | None = None) -> None:
-    """Write lines to a stream, styled if it wants colors (or as told)."""
+    """Write lines to a stream, styled if it wants colors (or as ``color`` says).
+
+    Every text for people is written here: nothing in it controls a terminal, or is a command
+    for a CI runner.
+    """
     if not (wants_color(stream) if color is None else color):
-        stream.writelines(f"{plain(line)}\n" for line in lines)
+        stream.writelines(f"{log_line(plain(line))}\n" for line in lines)
         return
     from rich.console import Console
     from rich.text import Text
 
     console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True)
     for line in lines:
-        spans = [(text, STYLES.get(style, "")) for text, style in line]
+        spans = [(text, STYLES.get(style, "")) for text, style in harmless(line)]
         console.print(Text.assemble(*spans), soft_wrap=True)
+
+
+def print_text(text: str, stream: TextIO) -> None:
+    """Write a text as one plain line."""
+    print_lines([[(text, "")]], stream, color=False)
+
+
+def print_diff(diff: str, stream: TextIO) -> None:
+    """Write a unified diff; a line with nothing to escape is as it was, so that patches apply."""
+    for line in diff.split("\n")[:-1]:
+        end = "\r\n" if line.endswith("\r") else "\n"
+        stream.write(log_line(line.removesuffix("\r"), keep_tabs=True) + end)
+
+
+def harmless(line: Line) -> Line:
+    """A line whose spans together are what ``log_line`` makes of its text."""
+    shown = [(escaped(text), style) for text, style in line]
+    marks = command_marks(plain(shown))
+    if not marks:
+        return shown
+    safe: Line = []
+    offset = 0
+    for text, style in shown:
+        safe.append((escape_at(text, marks, offset), style))
+        offset += len(text)
+    return safe

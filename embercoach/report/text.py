@@ -8,11 +8,13 @@ from embercoach.report.outcome import counts, listed
 from embercoach.report.places import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.finding import Finding
     from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
     from embercoach.report.styled import Line
+
+TRACEBACK = "\nTraceback (most recent call last):\n"
 
 
 def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) -> Iterator[Line]:
@@ -24,7 +26,7 @@ def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) ->
         yield from excerpt(finding, sources.index(finding.path, finding.cell), width)
         gutter = " " * len(str(finding.end_line))
         if finding.help:
-            first, *more = finding.help.splitlines()
+            first, *more = finding.help.split("\n")
             yield [(f"{gutter} = ", "gutter"), ("help: ", "help"), (first, "")]
             yield from ([(f"{gutter}   {line}", "")] for line in more)
         if finding.fix:
@@ -32,23 +34,27 @@ def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) ->
             text = f"{finding.fix.title} ({option})"
             yield [(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")]
         yield []
-    for problem in outcome.problems:
-        yield problem_line(problem)
+    yield from problem_lines(outcome.problems)
 
 
 def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     """One line a finding: ``path:line:col: CODE severity message``."""
     for finding in listed(outcome, show_notes=show_notes):
         yield _head(finding, context=False)
-    for problem in outcome.problems:
-        yield problem_line(problem)
+    yield from problem_lines(outcome.problems)
 
 
-def problem_line(problem: Problem) -> Line:
-    """One line for what could not be checked: ``path:line:col: syntax error: ...``."""
-    place = f"{place_of(problem)}: "
-    kind, colon, rest = problem.message.partition(": ")
-    return [(place, "path"), (kind, "error"), (f"{colon}{rest}", "")]
+def problem_lines(problems: Iterable[Problem]) -> Iterator[Line]:
+    """One line for what could not be checked: ``path:line:col: syntax error: ...``.
+
+    Only a traceback, which ``--debug`` adds, is further lines.
+    """
+    for problem in problems:
+        message, start, trace = problem.message.partition(TRACEBACK)
+        kind, colon, rest = message.partition(": ")
+        yield [(f"{place_of(problem)}: ", "path"), (kind, "error"), (f"{colon}{rest}", "")]
+        if start:
+            yield from ([(line, "")] for line in f"{start}{trace}".strip("\n").split("\n"))
 
 
 def _head(finding: Finding, *, context: bool = True) -> Line:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from embercoach.metal.msl_names import FUNCTIONS, VALUES
 from embercoach.simulator.model import Part, SimulatorError, UnsetUse
 from embercoach.simulator.rewrite import FILE_NAME
+from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,8 +94,9 @@ def _told(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str
         lines += ("", *_lines(diagnostic, ""))
         for note in diagnostic.notes:
             lines += _lines(note, "  ")
-    head = [f"  {line}" for line in signature.splitlines()]
-    return "\n".join([*lines, "", "MLX generates this function for it:", *head])
+    head = [f"  {line}" for line in signature.split("\n")]
+    lines += ["", "MLX generates this function for it:", *head]
+    return "\n".join(log_line(line, keep_tabs=True) for line in lines)
 
 
 def _lines(diagnostic: Diagnostic, indent: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from embercoach.config.values import check_kind
 from embercoach.simulator.options import Options, begin, options_for
 from embercoach.simulator.recorder import merged
 from embercoach.simulator.telling import report
+from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -239,7 +240,7 @@ def _joined(findings: Iterable[Finding]) -> str:
 def _in_short(note: Finding) -> str:
     line = "" if note.line is None else f", {note.part} line {note.line}"
     excerpt = f": {note.excerpt}" if note.excerpt else ""
-    return f"note {note.kind} in kernel {note.kernel!r}{line}{excerpt}"
+    return log_line(f"note {note.kind} in kernel {note.kernel!r}{line}{excerpt}")
 
 
 def _counted(number: int, noun: str, ending: str = "s") -> str:

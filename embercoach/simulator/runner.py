@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.options import begin, options_for
+from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,7 +43,8 @@ def main(form: str, target: str, arguments: list[str]) -> int:
     try:
         simulation, recorder = begin(options)
     except SimulatorError as error:
-        print(f"embercoach: {error}", file=sys.stderr)  # noqa: T201
+        for line in f"embercoach: {error}".split("\n"):
+            print(log_line(line), file=sys.stderr)  # noqa: T201
         return FAILED
     try:
         return _run(form, target, arguments)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.simulator.model import Finding
+from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,8 +155,8 @@ def report(finding: Finding) -> str:
     where = f"{finding.part} line {finding.line}" if finding.line else "the launch as a whole"
     lines = [f"{finding.kind} ({finding.code}) in kernel {finding.kernel!r}, {where}:"]
     if finding.excerpt:
-        lines.append(f"    {finding.excerpt}")
-    lines.append(_filled(finding.message))
+        lines.append(f"    {finding.excerpt.expandtabs(4)}")
+    lines += _filled(escaped(finding.message)).split("\n")
     facts = []
     if finding.thread is not None:
         facts.append(f"thread {finding.thread}")
@@ -165,7 +166,7 @@ def report(finding: Finding) -> str:
         facts.append("launched at {}:{}".format(*finding.launched_at))
     if facts:
         lines.append(f"  ({', '.join(facts)})")
-    return "\n".join(lines)
+    return "\n".join(map(log_line, lines))
 
 
 def _filled(text: str) -> str:

@@ -23,6 +23,7 @@ from embercoach.finding import Finding
 from embercoach.report import gitlab, junit, markdown, sarif
 from embercoach.report.address import in_repository
 from embercoach.report.outcome import Sources
+from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -181,10 +182,9 @@ def test_junit_holds_any_text(message: str, path: str, advice: str) -> None:
     root = suites_of(text.encode(errors="strict").decode())
     failure = root.find(".//failure")
     assert failure is not None
-    told = failure.attrib["message"]
-    assert len(told) == len(message)
-    kept = zip(message, told, strict=True)
-    assert all(a == b or not a.isprintable() or b == "\ufffd" for a, b in kept)
+    assert failure.attrib["message"] == log_line(message)
+    assert failure.text is not None
+    assert failure.text.startswith(log_line(f"{path or 'a'}:1:1: DTYPE-001 error {message}"))
 
 
 # --- Markdown ----------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_markdown_tells_the_worst_and_counts_the_rest(clean: Outcome) -> None:
     assert re.search(rf"\| DTYPE-001 \| .* \| error \| {2 * markdown.MOST} \|", text)
 
 
-@given(message=ANYTHING | st.text("`|*_<>[]()\\!&#~$ab -\n", max_size=20), path=PATHS)
+@given(message=ANYTHING | st.text("`|*_<>[]()\\!&#~$@:/ab -\n", max_size=20), path=PATHS)
 def test_no_message_and_no_path_is_markup(message: str, path: str) -> None:
     """Another reader gets the words back, one link and one rule in bold, and no HTML."""
     found = finding(message=message, path=path or "a")
@@ -240,17 +240,42 @@ def test_no_message_and_no_path_is_markup(message: str, path: str) -> None:
     tokens = tokens_of(f"{markdown._finding(found, address)}\n")
     kinds = Counter(token.type for token in tokens)
     inert = {"text", "code_inline", "text_special", "inline", "paragraph_open", "paragraph_close"}
+    comments = [token.content for token in tokens if token.type == "html_inline"]
+    assert set(comments) <= {"<!-- -->"}
     expected = {"bullet_list_open", "list_item_open", "link_open", "strong_open"}
-    opened = {kind for kind in kinds if not kind.endswith("_close")} - inert
+    opened = {kind for kind in kinds if not kind.endswith("_close")} - inert - {"html_inline"}
     assert opened == expected
     assert all(kinds[kind] == 1 for kind in expected)
     (link,) = (token for token in tokens if token.type == "link_open")
     target = unquote(str(link.attrs["href"]), errors="surrogateescape")
     assert target.endswith("#L1")
-    said = "".join(token.content for token in tokens if token.type != "inline" and token.content)
-    shown = markdown._visible(f"{path or 'a'}:1")
-    words = f"{shown} DTYPE-001 error: {markdown._visible(message)}"
+    said = "".join(token.content for token in tokens if token.type not in ("inline", "html_inline"))
+    shown = escaped(f"{path or 'a'}:1")
+    words = f"{shown} DTYPE-001 error: {escaped(message)}"
     assert letters(said) == letters(words)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["@everyone", "me/it#12", "https://example.org/x", "www.example.org", "a@example.org"],
+)
+def test_forges_link_nothing_in_a_message(message: str, clean: Outcome) -> None:
+    """A comment that nobody sees parts what would notify people or lead elsewhere."""
+    outcome = replace(clean, findings=(finding(message=f"see {message}"),))  # type: ignore[type-var]
+    text = markdown.render(outcome, Sources(), show_notes=False)
+    assert message not in text
+    assert message in text.replace("<!-- -->", "")
+
+
+def test_a_path_names_no_host() -> None:
+    address = markdown._address(Sources(), None, "", finding(path="//example.org/a.py"))
+    assert address == "/example.org/a.py#L1"
+
+
+def test_a_message_of_sarif_holds_no_link(clean: Outcome) -> None:
+    outcome = replace(clean, findings=(finding(message="[x](https://example.org)"),))  # type: ignore[type-var]
+    (run,) = sarif.document(outcome, Sources(), profile="recommended", exit_code=1)["runs"]
+    assert run["results"][0]["message"]["text"] == "[x\\](https://example.org)"
 
 
 def letters(words: str) -> str:

@@ -103,10 +103,11 @@ def test_github(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
 
 
 def test_github_escapes(clean: Outcome) -> None:
-    finding = Finding("a,b:c%.py", 1, 2, 1, 3, "X-001", "error", "50%\r\nmore: a, b", "", "default")
+    message, advice = "50%\r\nmore: a, b", "10%\n::error::x"
+    finding = Finding("a,b:c%.py", 1, 2, 1, 3, "X-001", "error", message, advice, "default")
     assert github.render(replace(clean, findings=(finding,)), Sources(), show_notes=False) == (  # type: ignore[type-var]
         "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
-        "::a,b:c%25.py:1:2: X-001 50%25%0D%0Amore: a, b\n"
+        "::a,b:c%25.py:1:2: X-001 50%25\\r\\nmore: a, b%0A10%25%0A::error::x\n"
     )
 
 

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "embercoach"
 
-BOTTOM = {"finding", "rulebook", "kernel_builder", "project_files", "toml"}
+BOTTOM = {"finding", "rulebook", "kernel_builder", "project_files", "terminal_text", "toml"}
 # What each room may import besides itself. A new room needs a place here, chosen on purpose.
 MAY_IMPORT: dict[str, set[str]] = {
     "finding": set(),
     "kernel_builder": set(),
     "project_files": set(),
+    "terminal_text": set(),
     "toml": set(),
     "rulebook": {"finding", "toml"},
     "metal": set(),

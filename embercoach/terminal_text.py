@@ -1,0 +1,86 @@
+"""Untrusted text made harmless for terminals and CI logs: the one definition of both.
+
+Names, literals, paths and messages come from what is linted. A terminal acts on control
+characters in them, and a CI runner acts on lines that look like its own commands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+#: Categories of characters that control a terminal, reorder a line, end it or can't be seen:
+#: C0 and C1 controls, formats (bidirectional overrides, zero-width characters, tags), halves of
+#: surrogate pairs (bytes of file names that are not UTF-8), line and paragraph separators.
+#: Zero-width joiners of emoji are among them: two names must not look alike and differ.
+_DECEPTIVE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+#: What GitHub's runner takes for a command: two colons at a line's start, which it trims, and
+#: `##[` anywhere; Azure's and TeamCity's are `##vso[` and `##teamcity[`. The group is the
+#: character without which it is none.
+_COMMAND = re.compile(r"\A\s*(?P<colon>:)(?=:)|#(?P<hash>#)(?=\w*\[)")
+_COMMAND_IN_JSON = re.compile(r"#(?=#\w*\[)")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def is_deceptive(character: str) -> bool:
+    """Whether a character must not reach a terminal as it is."""
+    # Noncharacters, of which XML and HTML take some for an error; the category is that of
+    # letters which a later Unicode has, and those are to be seen.
+    noncharacter = ord(character) & 0xFFFE == 0xFFFE or "\ufdd0" <= character <= "\ufdef"
+    return noncharacter or unicodedata.category(character) in _DECEPTIVE
+
+
+class _Escapes(dict[int, str]):
+    """What ``str.translate`` writes for each character: computed once, at its first use."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        self[code] = shown = escape(character) if is_deceptive(character) else character
+        return shown
+
+
+def escape(character: str) -> str:
+    r"""A character as Python's literals write it: ``\x1b``, ``\u202e``."""
+    code = ord(character)
+    long = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return _SHORT.get(character) or (long if code < 0x10000 else f"\\U{code:08x}")
+
+
+_ESCAPES = _Escapes()
+_ESCAPES_BUT_TABS = _Escapes({ord("\t"): "\t"})
+
+
+def escaped(text: str, *, keep_tabs: bool = False) -> str:
+    """A text in one line, with deceptive characters as escapes."""
+    if text.isprintable():
+        return text
+    return text.translate(_ESCAPES_BUT_TABS if keep_tabs else _ESCAPES)
+
+
+def log_line(text: str, *, keep_tabs: bool = False) -> str:
+    """A text as one line for a terminal or a log: escaped, and no command of a CI runner."""
+    shown = escaped(text, keep_tabs=keep_tabs)
+    marks = command_marks(shown)
+    return escape_at(shown, marks) if marks else shown
+
+
+def command_marks(line: str) -> frozenset[int]:
+    """The characters of a line to escape so that no CI runner takes it for a command."""
+    if "::" not in line and "##" not in line:
+        return frozenset()
+    return frozenset(found.start(found.lastgroup or 0) for found in _COMMAND.finditer(line))
+
+
+def escape_at(text: str, marks: frozenset[int], offset: int = 0) -> str:
+    """A text with the marked characters escaped; marks count from ``offset`` before it."""
+    return "".join(
+        f"\\x{ord(character):02x}" if offset + number in marks else character
+        for number, character in enumerate(text)
+    )
+
+
+def json_text(data: Any) -> str:
+    """Data as JSON in ASCII, indented, in which no CI runner finds a command."""
+    return _COMMAND_IN_JSON.sub(r"\\u0023", json.dumps(data, indent=2))
