@@ -23,6 +23,7 @@ from embercoach.config import DEFAULT_EXCLUDE, ConfigError, load
 from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.languages import SUFFIXES
+from embercoach.engine.workers import safe_path
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -222,10 +223,11 @@ def _below(path: str, folders: frozenset[str]) -> bool:
 
 def _check_apart(request: Request) -> None:
     """Check in a process of its own: what it takes is given back, and threads are no trouble."""
-    resource_tracker.ensure_running()
+    with safe_path():
+        resource_tracker.ensure_running()
     process = multiprocessing.get_context("spawn").Process(target=_check, args=(request,))
     try:
-        with _uninterrupted():
+        with safe_path(), _uninterrupted():
             process.start()
         process.join()
     except KeyboardInterrupt:

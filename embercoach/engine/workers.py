@@ -225,11 +225,31 @@ def _start(context: BaseContext, make: Callable[[], Callable[[T], R]]) -> _Child
     # A child is born with interrupts blocked, until it has learnt to leave them to the parent.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        process.start()
+        with safe_path():
+            process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     theirs.close()
     return _Child(process, ours)
+
+
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """Keep the current folder off ``sys.path`` of the interpreters that are started meanwhile.
+
+    It is linted, and not trusted. ``multiprocessing`` starts interpreters with ``-c``, which puts
+    that folder first, so that a ``multiprocessing.py`` there would run. Python 3.10 has no such
+    switch.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _crash(child: _Child[T]) -> Crash:

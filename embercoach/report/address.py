@@ -20,4 +20,16 @@ def in_repository(path: str, root: str | None) -> str:
 
 def quoted(path: str) -> str:
     """A path as a part of a URL; bytes that are no text keep their values."""
-    return quote(path.replace(os.sep, "/"), errors="surrogateescape")
+    return quote(_encoded(path.replace(os.sep, "/")))
+
+
+def file_url(path: str) -> str:
+    """The URL of a file by its absolute path; a Windows drive keeps its colon."""
+    return f"file:///{quote(_encoded(path), safe='/:').lstrip('/')}"
+
+
+def _encoded(path: str) -> bytes:
+    try:
+        return path.encode(errors="surrogateescape")
+    except UnicodeEncodeError:  # in a saved report: no file system gives such a name
+        return path.encode(errors="surrogatepass")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__, rulebook
-from embercoach.report.address import in_repository, quoted
+from embercoach.report.address import file_url, in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
 from embercoach.report.line_hashes import line_hashes
 from embercoach.report.places import fix_in_file, region_in_file, start_in_file, within_cell
@@ -132,7 +131,7 @@ class _Places:
             inside = in_repository(path, self._root)
             known = {"uri": quoted(inside), "uriBaseId": ROOT}
             if os.path.isabs(inside):  # noqa: PTH117
-                known = {"uri": Path(inside).as_uri()}
+                known = {"uri": file_url(inside)}
             self._artifacts[path] = known
         return known
 

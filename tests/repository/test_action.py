@@ -64,16 +64,20 @@ def recorded(tmp_path: Path) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("inputs", "expected"),
     [
-        ({}, ["--output-format", "github", "."]),
-        ({"output-format": "sarif"}, ["--output-format", "sarif", "."]),
-        ({"profile": "ember"}, ["--output-format", "github", "--profile", "ember", "."]),
-        ({"baseline": "b c.json"}, ["--output-format", "github", "--baseline", "b c.json", "."]),
-        ({"paths": ""}, ["--output-format", "github"]),
-        ({"paths": "src tests"}, ["--output-format", "github", "src", "tests"]),
-        ({"paths": "'a folder' b"}, ["--output-format", "github", "a folder", "b"]),
-        ({"paths": "src\ntests\n"}, ["--output-format", "github", "src", "tests"]),
-        ({"args": "--select A,B"}, ["--output-format", "github", "--select", "A,B", "."]),
-        ({"args": "-n -e", "paths": "x"}, ["--output-format", "github", "-n", "-e", "x"]),
+        ({}, ["--output-format", "github", "--", "."]),
+        ({"output-format": "sarif"}, ["--output-format", "sarif", "--", "."]),
+        ({"profile": "ember"}, ["--output-format", "github", "--profile", "ember", "--", "."]),
+        (
+            {"baseline": "b c.json"},
+            ["--output-format", "github", "--baseline", "b c.json", "--", "."],
+        ),
+        ({"paths": ""}, ["--output-format", "github", "--"]),
+        ({"paths": "src tests"}, ["--output-format", "github", "--", "src", "tests"]),
+        ({"paths": "'a folder' b"}, ["--output-format", "github", "--", "a folder", "b"]),
+        ({"paths": "src\ntests\n"}, ["--output-format", "github", "--", "src", "tests"]),
+        ({"args": "--select A,B"}, ["--output-format", "github", "--select", "A,B", "--", "."]),
+        ({"paths": "--fix @a b"}, ["--output-format", "github", "--", "--fix", "@a", "b"]),
+        ({"args": "-n -e", "paths": "x"}, ["--output-format", "github", "-n", "-e", "--", "x"]),
     ],
 )
 def test_check_passes_the_inputs_on(
@@ -120,9 +124,9 @@ def test_install(version: str, requirement: str, tmp_path: Path) -> None:
     result = play(INSTALL, {"version": version, "python": str(creator)}, tmp_path)
     assert result.returncode == 0, result.stderr
     created = (tmp_path / "created").read_text(encoding="utf-8").split()
-    assert created == ["-m", "venv", "--clear", str(tmp_path / "embercoach")]
+    assert created == ["-I", "-m", "venv", "--clear", str(tmp_path / "embercoach")]
     (command,) = recorded(tmp_path)
-    assert command[:3] == ["-m", "pip", "install"]
+    assert command[:4] == ["-I", "-m", "pip", "install"]
     assert command[-1] == requirement
 
 
@@ -140,7 +144,7 @@ def test_the_reports_are_of_the_same_findings(tmp_path: Path) -> None:
         [
             *["check", "--profile", "ember", "--select", "A", "-o", "mine.txt"],
             *["--output-format", kind, "--output-file", str(tmp_path / name), "--exit-zero"],
-            *["a", "b"],
+            *["--", "a", "b"],
         ]
         for kind, name in kinds.items()
     ]
@@ -193,6 +197,31 @@ def test_the_job_gets_annotations_a_summary_and_counts(tmp_path: Path) -> None:
     summary = (tmp_path / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
     assert summary.startswith("## EmberCoach\n")
     assert "HOST-PULL-001" in summary
+
+
+def test_nothing_of_the_checkout_is_imported(tmp_path: Path) -> None:
+    """The step's folder is the checkout: what Python is run there must not find its modules."""
+    installed(tmp_path)
+    script = tmp_path / "embercoach" / "bin" / "embercoach"
+    start = f"import sys; sys.path[0] = {str(ROOT)!r}; from embercoach.cli import main; main()"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n', encoding="utf-8")
+    for name in ("json", "click"):
+        (tmp_path / f"{name}.py").write_text("open('owned', 'w')\n", encoding="utf-8")
+    assert play(CHECK, {"paths": "src"}, tmp_path).returncode == 1
+    assert outputs(tmp_path)["warnings"] == "1"
+    assert not (tmp_path / "owned").exists()
+
+
+def test_no_name_of_a_file_is_an_output_or_a_command(tmp_path: Path) -> None:
+    project = installed(tmp_path)
+    name = "x\nsarif-file=/etc/passwd\n::add-mask::x\n##[set-output name=errors]9.py"
+    (project / "pull.py").rename(project / name.replace("/", "|"))
+    result = play(CHECK, {"paths": "src"}, tmp_path, PYTHONPATH=str(ROOT))
+    assert result.returncode == 1, result.stderr
+    assert outputs(tmp_path)["sarif-file"] == str(tmp_path / "embercoach.sarif")
+    assert all(line.startswith("::warning ") for line in result.stdout.splitlines())
+    summary = (tmp_path / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+    assert "##[" not in summary
 
 
 def test_the_summary_can_be_left_out(tmp_path: Path) -> None:
