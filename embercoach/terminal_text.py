@@ -61,9 +61,13 @@ def escaped(text: str, *, keep_tabs: bool = False) -> str:
 
 def log_line(text: str, *, keep_tabs: bool = False) -> str:
     """A text as one line for a terminal or a log: escaped, and no command of a CI runner."""
-    shown = escaped(text, keep_tabs=keep_tabs)
-    marks = command_marks(shown)
-    return escape_at(shown, marks) if marks else shown
+    return without_commands(escaped(text, keep_tabs=keep_tabs))
+
+
+def without_commands(line: str) -> str:
+    """A line that no CI runner takes for a command."""
+    marks = command_marks(line)
+    return escape_at(line, marks) if marks else line
 
 
 def command_marks(line: str) -> frozenset[int]:

@@ -13,7 +13,7 @@ from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of
-from embercoach.terminal_text import json_text, log_line
+from embercoach.terminal_text import json_text, log_line, without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,8 @@ def _print_table(simulated: Simulated, stream: TextIO) -> None:
     )
     console.print(_table(simulated))
     lines = (line.rstrip() for line in drawn.getvalue().splitlines())
-    stream.writelines(f"{line}\n" for line in lines if line)
+    # A name that is folded may begin a line with what is no command inside of it.
+    stream.writelines(f"{without_commands(line)}\n" for line in lines if line)
     stream.write("\n")
 
 

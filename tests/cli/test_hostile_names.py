@@ -163,3 +163,32 @@ def test_any_encoding_of_the_terminal(
     written = re.sub(r"\x1b\[[0-9;]*m", "" if color else "?", data.getvalue().decode(encoding))
     assert_inert(written)
     assert "KERNEL-NAME-001" in written
+
+
+@pytest.mark.parametrize("in_short", [False, True])
+def test_what_is_told_of_a_simulated_program(in_short: bool) -> None:
+    """Kernels and files are the program's to name; a name may even be folded in the table."""
+    pytest.importorskip("numpy")
+    from embercoach.cli.simulated import Simulated, render
+    from embercoach.simulator.model import Finding
+    from embercoach.simulator.record import KernelRow, Record
+
+    names = (FOLDER, "::error::x", "x" * 64 + "::error::x" * 9, NAME)
+    findings = tuple(
+        (Finding("out-of-bounds", name, "body", 1, None, f"{name}. {name}", name, (name, 1)), None)
+        for name in names
+    )
+    record = Record(tuple(KernelRow(name, 1, 0.5, 1) for name in names), findings, 0)
+    simulated = Simulated(
+        record=record,
+        program=FOLDER,
+        compiled_only=False,
+        show_notes=True,
+        in_short=in_short,
+        profile="ember",
+        exit_code=1,
+    )
+    for form in ("text", "json", "sarif"):
+        stream = io.StringIO()
+        render(simulated, form, stream)
+        assert_inert(stream.getvalue())

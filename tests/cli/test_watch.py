@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,17 @@ IDLE = "Watching for changes"
 class Watched:
     """A running ``check --watch``, and what it has written so far, both streams in one."""
 
-    def __init__(self, folder: Path, *arguments: str, terminal: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        terminal: bool = False,
+        program: tuple[str, ...] = ("-m", "embercoach"),
+    ) -> None:
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
         ours, theirs = pty.openpty() if terminal else os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "embercoach", "check", "--watch", *arguments],
+            [sys.executable, *program, "check", "--watch", *arguments],
             cwd=folder,
             env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
             stdin=subprocess.DEVNULL,
@@ -93,8 +100,8 @@ class Watched:
 def watched(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
     running = []
 
-    def start(*arguments: str, terminal: bool = False) -> Watched:
-        running.append(Watched(tmp_path, *arguments, terminal=terminal))
+    def start(*arguments: str, folder: Path = tmp_path, **options: Any) -> Watched:
+        running.append(Watched(folder, *arguments, **options))
         return running[-1]
 
     yield start
@@ -206,3 +213,24 @@ def test_what_is_to_be_installed_is_named(embercoach: Cli, monkeypatch: pytest.M
     ran = embercoach("check", "--watch")
     assert (ran.code, ran.out) == (2, "")
     assert 'python -m pip install "embercoach[watch]"' in ran.err
+
+
+def test_nothing_of_the_watched_folder_is_imported(
+    tmp_path: Path, watched: Callable[..., Watched]
+) -> None:
+    """Each check is a new interpreter, started in the folder that is linted."""
+    if sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 has no switch for it")
+    start = tmp_path / "bin" / "embercoach"
+    start.parent.mkdir()
+    start.write_text("from embercoach.cli import main\nif __name__ == '__main__':\n    main()\n")
+    project = tmp_path / "project\x1b"
+    project.mkdir()
+    for name in ("multiprocessing", "click", "embercoach"):
+        (project / f"{name}.py").write_text("open('owned', 'w')\n")
+    run = watched(".", program=(str(start),), folder=project)
+    assert "All clear" in run.until(IDLE)
+    (project / "a\x1b.py").write_text(BAD)
+    assert "a\\x1b.py changed; checking." in run.until("GRAPH-BREAK-001", IDLE)
+    assert not (project / "owned").exists()
+    assert run.interrupt() == 0

@@ -21,6 +21,7 @@ from embercoach.engine.workers import Crash, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 # A test module's functions can't be imported by a spawned child.
 forked = pytest.mark.skipif(sys.platform != "linux", reason="needs forked processes")
@@ -80,6 +81,21 @@ def test_a_large_task_never_runs_in_this_process() -> None:
     pids = {pid for _, pid in found.values()}  # type: ignore[misc]
     assert len(pids) == 1
     assert os.getpid() not in pids
+
+
+def test_a_new_process_imports_nothing_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That folder is linted; an interpreter started with `-c` looks for modules there first."""
+    if sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 has no switch for it")
+    (tmp_path / "multiprocessing.py").write_text("open('owned', 'w')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "platform", "darwin")  # spawns, where others fork
+    before = os.environ.get("PYTHONSAFEPATH")
+    assert results(partial(partial, int), range(1), size=workers.LARGE) == {0: 0}
+    assert os.environ.get("PYTHONSAFEPATH") == before
+    assert not (tmp_path / "owned").exists()
 
 
 @forked

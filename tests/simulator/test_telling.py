@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embercoach.simulator.diagnostics import CompileError, Diagnostic
 from embercoach.simulator.model import (
     CODE_OF_KIND,
     Access,
     Buffer,
     BuiltKernel,
+    Finding,
     RawFinding,
     SourceMap,
 )
@@ -151,3 +153,26 @@ def test_every_kind_is_told_in_whole_sentences(kind, at, other, buffer):
     assert f"{kind} ({CODE_OF_KIND[kind]}) in kernel 'twice'" in text
     assert "launched at train.py:12" in text
     assert "None" not in text
+
+
+HOSTILE = "k\x1b[31m\n::error::x\r##[error]y\u202e\udcff"
+
+
+def test_no_text_of_a_kernel_controls_a_terminal():
+    finding = Finding(
+        kind="out-of-bounds",
+        kernel=HOSTILE,
+        part="body",
+        line=1,
+        thread=None,
+        message=f"{HOSTILE} is out of bounds.",
+        excerpt=f"{HOSTILE};",
+        launched_at=(HOSTILE, 3),
+    )
+    diagnostic = Diagnostic("error", "body", 1, 2, HOSTILE, f"\t{HOSTILE}")
+    error = CompileError(HOSTILE, [diagnostic], f"void f() {{\n{HOSTILE}")
+    for text in (report(finding), str(error)):
+        lines = text.split("\n")
+        assert all(c.isprintable() or c == "\t" for line in lines for c in line)
+        assert not [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
+        assert "\\x1b[31m" in text
