@@ -205,6 +205,32 @@ def test_a_trespass_is_seen(
     assert bool(trespasses(path)) == forbidden
 
 
+#: What writes other than through ``report.styled``: JSON, the package's own texts, and single
+#: lines that are sanitized where they are written, before ``report`` is imported.
+WRITERS = {
+    "analysis/mlx_api/generate.py",
+    "cli/completion.py",
+    "cli/config.py",
+    "cli/entry.py",
+    "cli/explain.py",
+    "cli/place.py",
+    "cli/rules.py",
+    "simulator/runner.py",
+}
+
+
+def test_texts_for_people_pass_the_sanitizer() -> None:
+    """What is linted names files and kernels: a raw ``echo`` would hand them to the terminal."""
+    writing = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("print", "click.echo", "click.secho", "echo", "secho")
+    }
+    assert writing == WRITERS
+
+
 KERNELS = sorted((ROOT / "xlstm_kernels").rglob("*.py"))
 
 

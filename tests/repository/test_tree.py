@@ -13,6 +13,7 @@ TOP = {
     "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "action.yml",
     "docs",
     "embercoach",

@@ -143,6 +143,7 @@ def test_hooks() -> None:
         assert hook["require_serial"], "the tool has a process pool of its own"
         assert hook["types_or"] == ["python", "jupyter", "metal", "objective-c", "objective-c++"]
         assert "--force-exclude" in hook["entry"], "pre-commit names files that config excludes"
+        assert hook["args"] == ["--"], "pre-commit's names of files may begin with - or @"
 
 
 def test_the_action_is_used_on_this_project() -> None:
