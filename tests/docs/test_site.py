@@ -29,7 +29,7 @@ HOOKS: dict[str, Any] = run_path(str(ROOT / ".ci" / "documentation.py"))
 pytestmark = pytest.mark.docs
 PAGES = {
     path: HOOKS["BORROWED"].get(path.name, path.name).removesuffix(".md") for path in DOCUMENTS
-} | {ROOT / "CHANGELOG.md": "changelog"}
+} | {ROOT / "CHANGELOG.md": "changelog", ROOT / "SECURITY.md": "security"}
 RULES = {code: f"rules/{code}" for code in rulebook.codes()}
 
 
