@@ -1,10 +1,10 @@
 """Hooks of MkDocs: pages made of the repository's other files, and links between all of them.
 
 What has a home elsewhere is never copied into ``docs/``: README, CONTRIBUTING, CHANGELOG and
-SECURITY are pages of the site as they are, every page in ``rules/`` is one, and what is said of all rules, of
-the configuration's keys and of the action's inputs is made while the site is built. Links are
-written as they work in the repository, and turned here into links of the site; one that leads
-nowhere is a warning, on which a strict build fails.
+SECURITY are pages of the site as they are, every page in ``rules/`` is one, and what is said of
+all rules, of the configuration's keys and of the action's inputs is made while the site is built.
+Links are written as they work in the repository, and turned here into links of the site; one that
+leads nowhere is a warning, on which a strict build fails.
 """
 
 from __future__ import annotations

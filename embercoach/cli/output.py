@@ -16,6 +16,7 @@ from embercoach.cli.entry import silence_stdout
 from embercoach.report import text
 from embercoach.report.outcome import listed
 from embercoach.report.styled import print_diff, print_lines, print_text, width_of
+from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -202,7 +203,7 @@ def print_diffs(
     with surviving_closed_pipe():
         for file in changed:
             differences = unified_cells if is_notebook(file.shown) else unified
-            print_diff(differences(file.old, file.new, file.shown), sys.stdout)
+            print_diff(differences(file.old, file.new, escaped(file.shown)), sys.stdout)
         sys.stdout.flush()
     print_lines(text.problem_lines(problems), sys.stderr)
     if not request.quiet:

@@ -15,6 +15,7 @@ import pytest
 
 from embercoach.cli.check import FORMATS
 from embercoach.cli.entry import start
+from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +128,7 @@ def test_other_commands(arguments: tuple[str, ...], embercoach: Cli, hostile: Pa
 
 def test_a_diff_shows_tabs_and_escapes(embercoach: Cli, hostile: Path) -> None:
     ran = embercoach("check", "--diff", "--unsafe-fixes", "--profile", "ember", FOLDER)
+    assert f"+++ {escaped(f'{FOLDER}/{NAME}')}\n" in ran.out.replace("#\\x23", "##")
     assert "\n+\t" in ran.out
     assert "\\x1b]0;title\\x07 #\\x23[error]x" in ran.out
     assert_inert(ran.out, tabs=True)
