@@ -11,40 +11,9 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     dtype,
     fft,
     graph_break,
-    host_copies,
     host_pull,
     host_pull_eval,
     host_pull_int,
-    kernel_atomics,
-    kernel_cache,
-    kernel_cost,
-    kernel_counts,
-    kernel_escapes,
-    kernel_fill,
-    kernel_flow,
-    kernel_gradient,
-    kernel_grid,
-    kernel_index,
-    kernel_inputs,
-    kernel_language,
-    kernel_launch,
-    kernel_memory,
-    kernel_names,
-    kernel_pointers,
-    kernel_precision,
-    kernel_results,
-    kernel_rounding,
-    kernel_settings,
-    kernel_signature,
-    kernel_sizes,
-    kernel_source,
-    kernel_storage,
-    kernel_strides,
-    kernel_unit,
-    kernel_values,
-    kernel_varying,
-    kernel_writes,
-    metal_bodies,
     python_scalar,
 )
 from embercoach.checks.reading import SyntaxProblem, reading
@@ -77,6 +46,8 @@ class FileReport:
 
 def registered_codes() -> frozenset[str]:
     """All codes that the checks may report."""
+    from embercoach.checks import host_copies, of_kernels  # noqa: F401
+
     return frozenset(CODES)
 
 
@@ -96,6 +67,7 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
 
 def check_metal(source: str) -> FileReport:
     """Run the checks of Metal text over a ``.metal`` file. What does not parse has no findings."""
+    from embercoach.checks import of_kernels  # noqa: F401
     from embercoach.checks.metal_units import check_unit
 
     return FileReport(check_unit(source), ())
@@ -103,6 +75,7 @@ def check_metal(source: str) -> FileReport:
 
 def check_objective_c(source: str) -> FileReport:
     """Check an Objective-C++ file: its host code, and the Metal text in its string literals."""
+    from embercoach.checks import of_kernels  # noqa: F401
     from embercoach.checks.metal_units import check_objective_c_file
 
     return FileReport(check_objective_c_file(source), ())

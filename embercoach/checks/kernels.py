@@ -123,6 +123,15 @@ def is_definition(fact: CallFact) -> bool:
     return isinstance(fact.callee, Symbol) and fact.callee.name == METAL_KERNEL
 
 
+def has_kernel(fact: Fact) -> bool:
+    """Whether a fact is the definition or a launch of a kernel, or a call that returns one."""
+    if not isinstance(fact, CallFact):
+        return False
+    if isinstance(fact.callee, Function):
+        return next(iter(kernels_held(fact.result)), None) is not None
+    return is_definition(fact) or bool(launched(fact))
+
+
 def launched(fact: CallFact) -> tuple[Kernel, ...]:
     """The kernels that a call may launch."""
     return tuple(kernels_in(fact.callee))

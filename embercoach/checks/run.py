@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.analysis.origins import Origins, Stop
 from embercoach.analysis.positions import Span
+from embercoach.checks.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
 from embercoach.finding import Edit, Fix, RawFinding, Step
@@ -30,6 +31,8 @@ _Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
 def reports_of(module: Module) -> list[Report]:
     """What the checks say about a module, without what another report covers."""
     facts = module.analyse()
+    if module.mentions_kernels or any(map(has_kernel, facts)):
+        from embercoach.checks import of_kernels  # noqa: F401  (registers their checks)
     found: list[Report] = []
     for fact in facts:
         for check in checks_of(fact):
