@@ -22,8 +22,16 @@ class MissingError(click.ClickException):
 
 @click.command("server")
 @click.option("--stdio", is_flag=True, help="Standard input and output; there is no other way.")
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="CPU time for the analysis of a document; a longer one is ended.",
+)
 @click.pass_context
-def command(ctx: click.Context, stdio: bool) -> None:
+def command(ctx: click.Context, stdio: bool, deadline: float) -> None:
     """Speak the Language Server Protocol on standard input and output.
 
     Editors start it: findings while typing, rule pages and kernel signatures on hover, quick fixes.
@@ -37,6 +45,13 @@ def command(ctx: click.Context, stdio: bool) -> None:
             f"the language server needs {' and '.join(missing)}; "
             f"install with: {interpreter} -m pip install 'embercoach[server]'"
         )
+    from embercoach.server.pool import Pool
+
+    # The worker loads the analysis while this process loads the protocol.
+    try:
+        pool = Pool(deadline)
+    except OSError as error:
+        raise click.ClickException(f"cannot start a process: {error.strerror or error}") from error
     from embercoach.server.service import serve
 
-    ctx.exit(codes.CLEAN if serve() else codes.FOUND)
+    ctx.exit(codes.CLEAN if serve(pool) else codes.FOUND)

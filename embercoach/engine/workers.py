@@ -110,7 +110,7 @@ def _here(
             done.put(None)
 
     try:
-        _run_deep(run, max(sizes[number] for number in order))
+        run_deep(run, max(sizes[number] for number in order))
         while (result := done.get()) is not None:
             yield result
     finally:
@@ -126,13 +126,13 @@ def _bound_garbage() -> None:
 
 def _on_deep_stack(work: Callable[[T], R], task: T, size: int = LARGE) -> R:
     results: list[R] = []
-    thread = _run_deep(lambda: results.append(work(task)), size)
+    thread = run_deep(lambda: results.append(work(task)), size)
     if thread is not None:
         thread.join()
     return results[0]
 
 
-def _run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
+def run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
     """Start a thread with a stack that sources of up to ``size`` bytes can't overflow.
 
     None where memory is too limited for any: then the target has been run here.

@@ -10,15 +10,16 @@ from embercoach.engine.directives import CODES
 from embercoach.engine.fixing import applicable
 from embercoach.server.analysis import suppressed
 from embercoach.server.diagnostics import diagnostic
+from embercoach.server.notices import FIX_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.finding import Finding
-    from embercoach.server.analysis import Checked, Document
+    from embercoach.server.analysis import Checked
+    from embercoach.server.documents import Document
 
-FIX_ALL = "source.fixAll.embercoach"
-KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)
+QUICK_FIX = types.CodeActionKind.QuickFix
 
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:

@@ -1,4 +1,4 @@
-"""What the editor's texts are checked by: the engine of ``check``, kept warm. For one thread.
+"""The engine of ``check``, kept warm for the texts of an editor; lives in a worker process.
 
 Garbage is collected in pauses alone, as it takes longer than a keystroke may.
 """
@@ -6,6 +6,7 @@ Garbage is collected in pauses alone, as it takes longer than a keystroke may.
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,26 +32,14 @@ if TYPE_CHECKING:
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
     from embercoach.kernel_builder import KernelBuilder
+    from embercoach.server.documents import Document
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
 #: modules of imported files hold on to those that imported them, 1 to 2 MB a text.
 ROUNDS = 16
 MOST_ROUNDS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text as the editor holds it, saved or not."""
-
-    uri: str
-    path: Path
-    version: int | None
-    text: str
-
-    @property
-    def newline(self) -> str:
-        """The line end that the text uses most."""
-        return "\r\n" if self.text.count("\r\n") * 2 > self.text.count("\n") else "\n"
+#: Documents whose latest result is kept.
+MOST_RECENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +66,12 @@ class Analysis:
         self._baselines = Baselines()
         self._rounds = 0
         self._last: Document | None = None
+        self._recent: OrderedDict[str, Checked] = OrderedDict()
+
+    def latest(self, document: Document) -> Checked:
+        """Return the result of a document's last check, or check it if its text is another."""
+        known = self._recent.get(document.uri)
+        return self.check(document) if known is None or known.document != document else known
 
     def check(self, document: Document) -> Checked:
         """Check a document as `embercoach check` would, were it saved."""
@@ -91,7 +86,12 @@ class Analysis:
                     result, document.path, document.text, settings.baseline
                 )
         positions = Positions(document.text, self._encoding)
-        return Checked(document, positions, settings, result, configured.error)
+        checked = Checked(document, positions, settings, result, configured.error)
+        self._recent[document.uri] = checked
+        self._recent.move_to_end(document.uri)
+        if len(self._recent) > MOST_RECENT:
+            self._recent.popitem(last=False)
+        return checked
 
     def tidy(self) -> None:
         """Let go of what earlier texts left behind, and be ready for the next; takes a second."""

@@ -8,13 +8,15 @@ from lsprotocol import types
 
 from embercoach import rulebook
 from embercoach.engine.directives import CODES
+from embercoach.server.notices import SOURCE, line_diagnostic
 
 if TYPE_CHECKING:
     from embercoach.engine.problem import Problem
     from embercoach.finding import Finding
     from embercoach.server.analysis import Checked
 
-SOURCE = "embercoach"
+#: Findings shown of a document.
+MOST = 1000
 #: What may go without a trace: editors fade it.
 _IDLE = CODES[0]
 _SEVERITIES = {
@@ -26,8 +28,13 @@ _SEVERITIES = {
 
 def diagnostics(checked: Checked) -> list[types.Diagnostic]:
     """What is found in a document, notes among it, and what keeps it from being checked."""
-    found = [diagnostic(finding, checked) for finding in checked.result.findings]
-    return [*(_of_problem(p, checked) for p in checked.result.problems), *found]
+    findings = checked.result.findings
+    found = [_of_problem(problem, checked) for problem in checked.result.problems]
+    found += [diagnostic(finding, checked) for finding in findings[:MOST]]
+    if len(findings) > MOST:
+        message = f"{len(findings) - MOST:,} more findings are not shown"
+        found.append(line_diagnostic(message, types.DiagnosticSeverity.Information))
+    return found
 
 
 def diagnostic(finding: Finding, checked: Checked) -> types.Diagnostic:
@@ -85,16 +92,4 @@ def _of_problem(problem: Problem, checked: Checked) -> types.Diagnostic:
         code="syntax-error" if is_syntax else None,
         source=SOURCE,
         message=problem.message,
-    )
-
-
-def configuration_diagnostic(message: str, line: int | None) -> types.Diagnostic:
-    """A mistake in a configuration file, on its line if that is known."""
-    row = (line or 1) - 1
-    return types.Diagnostic(
-        range=types.Range(types.Position(row, 0), types.Position(row + 1, 0)),
-        severity=types.DiagnosticSeverity.Error,
-        code="configuration",
-        source=SOURCE,
-        message=message,
     )

@@ -1,170 +1,297 @@
-"""The server: what an editor tells and asks for, on the event loop; answers come from the lane."""
+"""The server: an editor's messages on the event loop; its workers do the jobs."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcContentModified, JsonRpcException, JsonRpcInvalidParams
+from pygls.io_ import StdoutWriter
 from pygls.lsp.server import LanguageServer
-from pygls.uris import to_fs_path, uri_scheme
+from pygls.uris import to_fs_path
 
 from embercoach import __version__
-from embercoach.config.files import OWN_FILE, SHARED_FILE
-from embercoach.engine.languages import SUFFIXES
-from embercoach.server import actions
-from embercoach.server.analysis import Analysis, Checked, Document
-from embercoach.server.diagnostics import SOURCE, configuration_diagnostic, diagnostics
-from embercoach.server.hovers import found_at, hover
-from embercoach.server.lane import single_lane
+from embercoach.server import stream
+from embercoach.server.documents import Document, Documents, InvalidError
+from embercoach.server.jobs import Actions, Check, FixAll, Hover, Mistake, Outcome
+from embercoach.server.notices import (
+    FIX_ALL,
+    SOURCE,
+    configuration_diagnostic,
+    unchecked_diagnostic,
+)
+from embercoach.server.pool import ExpiredError, JobError, Pool
+from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
+from embercoach.server.worker import Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import BinaryIO
 
-_T = TypeVar("_T")
+    from embercoach.server.worker import Job
 
-#: Seconds without a keystroke that count as a pause.
-PAUSE = 2.0
+#: Characters of a text that is checked.
+MOST_CHARACTERS = 5_000_000
+_KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
+
+
+@dataclass(slots=True)
+class _Followed:
+    """An open document: its latest text, and its jobs.
+
+    Attributes:
+        document: the text.
+        check: runs or ran for that text.
+        trouble: why that text has no result; None if it has one.
+        expired: the kinds of jobs that exceeded the deadline on that text, and why.
+        jobs: those that requests wait for.
+    """
+
+    document: Document
+    check: asyncio.Task[None] | None = None
+    trouble: str | None = None
+    expired: dict[type, str] = field(default_factory=dict)
+    jobs: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def cancel(self) -> None:
+        """Give up all jobs."""
+        for task in (self.check, *self.jobs):
+            if task is not None:
+                task.cancel()
 
 
 class Service(LanguageServer):
     """The state of one editor's session."""
 
-    def __init__(self) -> None:
+    protocol: Protocol
+
+    def __init__(self, pool: Pool) -> None:
         """Make one; texts are sent whole, so that nobody need agree on what ends a line."""
         super().__init__(
-            SOURCE, __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full
+            SOURCE,
+            __version__,
+            text_document_sync_kind=types.TextDocumentSyncKind.Full,
+            protocol_cls=Protocol,
+            converter_factory=strict_converter,
         )
-        self._lane = single_lane()
-        self._analysis: Analysis | None = None
-        self._checked: dict[str, Checked] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
+        self._pool = pool
+        self._documents = Documents()
+        self._followed: dict[str, _Followed] = {}
         self._mistakes: dict[Path, str] = {}
-        self._pause: asyncio.TimerHandle | None = None
         self.is_done = False
 
-    # On the event loop.
+    async def listen(self, messages: BinaryIO) -> None:
+        """Take messages until there are no more."""
+        loop = asyncio.get_running_loop()
+        while (
+            body := await loop.run_in_executor(self.thread_pool, stream.next_body, messages)
+        ) is not None:
+            self.protocol.receive(body)
 
-    def look_at(self, uri: str) -> None:
-        """Check a document soon, or again if it is being checked: only the latest text counts."""
-        if uri in self._tasks:
-            self._again.add(uri)
-        elif self._document(uri) is not None:
-            self._tasks[uri] = asyncio.create_task(self._check(uri))
+    def report_server_error(self, error: Exception, source: object) -> None:
+        """Write what went wrong without a request to answer to the editor's log."""
+        del source
+        self.protocol.log(str(error))
+
+    # The editor's texts.
+
+    def open(self, params: types.DidOpenTextDocumentParams) -> None:
+        """Take a text and check it.
+
+        Raises:
+            InvalidError: there can be none.
+        """
+        folder = (*self._folders(), Path())[0].absolute()
+        self._follow(self._documents.open(params, folder))
+
+    def change(self, params: types.DidChangeTextDocumentParams) -> None:
+        """Take a newer text and check it.
+
+        Raises:
+            InvalidError: it is none.
+        """
+        self._follow(self._documents.change(params))
+
+    def close(self, params: types.DidCloseTextDocumentParams) -> None:
+        """Forget a document, end its jobs, and take its diagnostics away.
+
+        Raises:
+            InvalidError: it is not open.
+        """
+        uri = self._documents.close(params.text_document.uri)
+        followed = self._followed.pop(uri, None)
+        if followed is not None:
+            followed.cancel()
+        self._publish(uri, [], None)
 
     def look_at_all(self) -> None:
         """Check all open documents: what they depend on may have changed."""
-        for uri in list(self.workspace.text_documents):
-            self.look_at(uri)
+        for followed in self._followed.values():
+            # A text that exceeded the deadline is not tried again.
+            if Check not in followed.expired:
+                self._check_soon(followed)
 
-    def close(self, uri: str) -> None:
-        """Forget a document, and take its diagnostics away."""
-        self._checked.pop(uri, None)
-        self._publish(uri, [], None)
+    def _follow(self, uri: str) -> None:
+        """Check a document's text soon; jobs of earlier texts are given up."""
+        document = self._documents.get(uri)
+        before = self._followed.pop(uri, None)
+        if before is not None:
+            before.cancel()
+        if document is not None:
+            followed = self._followed[uri] = _Followed(document)
+            self._check_soon(followed)
 
-    async def latest(self, uri: str) -> Checked | None:
-        """What is found in the text as it is now; None if the document is none of ours."""
-        document = self._document(uri)
-        if document is None:
-            return None
-        known = self._checked.get(uri)
-        if known is None or known.document.text != document.text or uri in self._tasks:
-            self.look_at(uri)
-            await asyncio.shield(self._tasks[uri])
-        return self._checked.get(uri)
+    def _check_soon(self, followed: _Followed) -> None:
+        if followed.check is not None:
+            followed.check.cancel()
+        followed.check = asyncio.create_task(self._check(followed))
 
-    async def in_lane(self, work: Callable[[Analysis], _T]) -> _T:
-        """Let the analysis do something in its own thread."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._lane, lambda: work(self._warm()))
-
-    async def _check(self, uri: str) -> None:
-        """Check a document until the result is that of its latest text."""
+    async def _check(self, followed: _Followed) -> None:
+        """Check a document and show the result, or why there is none."""
+        document = followed.document
+        followed.trouble = None
         try:
-            while True:
-                checked = await self.in_lane(lambda analysis: self._newest(analysis, uri))
-                if checked is None or self._document(uri) is None:
-                    return
-                if uri not in self._again:
-                    break
-            self._checked[uri] = checked
-            self._publish(uri, diagnostics(checked), checked.document.version)
-            self._tidy_later()
-            self._tell_of_mistakes(checked)
-        finally:
-            del self._tasks[uri]
+            if len(document.text) > MOST_CHARACTERS:
+                raise JobError(
+                    f"text is too large to check: {len(document.text):,} characters "
+                    f"(limit: {MOST_CHARACTERS:,})"
+                )
+            outcome: Outcome = await self._run(followed, Check(document))
+        except JobError as error:
+            followed.trouble = str(error)
+            self._publish(document.uri, [unchecked_diagnostic(str(error))], document.version)
+            return
+        self._publish(document.uri, outcome.diagnostics, document.version)
+        self._show_mistake(document.path, outcome.mistake)
 
-    def _tidy_later(self) -> None:
-        """Tidy up once nothing has been typed for a while."""
-        if self._pause is not None:
-            self._pause.cancel()
-        loop = asyncio.get_running_loop()
-        self._pause = loop.call_later(PAUSE, self._lane.submit, lambda: self._warm().tidy())
+    async def _run(self, followed: _Followed, job: Job) -> Any:
+        """Run a job, unless one of its kind exceeded the deadline on the same text.
+
+        Raises:
+            JobError: there is no result.
+        """
+        if type(job) in followed.expired:
+            raise JobError(followed.expired[type(job)])
+        try:
+            return await self._pool.run(followed.document.uri, self._setup(), job)
+        except ExpiredError as error:
+            followed.expired[type(job)] = str(error)
+            raise
 
     def _publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         params = types.PublishDiagnosticsParams(uri, found, version)
         self.text_document_publish_diagnostics(params)
 
-    def _tell_of_mistakes(self, checked: Checked) -> None:
+    def _show_mistake(self, path: Path, mistake: Mistake | None) -> None:
         """Show what is wrong with a configuration, once, and in its file; or that it is right."""
-        error = checked.error
-        if error is None or error.path is None:
-            below = checked.document.path.is_relative_to
-            for path in [path for path in self._mistakes if below(path.parent)]:
-                del self._mistakes[path]
-                self._publish(path.as_uri(), [])
+        if mistake is None:
+            for file in [file for file in self._mistakes if path.is_relative_to(file.parent)]:
+                del self._mistakes[file]
+                self._publish(file.as_uri(), [])
             return
-        if self._mistakes.get(error.path) == str(error):
+        if self._mistakes.get(mistake.path) == mistake.shown:
             return
-        self._mistakes[error.path] = str(error)
-        message = types.ShowMessageParams(types.MessageType.Error, f"EmberCoach: {error}")
+        self._mistakes[mistake.path] = mistake.shown
+        message = types.ShowMessageParams(types.MessageType.Error, f"EmberCoach: {mistake.shown}")
         self.window_show_message(message)
-        mistake = configuration_diagnostic(error.message, error.line)
-        self._publish(error.path.as_uri(), [mistake])
+        found = configuration_diagnostic(mistake.message, mistake.line)
+        self._publish(mistake.path.as_uri(), [found])
 
-    # In the lane, too.
+    # The editor's requests.
 
-    def _document(self, uri: str) -> Document | None:
-        """The text of an open document as it is now; None if it is none of ours."""
-        held = self.workspace.text_documents.get(uri)
-        path = self._path(uri)
-        if held is None or path is None:
+    async def hover(self, params: types.HoverParams) -> types.Hover | None:
+        """Explain a position."""
+        followed = await self._checked(params.text_document.uri)
+        if followed is None:
             return None
-        if path.suffix not in SUFFIXES and held.language_id != "python":
-            return None
-        version = held.version  # before the text: at worst that is newer, and comes again
-        return Document(uri, path, version, held.source)
+        found: types.Hover | None = await self._answer(
+            followed, Hover(followed.document, params.position)
+        )
+        return found
 
-    def _path(self, uri: str) -> Path | None:
-        file = to_fs_path(uri)
-        if file:
-            return Path(file)
-        if uri_scheme(uri) != "untitled":
-            return None
-        return (*self._folders(), Path.cwd())[0] / Path(uri.partition(":")[2]).name
+    async def code_actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
+        """List the actions of a range."""
+        followed = await self._checked(params.text_document.uri)
+        if followed is None:
+            return []
+        only = params.context.only
+        job = Actions(
+            followed.document,
+            params.range,
+            None if only is None else tuple(map(str, only)),
+            self.knows_versions,
+            self.resolves_edits,
+        )
+        found: list[types.CodeAction] = await self._answer(followed, job)
+        return found
+
+    async def resolve(self, action: types.CodeAction) -> types.CodeAction:
+        """Add the edit to the action that applies all safe fixes."""
+        if action.edit is None and isinstance(action.data, dict):
+            followed = await self._checked(str(action.data.get("uri")))
+            if followed is not None:
+                job = FixAll(followed.document, self.knows_versions)
+                action.edit = await self._answer(followed, job)
+        return action
+
+    async def _checked(self, uri: str) -> _Followed | None:
+        """Wait until the latest text of a document is checked; None for one of no language of ours.
+
+        Raises:
+            JsonRpcException: it is not open, or has no result.
+        """
+        while True:
+            try:
+                document = self._documents.get(uri)
+            except InvalidError as error:
+                raise JsonRpcInvalidParams(str(error)) from error
+            if document is None:
+                return None
+            followed = self._followed[document.uri]
+            check = followed.check
+            assert check is not None
+            await asyncio.wait({check})
+            if self._followed.get(document.uri) is followed and followed.check is check:
+                break
+        if followed.trouble is not None:
+            raise _failure(followed.trouble)
+        return followed
+
+    async def _answer(self, followed: _Followed, job: Job) -> Any:
+        """Run a job for a request.
+
+        Raises:
+            JsonRpcException: there is no result, or it is of a text that is no more.
+        """
+        task = asyncio.create_task(self._run(followed, job))
+        followed.jobs.add(task)
+        try:
+            return await task
+        except JobError as error:
+            raise _failure(str(error)) from error
+        except asyncio.CancelledError:
+            if self._followed.get(followed.document.uri) is followed:
+                raise
+            raise JsonRpcContentModified("document has changed") from None
+        finally:
+            followed.jobs.discard(task)
+
+    # What the editor can do.
 
     def _folders(self) -> tuple[Path, ...]:
         uris = [folder.uri for folder in self.workspace.folders.values()]
         uris += [self.workspace.root_uri] if self.workspace.root_uri else []
         return tuple(Path(path) for path in map(to_fs_path, uris) if path)
 
-    def _newest(self, analysis: Analysis, uri: str) -> Checked | None:
-        self._again.discard(uri)  # whatever comes after this comes again
-        document = self._document(uri)
-        return None if document is None else analysis.check(document)
-
-    def _warm(self) -> Analysis:
-        if self._analysis is None:
-            encoding = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
-            name = encoding.value if isinstance(encoding, types.PositionEncodingKind) else encoding
-            self._analysis = Analysis(name, self._folders())
-        return self._analysis
-
-    # What the editor can do.
+    def _setup(self) -> Setup:
+        encoding = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        name = encoding.value if isinstance(encoding, types.PositionEncodingKind) else encoding
+        return Setup(name, self._folders())
 
     @property
     def knows_versions(self) -> bool:
@@ -188,20 +315,12 @@ class Service(LanguageServer):
         watched = workspace and workspace.did_change_watched_files
         return bool(watched and watched.dynamic_registration)
 
-    async def edit_all(self, checked: Checked) -> types.WorkspaceEdit:
-        """All safe fixes of a document.
 
-        Raises:
-            ValueError: fixing failed; says why.
-        """
-        fixed = await self.in_lane(lambda analysis: analysis.fixed(checked))
-        if fixed.trouble and not fixed.applied:
-            raise ValueError(fixed.trouble)
-        edits = checked.positions.edits_to(fixed.new)
-        return actions.change(checked.document, edits, versioned=self.knows_versions)
+def _failure(message: str) -> JsonRpcException:
+    return JsonRpcException(message, types.LSPErrorCodes.RequestFailed.value)
 
 
-def serve() -> bool:
+def serve(pool: Pool) -> bool:
     """Serve one editor on standard input and output, until it says that it is done.
 
     Returns:
@@ -210,17 +329,24 @@ def serve() -> bool:
     # Whatever else is printed must not come between messages.
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    service = Service()
-    _follow_texts(service)
-    _answer(service)
-    service.start_io(sys.stdin.buffer, messages)
+    quiet_expected_errors()
+    service = Service(pool)
+    _register(service)
+    service.protocol.set_writer(StdoutWriter(messages))
+    try:
+        with contextlib.suppress(SystemExit, KeyboardInterrupt, BrokenPipeError):
+            asyncio.run(service.listen(sys.stdin.buffer))
+    finally:
+        pool.end()
     return service.is_done
 
 
-def _follow_texts(service: Service) -> None:
+def _register(service: Service) -> None:
     @service.feature(types.INITIALIZED)
     def _(server: Service, _params: types.InitializedParams) -> None:
         if server.watches:
+            from embercoach.config.files import OWN_FILE, SHARED_FILE
+
             watcher = types.FileSystemWatcher(f"**/{{{OWN_FILE},{SHARED_FILE}}}")
             registration = types.Registration(
                 "configuration",
@@ -233,14 +359,6 @@ def _follow_texts(service: Service) -> None:
     def _(server: Service, _params: None) -> None:
         server.is_done = True
 
-    @service.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    @service.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    async def _(
-        server: Service,
-        params: types.DidOpenTextDocumentParams | types.DidChangeTextDocumentParams,
-    ) -> None:
-        server.look_at(params.text_document.uri)
-
     @service.feature(types.TEXT_DOCUMENT_DID_SAVE)
     @service.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def _(
@@ -249,42 +367,17 @@ def _follow_texts(service: Service) -> None:
     ) -> None:
         server.look_at_all()
 
-    @service.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    async def _(server: Service, params: types.DidCloseTextDocumentParams) -> None:
-        server.close(params.text_document.uri)
-
-
-def _answer(service: Service) -> None:
     @service.feature(types.TEXT_DOCUMENT_HOVER)
     async def _(server: Service, params: types.HoverParams) -> types.Hover | None:
-        checked = await server.latest(params.text_document.uri)
-        if checked is None:
-            return None
-        line, column = checked.positions.place(params.position)
-        kernels = await server.in_lane(lambda analysis: analysis.kernels(checked, line))
-        return hover(checked, found_at(checked, line, column), kernels)
+        return await server.hover(params)
 
     @service.feature(
         types.TEXT_DOCUMENT_CODE_ACTION,
-        types.CodeActionOptions(code_action_kinds=list(actions.KINDS), resolve_provider=True),
+        types.CodeActionOptions(code_action_kinds=_KINDS, resolve_provider=True),
     )
     async def _(server: Service, params: types.CodeActionParams) -> list[types.CodeAction]:
-        checked = await server.latest(params.text_document.uri)
-        if checked is None:
-            return []
-        only = params.context.only
-        found: list[types.CodeAction] = []
-        if actions.wanted(types.CodeActionKind.QuickFix, only):
-            found += actions.quick_fixes(checked, params.range, versioned=server.knows_versions)
-        if actions.wanted(actions.FIX_ALL, only) and actions.fixable(checked):
-            edit = None if server.resolves_edits else await server.edit_all(checked)
-            found.append(actions.fix_all(checked.document, edit))
-        return found
+        return await server.code_actions(params)
 
     @service.feature(types.CODE_ACTION_RESOLVE)
     async def _(server: Service, action: types.CodeAction) -> types.CodeAction:
-        if action.edit is None and isinstance(action.data, dict):
-            checked = await server.latest(str(action.data.get("uri")))
-            if checked is not None:
-                action.edit = await server.edit_all(checked)
-        return action
+        return await server.resolve(action)

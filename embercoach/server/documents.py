@@ -1,0 +1,152 @@
+"""The documents that an editor has open, by URI; every message about one is checked here first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from lsprotocol import types
+from pygls.uris import to_fs_path, uri_scheme
+
+from embercoach.engine.languages import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Characters of a URI that a message cites.
+_CITED = 200
+_WHOLE = (types.TextDocumentContentChangeWholeDocument,)
+
+
+class InvalidError(ValueError):
+    """A message that asks for what is impossible; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text as the editor holds it, saved or not."""
+
+    uri: str
+    path: Path
+    version: int | None
+    text: str
+
+    @property
+    def newline(self) -> str:
+        """The line end that the text uses most."""
+        return "\r\n" if self.text.count("\r\n") * 2 > self.text.count("\n") else "\n"
+
+
+@dataclass(slots=True)
+class _Open:
+    uri: str
+    language: str
+    version: int
+    text: str
+    path: Path | None
+
+
+class Documents:
+    """Open documents. URIs that differ in their escapes alone are one."""
+
+    def __init__(self) -> None:
+        """Make one with no document."""
+        self._open: dict[str, _Open] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the URIs."""
+        return iter([held.uri for held in self._open.values()])
+
+    def open(self, params: types.DidOpenTextDocumentParams, folder: Path) -> str:
+        """Take a text and return its URI; one without a file belongs to a folder.
+
+        Raises:
+            InvalidError: the URI is malformed.
+        """
+        item = params.text_document
+        path = path_of(item.uri, folder)
+        held = _Open(item.uri, str(item.language_id), item.version, item.text, path)
+        self._open[unquote(item.uri)] = held
+        return item.uri
+
+    def change(self, params: types.DidChangeTextDocumentParams) -> str:
+        """Take a newer text and return its URI.
+
+        Raises:
+            InvalidError: the document is not open, the text is older, or only a part of one.
+        """
+        identifier, changes = params.text_document, params.content_changes
+        held = self._held(identifier.uri)
+        if identifier.version < held.version:
+            raise InvalidError(
+                f"version {identifier.version} is older than {held.version}: {cited(held.uri)}"
+            )
+        if not all(isinstance(change, _WHOLE) for change in changes):
+            raise InvalidError(f"a change must have no range, got one: {cited(held.uri)}")
+        held.version = identifier.version
+        if changes:
+            held.text = changes[-1].text
+        return held.uri
+
+    def close(self, uri: str) -> str:
+        """Forget a document and return its URI.
+
+        Raises:
+            InvalidError: it is not open.
+        """
+        held = self._held(uri)
+        del self._open[unquote(uri)]
+        return held.uri
+
+    def get(self, uri: str) -> Document | None:
+        """Return the text of an open document; None for one in no language of ours.
+
+        Raises:
+            InvalidError: it is not open.
+        """
+        held = self._held(uri)
+        if held.path is None:
+            return None
+        if held.path.suffix not in SUFFIXES and held.language != "python":
+            return None
+        return Document(held.uri, held.path, held.version, held.text)
+
+    def _held(self, uri: str) -> _Open:
+        held = self._open.get(unquote(uri))
+        if held is None:
+            raise InvalidError(f"document is not open: {cited(uri)}")
+        return held
+
+
+def cited(uri: str) -> str:
+    """A URI as a message shows it: on one line, and not too long."""
+    shown = uri.encode("ascii", "backslashreplace").decode()
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
+    return shown if len(shown) <= _CITED else f"{shown[:_CITED]}..."
+
+
+def path_of(uri: str, folder: Path) -> Path | None:
+    """Return the absolute path that a document has or would have; None where it has no file.
+
+    Args:
+        uri: of the document; ``untitled:`` ones are taken for files of the folder.
+        folder: the first one that the editor shows.
+
+    Raises:
+        InvalidError: the URI is malformed.
+    """
+    try:
+        scheme, file = uri_scheme(uri), to_fs_path(uri)
+    except ValueError as error:
+        raise InvalidError(f"malformed URI: {cited(uri)}") from error
+    if scheme == "untitled":
+        name = Path(unquote(uri.partition(":")[2]).replace("\0", "")).name.replace("..", "")
+        return folder / (name or "untitled")
+    if scheme != "file":
+        return None
+    path = Path(file or "")
+    if "\0" in str(path) or not path.is_absolute():
+        raise InvalidError(f"not the URI of a file: {cited(uri)}")
+    return path

@@ -1,0 +1,130 @@
+"""The jobs of a worker: made by the server, called in a worker with its analysis.
+
+The analysis and what it needs are imported where they are called: the server never loads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.server.notices import FIX_ALL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lsprotocol import types
+
+    from embercoach.server.analysis import Analysis, Checked
+    from embercoach.server.documents import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake in a configuration file; ``shown`` is the message with its place."""
+
+    path: Path
+    line: int | None
+    message: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a check."""
+
+    diagnostics: list[types.Diagnostic]
+    mistake: Mistake | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Check a document."""
+
+    document: Document
+
+    def __call__(self, analysis: Analysis) -> Outcome:
+        """Return what the editor shows of the document."""
+        from embercoach.server.diagnostics import diagnostics
+
+        checked = analysis.check(self.document)
+        error = checked.error
+        mistake = None
+        if error is not None and error.path is not None:
+            mistake = Mistake(error.path, error.line, error.message, str(error))
+        return Outcome(diagnostics(checked), mistake)
+
+
+@dataclass(frozen=True, slots=True)
+class Hover:
+    """Explain a position of a document."""
+
+    document: Document
+    position: types.Position
+
+    def __call__(self, analysis: Analysis) -> types.Hover | None:
+        """Return the pages of the findings there, and the signatures of the kernels."""
+        from embercoach.server.hovers import found_at, hover
+
+        checked = analysis.latest(self.document)
+        line, column = checked.positions.place(self.position)
+        kernels = analysis.kernels(checked, line)
+        return hover(checked, found_at(checked, line, column), kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """List the code actions of a range.
+
+    Attributes:
+        document: the text.
+        range: where.
+        only: the kinds that the editor asks for; None for all.
+        versioned: the editor takes edits that name the version they are for.
+        resolves: the editor asks for an action's edit when it is chosen.
+    """
+
+    document: Document
+    range: types.Range
+    only: tuple[str, ...] | None
+    versioned: bool
+    resolves: bool
+
+    def __call__(self, analysis: Analysis) -> list[types.CodeAction]:
+        """Return quick fixes, suppressions, and the action that applies all safe fixes."""
+        from embercoach.server import actions
+
+        checked = analysis.latest(self.document)
+        found: list[types.CodeAction] = []
+        if actions.wanted(actions.QUICK_FIX, self.only):
+            found += actions.quick_fixes(checked, self.range, versioned=self.versioned)
+        if actions.wanted(FIX_ALL, self.only) and actions.fixable(checked):
+            edit = None if self.resolves else _edit(analysis, checked, versioned=self.versioned)
+            found.append(actions.fix_all(checked.document, edit))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class FixAll:
+    """Apply all safe fixes of a document."""
+
+    document: Document
+    versioned: bool
+
+    def __call__(self, analysis: Analysis) -> types.WorkspaceEdit:
+        """Return the edit.
+
+        Raises:
+            ValueError: fixing failed; says why.
+        """
+        return _edit(analysis, analysis.latest(self.document), versioned=self.versioned)
+
+
+def _edit(analysis: Analysis, checked: Checked, *, versioned: bool) -> types.WorkspaceEdit:
+    from embercoach.server import actions
+
+    fixed = analysis.fixed(checked)
+    if fixed.trouble and not fixed.applied:
+        raise ValueError(fixed.trouble)
+    edits = checked.positions.edits_to(fixed.new)
+    return actions.change(checked.document, edits, versioned=versioned)

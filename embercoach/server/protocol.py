@@ -1,0 +1,245 @@
+"""The protocol's messages, from bytes to handlers: what is malformed gets an error under its id."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from cattrs import transform_error
+from lsprotocol import types
+from pygls.exceptions import (
+    JsonRpcException,
+    JsonRpcInvalidParams,
+    JsonRpcInvalidRequest,
+    JsonRpcMethodNotFound,
+    JsonRpcParseError,
+    JsonRpcServerNotInitialized,
+)
+from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
+
+from embercoach.server.documents import InvalidError, cited, path_of
+from embercoach.server.stream import MOST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cattrs import Converter
+    from pygls.protocol.json_rpc import RPCMessage
+
+    from embercoach.server.service import Service
+
+_VERSION = "2.0"
+#: Messages that pygls answers itself; it would take others that the server never offers.
+_BUILT_IN = frozenset(
+    (
+        types.INITIALIZE,
+        types.INITIALIZED,
+        types.SHUTDOWN,
+        types.EXIT,
+        types.SET_TRACE,
+        types.CANCEL_REQUEST,
+        types.TEXT_DOCUMENT_DID_OPEN,
+        types.TEXT_DOCUMENT_DID_CHANGE,
+        types.TEXT_DOCUMENT_DID_CLOSE,
+        types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
+    )
+)
+#: Characters of a reason that a message cites.
+_CITED = 300
+
+
+def strict_converter() -> Converter:
+    """A converter that takes no number for a text, and no text for a number."""
+    converter: Converter = default_converter()  # type: ignore[no-untyped-call]
+    for kind in (int, str, bool):
+        converter.register_structure_hook(kind, _exactly(kind))
+    return converter
+
+
+def _exactly(kind: type) -> Callable[[object, object], object]:
+    def structure(value: object, _: object) -> object:
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return structure
+
+
+class Protocol(LanguageServerProtocol):
+    """Takes untrusted messages: answers each request, and logs what it ignores."""
+
+    _server: Service
+
+    def receive(self, body: bytes) -> None:
+        """Take the body of a message."""
+        if not body:
+            error = JsonRpcParseError(f"message must have 1 to {MOST_BYTES:,} bytes")
+            self._refuse(None, error)
+            return
+        try:
+            raw = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            self._refuse(None, JsonRpcParseError(f"message is not JSON: {reason}"))
+            return
+        self.handle_message(raw)
+
+    def handle_message(self, message: Any) -> None:
+        """Take a message as JSON has it, and answer or handle it."""
+        if not isinstance(message, dict) or message.get("jsonrpc") != _VERSION:
+            error = JsonRpcInvalidRequest(f"message must be an object of JSON-RPC {_VERSION}")
+            self._refuse(_id_of(message), error)
+        elif "method" not in message:
+            self._take_response(message)
+        elif "id" in message:
+            self._take_request(message)
+        else:
+            self._take_notification(message)
+
+    # Instead of pygls's own, which fail where a document is not open.
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
+        """Take a text."""
+        self._follow(types.TEXT_DOCUMENT_DID_OPEN, self._server.open, params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
+        """Take a newer text."""
+        self._follow(types.TEXT_DOCUMENT_DID_CHANGE, self._server.change, params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
+        """Forget a text."""
+        self._follow(types.TEXT_DOCUMENT_DID_CLOSE, self._server.close, params)
+
+    def _follow(self, method: str, take: Callable[[Any], None], params: object) -> None:
+        try:
+            take(params)
+        except InvalidError as error:
+            self.log(f"ignored {method}: {error}")
+
+    def _take_request(self, message: dict[str, Any]) -> None:
+        identifier, method = _id_of(message), message["method"]
+        try:
+            if identifier is None:
+                raise JsonRpcInvalidRequest("id must be an integer or a string")
+            if not isinstance(method, str):
+                raise JsonRpcInvalidRequest("method must be a string")
+            if identifier in self._request_futures:
+                raise JsonRpcInvalidRequest(f"id is in use: {cited(str(identifier))}")
+            if self._shutdown:
+                raise JsonRpcInvalidRequest("server is shut down")
+            if (self._workspace is None) != (method == types.INITIALIZE):
+                if self._workspace is None:
+                    raise JsonRpcServerNotInitialized("server is not initialized")
+                raise JsonRpcInvalidRequest("server is initialized already")
+            if not self._knows(method) or _is_notification(method):
+                raise JsonRpcMethodNotFound.of(cited(method))
+            request = self._structured(message)
+        except JsonRpcException as error:
+            self._refuse(identifier, error)
+        else:
+            super().handle_message(request)
+
+    def _take_notification(self, message: dict[str, Any]) -> None:
+        method = message["method"]
+        if method == types.EXIT:
+            message = {"jsonrpc": _VERSION, "method": method}
+        elif self._shutdown or self._workspace is None:
+            return  # as the protocol says
+        elif isinstance(method, str) and not self._knows(method):
+            if not method.startswith("$/"):
+                self.log(f"ignored {cited(method)}: not supported")
+            return
+        try:
+            if not isinstance(method, str) or not _is_notification(method):
+                raise JsonRpcInvalidRequest("method must be that of a notification")
+            super().handle_message(self._structured(message))
+        except JsonRpcException as error:
+            self.log(f"ignored {cited(str(method))}: {error.message}")
+
+    def _take_response(self, message: dict[str, Any]) -> None:
+        identifier = _id_of(message)
+        if identifier is None or identifier not in self._result_types:
+            self.log("ignored a response: there was no request of its id")
+            return
+        try:
+            is_error = "error" in message
+            kind = types.ResponseErrorMessage if is_error else self._result_types[identifier]
+            response = cast("RPCMessage", self._converter.structure(message, kind))
+        except Exception as error:  # noqa: BLE001  (converters raise what they like)
+            self.log(f"ignored a response: {_reason(error)}")
+            return
+        self._result_types.pop(identifier)
+        super().handle_message(response)
+
+    def _structured(self, message: dict[str, Any]) -> RPCMessage:
+        """A message of a known method as its type.
+
+        Raises:
+            JsonRpcInvalidParams: it is malformed.
+        """
+        kind = types.METHOD_TO_TYPES[message["method"]][0]
+        try:
+            structured: Any = self._converter.structure(message, kind)
+            for uri in _uris(structured.params):
+                path_of(uri, Path())
+        except InvalidError as error:
+            raise JsonRpcInvalidParams(str(error)) from error
+        except Exception as error:
+            raise JsonRpcInvalidParams(_reason(error)) from error
+        return cast("RPCMessage", structured)
+
+    def _knows(self, method: str) -> bool:
+        return method in _BUILT_IN or method in self.fm.features
+
+    def _refuse(self, identifier: int | str | None, error: JsonRpcException) -> None:
+        response = types.ResponseErrorMessage(identifier, error.to_response_error())
+        self._send_data(response)
+
+    def log(self, message: str) -> None:
+        """Send a warning to the editor's log."""
+        params = types.LogMessageParams(types.MessageType.Warning, f"EmberCoach: {message}")
+        if self._workspace is not None:
+            self.notify(types.WINDOW_LOG_MESSAGE, params)
+
+
+def quiet_expected_errors() -> None:
+    """Keep pygls from logging a traceback for each error that a request is answered with."""
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_unexpected)
+
+
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    error = record.exc_info and record.exc_info[1]
+    return not isinstance(error, JsonRpcException)
+
+
+def _id_of(message: object) -> int | str | None:
+    found = message.get("id") if isinstance(message, dict) else None
+    return found if type(found) in (int, str) else None
+
+
+def _is_notification(method: str) -> bool:
+    kind = types.METHOD_TO_TYPES.get(method)
+    return kind is not None and kind[1] is None
+
+
+def _uris(params: object) -> Iterator[str]:
+    """The URIs of documents and folders that parameters name."""
+    if isinstance(params, types.InitializeParams):
+        yield from filter(None, (params.root_uri,))
+        yield from (folder.uri for folder in params.workspace_folders or ())
+    elif isinstance(params, types.DidChangeWorkspaceFoldersParams):
+        yield from (folder.uri for folder in (*params.event.added, *params.event.removed))
+    elif (document := getattr(params, "text_document", None)) is not None:
+        yield document.uri
+
+
+def _reason(error: Exception) -> str:
+    """What a converter found, on one line."""
+    found = transform_error(error, path="message")
+    shown = "; ".join(found)
+    return shown if len(shown) <= _CITED else f"{shown[:_CITED]}..."

@@ -1,0 +1,152 @@
+"""The process that analyses: does one job at a time, and can be ended at any moment.
+
+The server starts it (`embercoach.server.process`) and writes jobs to its standard input. The
+process ends itself when that closes, and when a job takes more CPU time than the deadline.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embercoach.engine.workers import LARGE, run_deep
+from embercoach.server import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from embercoach.server.analysis import Analysis
+
+    #: What the server asks for: called in a worker, so that it and its result are pickled.
+    Job = Callable[[Analysis], Any]
+
+#: The exit code of a worker whose job exceeded the deadline.
+EXPIRED = 75
+#: Seconds of wall time for each second of the deadline: the bound of a job that waits or holds
+#: Python's lock. A busy machine gives a process a fraction of a core.
+WALL = 6
+#: Seconds without a job that count as a pause.
+PAUSE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an analysis needs to know of the editor."""
+
+    encoding: str
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A job's result."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a job has no result."""
+
+    message: str
+
+
+class Watch:
+    """Ends this process when a job exceeds the deadline."""
+
+    def __init__(self, deadline: float) -> None:
+        """Take the deadline in seconds of CPU time."""
+        self._deadline = deadline
+        self._limit = 0.0
+        self._busy = threading.Event()
+        self._lock = threading.Lock()
+        self._null = os.open(os.devnull, os.O_WRONLY)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __enter__(self) -> None:
+        # Also ends a job that holds Python's lock in a worker whose server is gone.
+        wall = self._deadline * WALL + 1
+        faulthandler.dump_traceback_later(wall, exit=True, file=self._null)
+        with self._lock:
+            self._limit = time.process_time() + self._deadline
+            self._busy.set()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._busy.clear()
+        faulthandler.cancel_dump_traceback_later()
+
+    def _run(self) -> None:
+        while self._busy.wait():
+            with self._lock:
+                left = self._limit - time.process_time()
+                if left <= 0 and self._busy.is_set():
+                    os._exit(EXPIRED)
+            time.sleep(max(left, 0.01))
+
+
+def main() -> None:
+    """Do the jobs of standard input until it closes; the argument is the deadline."""
+    gc.disable()  # `Analysis` says when it runs
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides
+    # Whatever else is printed must not come between replies.
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
+    watch = Watch(float(sys.argv[1]))
+    thread = run_deep(lambda: _serve(jobs, replies, watch), LARGE)
+    if thread is not None:
+        thread.join()
+
+
+def _receive(jobs: queue.SimpleQueue[bytes]) -> None:
+    while (job := frames.read(sys.stdin.buffer)) is not None:
+        jobs.put(job)
+    os._exit(0)  # the server is gone, or has no more use for this process
+
+
+def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: Watch) -> None:
+    # Loaded while the server talks to the editor, and not on the first job's account.
+    from embercoach.server import jobs as _  # noqa: F401
+    from embercoach.server.analysis import Analysis
+
+    analysis: Analysis | None = None
+    setup: Setup | None = None
+    while True:
+        try:
+            body = jobs.get(timeout=PAUSE if analysis else None)
+        except queue.Empty:
+            with watch:
+                assert analysis is not None
+                analysis.tidy()
+            continue
+        with watch:
+            given, job = pickle.loads(body)
+            if analysis is None or given != setup:
+                analysis, setup = Analysis(given.encoding, given.folders), given
+            reply = pickle.dumps(_reply(job, analysis))
+            try:
+                frames.write(replies, reply)
+            except OSError:
+                os._exit(0)
+
+
+def _reply(job: Job, analysis: Analysis) -> Done | Failed:
+    try:
+        return Done(job(analysis))
+    except ValueError as error:
+        return Failed(str(error))
+    except Exception as error:  # noqa: BLE001  (a bug must not end the worker)
+        return Failed(f"internal error: {type(error).__name__}: {error}")
