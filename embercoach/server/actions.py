@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lsprotocol import types
-
 from embercoach.engine.directives import CODES
 from embercoach.engine.fixing import applicable
 from embercoach.server.analysis import suppressed
 from embercoach.server.diagnostics import diagnostic
-from embercoach.server.notices import FIX_ALL
+from embercoach.server.wire import FIX_ALL, QUICK_FIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,8 +16,7 @@ if TYPE_CHECKING:
     from embercoach.finding import Finding
     from embercoach.server.analysis import Checked
     from embercoach.server.documents import Document
-
-QUICK_FIX = types.CodeActionKind.QuickFix
+    from embercoach.server.wire import CodeAction, Range, TextEdit, WorkspaceEdit
 
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:
@@ -27,11 +24,9 @@ def wanted(kind: str, only: Sequence[str] | None) -> bool:
     return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
 
 
-def quick_fixes(
-    checked: Checked, place: types.Range, *, versioned: bool
-) -> Iterator[types.CodeAction]:
+def quick_fixes(checked: Checked, place: Range, *, versioned: bool) -> Iterator[CodeAction]:
     """Fixes and suppressions of what is found in a range of the document."""
-    first, last = checked.positions.place(place.start), checked.positions.place(place.end)
+    first, last = checked.positions.place(place["start"]), checked.positions.place(place["end"])
     found = [
         finding
         for finding in checked.result.findings
@@ -46,27 +41,29 @@ def quick_fixes(
             yield _suppression(finding, checked, versioned=versioned)
 
 
-def _fix(finding: Finding, checked: Checked, *, versioned: bool) -> types.CodeAction:
+def _fix(finding: Finding, checked: Checked, *, versioned: bool) -> CodeAction:
     fix = finding.fix
     assert fix is not None
     edits = checked.positions.edits(fix.edits, checked.document.newline)
-    return types.CodeAction(
-        title=f"{finding.code}: {fix.title}{'' if fix.safe else ' (unsafe)'}",
-        kind=types.CodeActionKind.QuickFix,
-        diagnostics=[diagnostic(finding, checked)],
-        is_preferred=True if fix.safe else None,
-        edit=change(checked.document, edits, versioned=versioned),
-    )
+    action: CodeAction = {
+        "title": f"{finding.code}: {fix.title}{'' if fix.safe else ' (unsafe)'}",
+        "kind": QUICK_FIX,
+        "diagnostics": [diagnostic(finding, checked)],
+        "edit": change(checked.document, edits, versioned=versioned),
+    }
+    if fix.safe:
+        action["isPreferred"] = True
+    return action
 
 
-def _suppression(finding: Finding, checked: Checked, *, versioned: bool) -> types.CodeAction:
+def _suppression(finding: Finding, checked: Checked, *, versioned: bool) -> CodeAction:
     edits = checked.positions.edits_to(suppressed(checked, finding))
-    return types.CodeAction(
-        title=f"{finding.code}: add a suppression comment",
-        kind=types.CodeActionKind.QuickFix,
-        diagnostics=[diagnostic(finding, checked)],
-        edit=change(checked.document, edits, versioned=versioned),
-    )
+    return {
+        "title": f"{finding.code}: add a suppression comment",
+        "kind": QUICK_FIX,
+        "diagnostics": [diagnostic(finding, checked)],
+        "edit": change(checked.document, edits, versioned=versioned),
+    }
 
 
 def fixable(checked: Checked) -> bool:
@@ -77,21 +74,21 @@ def fixable(checked: Checked) -> bool:
     )
 
 
-def fix_all(document: Document, edit: types.WorkspaceEdit | None) -> types.CodeAction:
+def fix_all(document: Document, edit: WorkspaceEdit | None) -> CodeAction:
     """All safe fixes of a document, with the edit or for the editor to ask for it later."""
-    return types.CodeAction(
-        title="EmberCoach: apply all safe fixes",
-        kind=FIX_ALL,
-        edit=edit,
-        data={"uri": document.uri},
-    )
+    action: CodeAction = {
+        "title": "EmberCoach: apply all safe fixes",
+        "kind": FIX_ALL,
+        "data": {"uri": document.uri},
+    }
+    if edit is not None:
+        action["edit"] = edit
+    return action
 
 
-def change(
-    document: Document, edits: list[types.TextEdit], *, versioned: bool
-) -> types.WorkspaceEdit:
+def change(document: Document, edits: list[TextEdit], *, versioned: bool) -> WorkspaceEdit:
     """A change of one document; ``versioned`` if the editor can refuse one that is too late."""
     if not versioned:
-        return types.WorkspaceEdit(changes={document.uri: edits})
-    identifier = types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version)
-    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(identifier, list(edits))])
+        return {"changes": {document.uri: edits}}
+    identifier = {"uri": document.uri, "version": document.version}
+    return {"documentChanges": [{"textDocument": identifier, "edits": edits}]}

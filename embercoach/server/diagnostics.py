@@ -4,74 +4,80 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lsprotocol import types
-
 from embercoach import rulebook
 from embercoach.engine.directives import CODES
-from embercoach.server.notices import SOURCE, line_diagnostic
+from embercoach.server.wire import (
+    ERROR,
+    HINT,
+    INFORMATION,
+    SOURCE,
+    UNNECESSARY,
+    WARNING,
+    line_diagnostic,
+)
 
 if TYPE_CHECKING:
     from embercoach.engine.problem import Problem
     from embercoach.finding import Finding
     from embercoach.server.analysis import Checked
+    from embercoach.server.wire import Diagnostic, RelatedInformation, Severity
 
 #: Findings shown of a document.
 MOST = 1000
 #: What may go without a trace: editors fade it.
 _IDLE = CODES[0]
-_SEVERITIES = {
-    "error": types.DiagnosticSeverity.Error,
-    "warning": types.DiagnosticSeverity.Warning,
-    "note": types.DiagnosticSeverity.Information,
-}
+_SEVERITIES: dict[str, Severity] = {"error": ERROR, "warning": WARNING, "note": INFORMATION}
 
 
-def diagnostics(checked: Checked) -> list[types.Diagnostic]:
+def diagnostics(checked: Checked) -> list[Diagnostic]:
     """What is found in a document, notes among it, and what keeps it from being checked."""
     findings = checked.result.findings
     found = [_of_problem(problem, checked) for problem in checked.result.problems]
     found += [diagnostic(finding, checked) for finding in findings[:MOST]]
     if len(findings) > MOST:
         message = f"{len(findings) - MOST:,} more findings are not shown"
-        found.append(line_diagnostic(message, types.DiagnosticSeverity.Information))
+        found.append(line_diagnostic(message, INFORMATION))
     return found
 
 
-def diagnostic(finding: Finding, checked: Checked) -> types.Diagnostic:
+def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     """A finding. A note that `check` would only count is a hint."""
     severity = _SEVERITIES[finding.severity]
     if finding.severity == "note" and not (checked.settings and checked.settings.show_notes):
-        severity = types.DiagnosticSeverity.Hint
+        severity = HINT
     rule = rulebook.rule(finding.code)
     page = rulebook.pages_directory() / f"{finding.code}.md"
-    return types.Diagnostic(
-        range=checked.positions.between(
+    found: Diagnostic = {
+        "range": checked.positions.between(
             finding.line, finding.column, finding.end_line, finding.end_column
         ),
-        severity=severity,
-        code=finding.code,
-        code_description=types.CodeDescription(page.as_uri()),
-        source=SOURCE,
-        message=f"{finding.message}\n{finding.help}" if finding.help else finding.message,
-        tags=[types.DiagnosticTag.Unnecessary] if finding.code == _IDLE else None,
-        data={"rule": finding.code, "name": rule.name, "fix": _fix_of(finding)},
-        related_information=_related(finding, checked),
-    )
+        "severity": severity,
+        "code": finding.code,
+        "codeDescription": {"href": page.as_uri()},
+        "source": SOURCE,
+        "message": f"{finding.message}\n{finding.help}" if finding.help else finding.message,
+        "data": {"rule": finding.code, "name": rule.name, "fix": _fix_of(finding)},
+    }
+    if finding.code == _IDLE:
+        found["tags"] = [UNNECESSARY]
+    if related := _related(finding, checked):
+        found["relatedInformation"] = related
+    return found
 
 
-def _related(finding: Finding, checked: Checked) -> list[types.DiagnosticRelatedInformation] | None:
+def _related(finding: Finding, checked: Checked) -> list[RelatedInformation]:
     """Where the array came from and where the context begins, all in the document itself."""
-    steps = (*finding.flow, *finding.related)
+    between, uri = checked.positions.between, checked.document.uri
     return [
-        types.DiagnosticRelatedInformation(
-            types.Location(
-                checked.document.uri,
-                checked.positions.between(step.line, step.column, step.end_line, step.end_column),
-            ),
-            step.message,
-        )
-        for step in steps
-    ] or None
+        {
+            "location": {
+                "uri": uri,
+                "range": between(step.line, step.column, step.end_line, step.end_column),
+            },
+            "message": step.message,
+        }
+        for step in (*finding.flow, *finding.related)
+    ]
 
 
 def _fix_of(finding: Finding) -> str | None:
@@ -80,16 +86,17 @@ def _fix_of(finding: Finding) -> str | None:
     return "safe" if finding.fix.safe else "unsafe"
 
 
-def _of_problem(problem: Problem, checked: Checked) -> types.Diagnostic:
+def _of_problem(problem: Problem, checked: Checked) -> Diagnostic:
     """What kept a document from being checked, from its place to the end of the line."""
     line = min(problem.line, checked.positions.index.count)
     text = checked.positions.index.line(line)
     start = min(problem.column, max(len(text), 1))
-    is_syntax = problem.message.startswith("syntax error")
-    return types.Diagnostic(
-        range=checked.positions.between(line, start, line, len(text) + 1),
-        severity=types.DiagnosticSeverity.Error,
-        code="syntax-error" if is_syntax else None,
-        source=SOURCE,
-        message=problem.message,
-    )
+    found: Diagnostic = {
+        "range": checked.positions.between(line, start, line, len(text) + 1),
+        "severity": ERROR,
+        "source": SOURCE,
+        "message": problem.message,
+    }
+    if problem.message.startswith("syntax error"):
+        found["code"] = "syntax-error"
+    return found

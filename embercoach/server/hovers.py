@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lsprotocol import types
-
 from embercoach import rulebook
 from embercoach.checks.signatures import MALFORMED
 
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from embercoach.checks.signatures import WrittenKernel
     from embercoach.finding import Finding
     from embercoach.server.analysis import Checked
+    from embercoach.server.wire import Hover
 
 
 def found_at(checked: Checked, line: int, column: int) -> list[Finding]:
@@ -29,19 +28,18 @@ def found_at(checked: Checked, line: int, column: int) -> list[Finding]:
 
 def hover(
     checked: Checked, findings: Sequence[Finding], kernels: Sequence[WrittenKernel]
-) -> types.Hover | None:
+) -> Hover | None:
     """The pages of the findings' rules, and the heads of kernels, in Markdown."""
     parts = list(_pages(findings)) + [part for kernel in kernels for part in _heads(kernel)]
     if not parts:
         return None
-    place = None
+    found: Hover = {"contents": {"kind": "markdown", "value": "\n\n---\n\n".join(parts)}}
     if findings:
         first = findings[0]
-        place = checked.positions.between(
+        found["range"] = checked.positions.between(
             first.line, first.column, first.end_line, first.end_column
         )
-    content = types.MarkupContent(types.MarkupKind.Markdown, "\n\n---\n\n".join(parts))
-    return types.Hover(content, place)
+    return found
 
 
 def _pages(findings: Sequence[Finding]) -> Iterator[str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.server.notices import FIX_ALL
+from embercoach.server.wire import FIX_ALL, QUICK_FIX
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lsprotocol import types
-
+    from embercoach.server import wire
     from embercoach.server.analysis import Analysis, Checked
     from embercoach.server.documents import Document
 
@@ -33,7 +32,7 @@ class Mistake:
 class Outcome:
     """The result of a check."""
 
-    diagnostics: list[types.Diagnostic]
+    diagnostics: list[wire.Diagnostic]
     mistake: Mistake | None
 
 
@@ -60,9 +59,9 @@ class Hover:
     """Explain a position of a document."""
 
     document: Document
-    position: types.Position
+    position: wire.Position
 
-    def __call__(self, analysis: Analysis) -> types.Hover | None:
+    def __call__(self, analysis: Analysis) -> wire.Hover | None:
         """Return the pages of the findings there, and the signatures of the kernels."""
         from embercoach.server.hovers import found_at, hover
 
@@ -85,18 +84,18 @@ class Actions:
     """
 
     document: Document
-    range: types.Range
+    range: wire.Range
     only: tuple[str, ...] | None
     versioned: bool
     resolves: bool
 
-    def __call__(self, analysis: Analysis) -> list[types.CodeAction]:
+    def __call__(self, analysis: Analysis) -> list[wire.CodeAction]:
         """Return quick fixes, suppressions, and the action that applies all safe fixes."""
         from embercoach.server import actions
 
         checked = analysis.latest(self.document)
-        found: list[types.CodeAction] = []
-        if actions.wanted(actions.QUICK_FIX, self.only):
+        found: list[wire.CodeAction] = []
+        if actions.wanted(QUICK_FIX, self.only):
             found += actions.quick_fixes(checked, self.range, versioned=self.versioned)
         if actions.wanted(FIX_ALL, self.only) and actions.fixable(checked):
             edit = None if self.resolves else _edit(analysis, checked, versioned=self.versioned)
@@ -111,7 +110,7 @@ class FixAll:
     document: Document
     versioned: bool
 
-    def __call__(self, analysis: Analysis) -> types.WorkspaceEdit:
+    def __call__(self, analysis: Analysis) -> wire.WorkspaceEdit:
         """Return the edit.
 
         Raises:
@@ -120,7 +119,7 @@ class FixAll:
         return _edit(analysis, analysis.latest(self.document), versioned=self.versioned)
 
 
-def _edit(analysis: Analysis, checked: Checked, *, versioned: bool) -> types.WorkspaceEdit:
+def _edit(analysis: Analysis, checked: Checked, *, versioned: bool) -> wire.WorkspaceEdit:
     from embercoach.server import actions
 
     fixed = analysis.fixed(checked)

@@ -17,7 +17,12 @@ from pygls.exceptions import (
     JsonRpcParseError,
     JsonRpcServerNotInitialized,
 )
-from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
+from pygls.protocol import (
+    JsonRPCNotification,
+    LanguageServerProtocol,
+    default_converter,
+    lsp_method,
+)
 
 from embercoach.server.documents import InvalidError, cited, path_of
 from embercoach.server.stream import MOST_BYTES
@@ -199,6 +204,15 @@ class Protocol(LanguageServerProtocol):
     def _refuse(self, identifier: int | str | None, error: JsonRpcException) -> None:
         response = types.ResponseErrorMessage(identifier, error.to_response_error())
         self._send_data(response)
+
+    def notify_plain(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification with parameters as JSON has them."""
+        self._send_data(JsonRPCNotification(method, _VERSION, params))
+
+    def plain(self, structure: object) -> dict[str, Any]:
+        """A structure as JSON has it."""
+        found: dict[str, Any] = self._converter.unstructure(structure)
+        return found
 
     def log(self, message: str) -> None:
         """Send a warning to the editor's log."""

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +18,12 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from embercoach import __version__
-from embercoach.server import stream
+from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
 from embercoach.server.documents import Document, Documents, InvalidError
 from embercoach.server.jobs import Actions, Check, FixAll, Hover, Mistake, Outcome
-from embercoach.server.notices import (
-    FIX_ALL,
-    SOURCE,
-    configuration_diagnostic,
-    unchecked_diagnostic,
-)
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
+from embercoach.server.wire import ERROR, FIX_ALL, SOURCE, WARNING, line_diagnostic
 from embercoach.server.worker import Setup
 
 if TYPE_CHECKING:
@@ -164,7 +160,8 @@ class Service(LanguageServer):
             outcome: Outcome = await self._run(followed, Check(document))
         except JobError as error:
             followed.trouble = str(error)
-            self._publish(document.uri, [unchecked_diagnostic(str(error))], document.version)
+            found = line_diagnostic(str(error), WARNING, code="not-checked")
+            self._publish(document.uri, [found], document.version)
             return
         self._publish(document.uri, outcome.diagnostics, document.version)
         self._show_mistake(document.path, outcome.mistake)
@@ -183,9 +180,11 @@ class Service(LanguageServer):
             followed.expired[type(job)] = str(error)
             raise
 
-    def _publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
-        params = types.PublishDiagnosticsParams(uri, found, version)
-        self.text_document_publish_diagnostics(params)
+    def _publish(self, uri: str, found: list[wire.Diagnostic], version: int | None = None) -> None:
+        params: dict[str, Any] = {"uri": uri, "diagnostics": found}
+        if version is not None:
+            params["version"] = version
+        self.protocol.notify_plain(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, params)
 
     def _show_mistake(self, path: Path, mistake: Mistake | None) -> None:
         """Show what is wrong with a configuration, once, and in its file; or that it is right."""
@@ -199,45 +198,44 @@ class Service(LanguageServer):
         self._mistakes[mistake.path] = mistake.shown
         message = types.ShowMessageParams(types.MessageType.Error, f"EmberCoach: {mistake.shown}")
         self.window_show_message(message)
-        found = configuration_diagnostic(mistake.message, mistake.line)
+        found = line_diagnostic(mistake.message, ERROR, mistake.line or 1, "configuration")
         self._publish(mistake.path.as_uri(), [found])
 
     # The editor's requests.
 
-    async def hover(self, params: types.HoverParams) -> types.Hover | None:
+    async def hover(self, params: types.HoverParams) -> wire.Hover | None:
         """Explain a position."""
         followed = await self._checked(params.text_document.uri)
         if followed is None:
             return None
-        found: types.Hover | None = await self._answer(
-            followed, Hover(followed.document, params.position)
-        )
+        job = Hover(followed.document, _plain(params.position))
+        found: wire.Hover | None = await self._answer(followed, job)
         return found
 
-    async def code_actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
+    async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
         """List the actions of a range."""
         followed = await self._checked(params.text_document.uri)
         if followed is None:
             return []
         only = params.context.only
-        job = Actions(
-            followed.document,
-            params.range,
-            None if only is None else tuple(map(str, only)),
-            self.knows_versions,
-            self.resolves_edits,
-        )
-        found: list[types.CodeAction] = await self._answer(followed, job)
+        place: wire.Range = {
+            "start": _plain(params.range.start),
+            "end": _plain(params.range.end),
+        }
+        kinds = None if only is None else tuple(_name(kind) for kind in only)
+        job = Actions(followed.document, place, kinds, self.knows_versions, self.resolves_edits)
+        found: list[wire.CodeAction] = await self._answer(followed, job)
         return found
 
-    async def resolve(self, action: types.CodeAction) -> types.CodeAction:
+    async def resolve(self, action: types.CodeAction) -> dict[str, Any]:
         """Add the edit to the action that applies all safe fixes."""
+        plain = self.protocol.plain(action)
         if action.edit is None and isinstance(action.data, dict):
             followed = await self._checked(str(action.data.get("uri")))
             if followed is not None:
                 job = FixAll(followed.document, self.knows_versions)
-                action.edit = await self._answer(followed, job)
-        return action
+                plain["edit"] = await self._answer(followed, job)
+        return plain
 
     async def _checked(self, uri: str) -> _Followed | None:
         """Wait until the latest text of a document is checked; None for one of no language of ours.
@@ -290,8 +288,7 @@ class Service(LanguageServer):
 
     def _setup(self) -> Setup:
         encoding = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
-        name = encoding.value if isinstance(encoding, types.PositionEncodingKind) else encoding
-        return Setup(name, self._folders())
+        return Setup(_name(encoding), self._folders())
 
     @property
     def knows_versions(self) -> bool:
@@ -314,6 +311,14 @@ class Service(LanguageServer):
         workspace = self.client_capabilities.workspace
         watched = workspace and workspace.did_change_watched_files
         return bool(watched and watched.dynamic_registration)
+
+
+def _plain(position: types.Position) -> wire.Position:
+    return {"line": position.line, "character": position.character}
+
+
+def _name(kind: Enum | str) -> str:
+    return str(kind.value) if isinstance(kind, Enum) else kind
 
 
 def _failure(message: str) -> JsonRpcException:
@@ -368,16 +373,16 @@ def _register(service: Service) -> None:
         server.look_at_all()
 
     @service.feature(types.TEXT_DOCUMENT_HOVER)
-    async def _(server: Service, params: types.HoverParams) -> types.Hover | None:
+    async def _(server: Service, params: types.HoverParams) -> wire.Hover | None:
         return await server.hover(params)
 
     @service.feature(
         types.TEXT_DOCUMENT_CODE_ACTION,
         types.CodeActionOptions(code_action_kinds=_KINDS, resolve_provider=True),
     )
-    async def _(server: Service, params: types.CodeActionParams) -> list[types.CodeAction]:
+    async def _(server: Service, params: types.CodeActionParams) -> list[wire.CodeAction]:
         return await server.code_actions(params)
 
     @service.feature(types.CODE_ACTION_RESOLVE)
-    async def _(server: Service, action: types.CodeAction) -> types.CodeAction:
+    async def _(server: Service, action: types.CodeAction) -> dict[str, Any]:
         return await server.resolve(action)

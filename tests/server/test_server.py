@@ -236,7 +236,7 @@ def test_places_survive_every_encoding(encoding: str, text: str, offset: int) ->
     codec, size = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}[
         encoding
     ]
-    assert position.character == len(before.encode(codec, "surrogatepass")) / size
+    assert position["character"] == len(before.encode(codec, "surrogatepass")) / size
 
 
 def test_hover_tells_of_the_rule(editor: Editor) -> None:
