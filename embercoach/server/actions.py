@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Finding
     from embercoach.server.analysis import Checked
-    from embercoach.server.documents import Document
+    from embercoach.server.document import Document
     from embercoach.server.wire import CodeAction, Range, TextEdit, WorkspaceEdit
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
     from embercoach.kernel_builder import KernelBuilder
-    from embercoach.server.documents import Document
+    from embercoach.server.document import Document
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
 #: modules of imported files hold on to those that imported them, 1 to 2 MB a text.

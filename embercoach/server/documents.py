@@ -11,6 +11,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach.engine.languages import SUFFIXES
+from embercoach.server.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,21 +23,6 @@ _WHOLE = (types.TextDocumentContentChangeWholeDocument,)
 
 class InvalidError(ValueError):
     """A message that asks for what is impossible; says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text as the editor holds it, saved or not."""
-
-    uri: str
-    path: Path
-    version: int | None
-    text: str
-
-    @property
-    def newline(self) -> str:
-        """The line end that the text uses most."""
-        return "\r\n" if self.text.count("\r\n") * 2 > self.text.count("\n") else "\n"
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from embercoach.server import wire
     from embercoach.server.analysis import Analysis, Checked
-    from embercoach.server.documents import Document
+    from embercoach.server.document import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pygls.uris import to_fs_path
 
 from embercoach import __version__
 from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
-from embercoach.server.documents import Document, Documents, InvalidError
+from embercoach.server.documents import Documents, InvalidError
 from embercoach.server.jobs import Actions, Check, FixAll, Hover, Mistake, Outcome
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
@@ -29,6 +29,7 @@ from embercoach.server.worker import Setup
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from embercoach.server.document import Document
     from embercoach.server.worker import Job
 
 #: Characters of a text that is checked.
