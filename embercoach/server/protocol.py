@@ -11,6 +11,7 @@ from cattrs import transform_error
 from lsprotocol import types
 from pygls.exceptions import (
     JsonRpcException,
+    JsonRpcInternalError,
     JsonRpcInvalidParams,
     JsonRpcInvalidRequest,
     JsonRpcMethodNotFound,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pygls.protocol.json_rpc import RPCMessage
 
     from embercoach.server.service import Service
+
+logger = logging.getLogger(__name__)
 
 _VERSION = "2.0"
 #: Messages that pygls answers itself; it would take others that the server never offers.
@@ -89,7 +92,12 @@ class Protocol(LanguageServerProtocol):
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             self._refuse(None, JsonRpcParseError(f"message is not JSON: {reason}"))
             return
-        self.handle_message(raw)
+        try:
+            self.handle_message(raw)
+        except Exception as error:
+            logger.exception("internal error")
+            problem = JsonRpcInternalError(f"internal error: {type(error).__name__}: {error}")
+            self._refuse(_id_of(raw), problem)
 
     def handle_message(self, message: Any) -> None:
         """Take a message as JSON has it, and answer or handle it."""
@@ -129,8 +137,7 @@ class Protocol(LanguageServerProtocol):
     def _take_request(self, message: dict[str, Any]) -> None:
         identifier, method = _id_of(message), message["method"]
         try:
-            if identifier is None:
-                raise JsonRpcInvalidRequest("id must be an integer or a string")
+            _require_id(identifier)
             if not isinstance(method, str):
                 raise JsonRpcInvalidRequest("method must be a string")
             if identifier in self._request_futures:
@@ -190,9 +197,11 @@ class Protocol(LanguageServerProtocol):
         kind = types.METHOD_TO_TYPES[message["method"]][0]
         try:
             structured: Any = self._converter.structure(message, kind)
+            if isinstance(structured.params, types.CancelParams):
+                _require_id(structured.params.id)
             for uri in _uris(structured.params):
                 path_of(uri, Path())
-        except InvalidError as error:
+        except (InvalidError, JsonRpcException) as error:
             raise JsonRpcInvalidParams(str(error)) from error
         except Exception as error:
             raise JsonRpcInvalidParams(_reason(error)) from error
@@ -202,8 +211,9 @@ class Protocol(LanguageServerProtocol):
         return method in _BUILT_IN or method in self.fm.features
 
     def _refuse(self, identifier: int | str | None, error: JsonRpcException) -> None:
-        response = types.ResponseErrorMessage(identifier, error.to_response_error())
-        self._send_data(response)
+        # Not as `ResponseErrorMessage`, which leaves out an id of null.
+        reason = {"code": error.code, "message": error.message}
+        self._send_data({"jsonrpc": _VERSION, "id": identifier, "error": reason})
 
     def notify_plain(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification with parameters as JSON has them."""
@@ -229,6 +239,11 @@ def quiet_expected_errors() -> None:
 def _is_unexpected(record: logging.LogRecord) -> bool:
     error = record.exc_info and record.exc_info[1]
     return not isinstance(error, JsonRpcException)
+
+
+def _require_id(identifier: object) -> None:
+    if type(identifier) not in (int, str):
+        raise JsonRpcInvalidRequest("id must be an integer or a string")
 
 
 def _id_of(message: object) -> int | str | None:
