@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcContentModified, JsonRpcException, JsonRpcInvalidParams
+from pygls.exceptions import (
+    FeatureRequestError,
+    JsonRpcContentModified,
+    JsonRpcException,
+    JsonRpcInvalidParams,
+)
 from pygls.io_ import StdoutWriter
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
@@ -91,9 +96,9 @@ class Service(LanguageServer):
             self.protocol.receive(body)
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        """Write what went wrong without a request to answer to the editor's log."""
-        del source
-        self.protocol.log(str(error))
+        """Write what went wrong to the editor's log, unless a request's answer says so."""
+        if source is not FeatureRequestError:
+            self.protocol.log(str(error))
 
     # The editor's texts.
 

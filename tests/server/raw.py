@@ -15,9 +15,9 @@ Message = dict[str, Any]
 
 
 class RawClient:
-    """Starts the server and initializes it, unless told not to."""
+    """Starts the server and initializes it."""
 
-    def __init__(self, folder: Path, *options: str, initialize: bool = True) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.process = subprocess.Popen(
             [*SERVER, *options],
@@ -29,10 +29,9 @@ class RawClient:
         self.logged: list[str] = []
         self._ids = 1000
         threading.Thread(target=self._read, daemon=True).start()
-        if initialize:
-            answer = self.ask("initialize", {"capabilities": {}, "rootUri": folder.as_uri()})
-            assert "result" in answer
-            self.tell("initialized", {})
+        answer = self.ask("initialize", {"capabilities": {}, "rootUri": folder.as_uri()})
+        assert "result" in answer
+        self.tell("initialized", {})
 
     def uri(self, name: str) -> str:
         return (self.folder / name).as_uri()
@@ -109,15 +108,7 @@ class RawClient:
 
     def workers(self) -> list[int]:
         """The processes that the server has started."""
-        table = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, check=True, text=True
-        ).stdout
-        rows = [line.split() for line in table.splitlines()]
-        return [
-            int(pid)
-            for pid, parent, state, *_ in rows
-            if int(parent) == self.process.pid and not state.startswith("Z")
-        ]
+        return [pid for pid, parent in processes() if parent == self.process.pid]
 
     def stop(self) -> tuple[int, str]:
         """Shut the server down; its exit code and standard error."""
@@ -151,3 +142,16 @@ class RawClient:
                 stream.close()
                 return
             self._messages.put(json.loads(stream.read(length)))
+
+
+def processes() -> list[tuple[int, int]]:
+    """All processes and their parents, except those that only wait to be reaped."""
+    command = ["ps", "-A", "-o", "pid=,ppid=,stat="]
+    table = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    rows = [line.split() for line in table.splitlines()]
+    return [(int(row[0]), int(row[1])) for row in rows if not row[2].startswith("Z")]
+
+
+def runs(process: int) -> bool:
+    """Whether a process has not ended."""
+    return any(pid == process for pid, _ in processes())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import time
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import pytest
 from lsprotocol import types
 
 from embercoach.server import service as service_module
+from embercoach.server import stream
+from embercoach.server.pool import Pool
 from tests.server.raw import RawClient
 
 PULL = "import mlx.core as mx\n\n\ndef rows(x: mx.array) -> list:\n    return x.tolist()\n"
 INVALID_PARAMS = -32602
 INVALID_REQUEST = -32600
 REQUEST_FAILED = types.LSPErrorCodes.RequestFailed.value
+NOT_INITIALIZED = -32002
 CANCELLED = types.LSPErrorCodes.RequestCancelled.value
-MODIFIED = types.LSPErrorCodes.ContentModified.value
 
 
 @pytest.fixture(scope="module")
@@ -254,29 +257,79 @@ def test_an_id_in_use_is_refused(client: RawClient) -> None:
     assert client.answer(77)["result"] is not None
 
 
+class Output:
+    """Collects what the server writes."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def write(self, data: bytes) -> None:
+        self.messages.append(json.loads(data.partition(b"\r\n\r\n")[2]))
+
+    def close(self) -> None:
+        pass
+
+
+class NoPool(Pool):
+    """For messages that lead to no job."""
+
+    def __init__(self) -> None:
+        pass
+
+
 def test_messages_before_initialize_and_after_shutdown(tmp_path: Path) -> None:
-    client = RawClient(tmp_path, initialize=False)
-    client.open("early.py", PULL)
-    assert failure(client.hover(client.uri("early.py"), {}))[0] == -32002
-    broken = client.ask("initialize", {"capabilities": {}, "rootUri": "file://["})
+    service, output = service_module.Service(NoPool()), Output()
+    service.protocol.set_writer(output)
+
+    def ask(method: str, params: object = None) -> dict[str, Any]:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        service.protocol.receive(json.dumps(message).encode())
+        return output.messages.pop()
+
+    early = {"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": item("file:///a.py")}
+    service.protocol.receive(json.dumps(early).encode())
+    assert failure(ask("textDocument/hover", {}))[0] == NOT_INITIALIZED
+    broken = ask("initialize", {"capabilities": {}, "rootUri": "file://["})
     assert failure(broken) == (INVALID_PARAMS, "malformed URI: file://[")
-    assert "result" in client.ask("initialize", {"capabilities": {}, "processId": None})
-    assert client.ask("shutdown", None)["result"] is None
-    assert failure(client.ask("textDocument/hover", {}))[0] == INVALID_REQUEST
-    client.tell("exit", None)
-    code, error = client.end()
-    assert (code, error) == (0, "")
+    assert "result" in ask("initialize", {"capabilities": {}, "processId": None})
+    assert "result" in ask("shutdown")
+    assert failure(ask("textDocument/hover", {})) == (INVALID_REQUEST, "server is shut down")
+    with pytest.raises(SystemExit) as left:
+        service.protocol.receive(b'{"jsonrpc": "2.0", "method": "exit"}')
+    assert left.value.code == 0
+    assert output.messages == []
 
 
-def test_a_length_that_is_none_ends_the_server_with_a_message(tmp_path: Path) -> None:
-    client = RawClient(tmp_path, initialize=False)
-    client.write(b"Content-Length: -5\r\n\r\n{}")
-    code, error = client.end()
-    assert code == 1
-    assert error == "embercoach: invalid header: b'Content-Length: -5\\r\\n'\n"
+@pytest.mark.parametrize(
+    ("data", "bodies", "error"),
+    [
+        (b"Content-Length: 2\r\n\r\n{}", [b"{}"], ""),
+        (b"X: 1\r\ncontent-length:2\r\nY: 2\r\n\r\n{}", [b"{}"], ""),
+        (b"\r\n\r\nContent-Length: 1\r\n\r\n1Content-Length: 1\r\n\r\n2", [b"1", b"2"], ""),
+        (b"Content-Length: 9\r\n\r\n{}", [], ""),
+        (b"Content-Length: 9", [], ""),
+        (b"Content-Length: 11\r\n\r\n12345678901Content-Length: 1\r\n\r\n2", [b"", b"2"], ""),
+        (b"Content-Length: 99999999999\r\n\r\n{}", [], ""),
+        (b"Content-Length: -5\r\n\r\n{}", [], "invalid header: b'Content-Length: -5\\r\\n'"),
+        (b"Content-Length: " + b"9" * 9999, [], "invalid header"),
+    ],
+)
+def test_messages_are_found_by_their_length(
+    data: bytes,
+    bodies: list[bytes],
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(stream, "MOST_BYTES", 10)
+    source = BytesIO(data)
+    assert list(iter(lambda: stream.next_body(source), None)) == bodies
+    said = capsys.readouterr().err
+    assert error in said
+    assert bool(error) == bool(said)
 
 
-def slow_text(count: int = 60_000) -> str:
+def slow_text(count: int = 40_000) -> str:
     """A valid text near the limit, whose check takes long."""
     text = (
         "import mlx.core as mx\n\n\ndef f(x: mx.array):\n" + "    y = mx.sum(x) + x * 2\n" * count
@@ -317,29 +370,11 @@ def test_a_slow_text_is_ended_and_others_are_answered(hasty: RawClient) -> None:
     assert [one["code"] for one in hasty.published(slow)] == ["HOST-PULL-001"]
 
 
-def test_workers_that_are_killed_are_replaced_and_end_with_the_server(tmp_path: Path) -> None:
-    client = RawClient(tmp_path)
-    uri = client.open("model.py", PULL)
-    assert len(client.published(uri)) == 1
+def test_a_worker_that_is_killed_is_replaced(client: RawClient) -> None:
     (worker,) = client.workers()
     os.kill(worker, signal.SIGKILL)
-    client.change(uri, 2, PULL + "\n")
-    assert len(client.published(uri)) == 1
-    (fresh,) = client.workers()
-    assert fresh != worker
-    client.process.kill()
-    client.end()
-    limit = time.monotonic() + 30
-    while _exists(fresh) and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert not _exists(fresh)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        return b" Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-    except FileNotFoundError:
-        return False
+    works(client)
+    assert worker not in client.workers()
 
 
 def test_a_huge_text_gets_a_diagnostic(client: RawClient) -> None:
