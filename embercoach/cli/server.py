@@ -24,14 +24,14 @@ class MissingError(click.ClickException):
 @click.option("--stdio", is_flag=True, help="Standard input and output; there is no other way.")
 @click.option(
     "--deadline",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
+    type=click.IntRange(1, 3600),
+    default=10,
     show_default=True,
     metavar="SECONDS",
     help="CPU time for the analysis of a document; a longer one is ended.",
 )
 @click.pass_context
-def command(ctx: click.Context, stdio: bool, deadline: float) -> None:
+def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
     """Speak the Language Server Protocol on standard input and output.
 
     Editors start it: findings while typing, rule pages and kernel signatures on hover, quick fixes.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROUNDS = 16
 MOST_ROUNDS = 256
 #: Documents whose latest result is kept.
-MOST_RECENT = 64
+MOST_RECENT = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Service(LanguageServer):
         self._followed: dict[str, _Followed] = {}
         self._mistakes: dict[Path, str] = {}
         self.is_done = False
+        _register(self)
 
     async def listen(self, messages: BinaryIO) -> None:
         """Take messages until there are no more."""
@@ -341,8 +343,10 @@ def serve(pool: Pool) -> bool:
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     quiet_expected_errors()
+    # The command turned it off; this process lives long, and lets go of texts in cycles.
+    gc.freeze()
+    gc.enable()
     service = Service(pool)
-    _register(service)
     service.protocol.set_writer(StdoutWriter(messages))
     try:
         with contextlib.suppress(SystemExit, KeyboardInterrupt, BrokenPipeError):

@@ -124,14 +124,17 @@ def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: Watch) -> N
 
     analysis: Analysis | None = None
     setup: Setup | None = None
+    is_tidy = True
     while True:
         try:
-            body = jobs.get(timeout=PAUSE if analysis else None)
+            body = jobs.get(timeout=None if is_tidy else PAUSE)
         except queue.Empty:
             with watch:
                 assert analysis is not None
                 analysis.tidy()
+            is_tidy = True
             continue
+        is_tidy = False
         with watch:
             given, job = pickle.loads(body)
             if analysis is None or given != setup:

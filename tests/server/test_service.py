@@ -1,0 +1,182 @@
+"""The service on an event loop, with a pool that answers as a test says: no process is started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+
+from embercoach.server import diagnostics as diagnostics_module
+from embercoach.server.analysis import Analysis
+from embercoach.server.diagnostics import diagnostics
+from embercoach.server.document import Document
+from embercoach.server.jobs import Check, Hover, Outcome
+from embercoach.server.pool import ExpiredError, JobError, Pool
+from embercoach.server.service import Service
+from embercoach.server.worker import Setup
+
+CANCELLED = types.LSPErrorCodes.RequestCancelled.value
+MODIFIED = types.LSPErrorCodes.ContentModified.value
+FAILED = types.LSPErrorCodes.RequestFailed.value
+URI = "file:///folder/a.py"
+HOVER = {"textDocument": {"uri": URI}, "position": {"line": 0, "character": 0}}
+
+
+class Answers(Pool):
+    """Checks have an empty outcome; what other jobs come to is up to a test."""
+
+    def __init__(self) -> None:
+        self.jobs: list[object] = []
+        self.outcome: Callable[[object], Any] = lambda job: Outcome([], None)
+        self.is_ready = asyncio.Event()
+        self.is_ready.set()
+
+    async def run(self, document: str, setup: Setup, job: object) -> Any:
+        self.jobs.append(job)
+        if not isinstance(job, Check):
+            await self.is_ready.wait()
+        return self.outcome(job)
+
+
+class Session:
+    """A service with one open document, and what it has written."""
+
+    def __init__(self) -> None:
+        self.pool = Answers()
+        self.service = Service(self.pool)
+        self.service.protocol.set_writer(self)
+        self.messages: list[dict[str, Any]] = []
+        self.request("initialize", {"capabilities": {}}, 0)
+        item = {"uri": URI, "languageId": "python", "version": 1, "text": "first"}
+        self.send("textDocument/didOpen", {"textDocument": item})
+
+    def write(self, data: bytes) -> None:
+        self.messages.append(json.loads(data.partition(b"\r\n\r\n")[2]))
+
+    def close(self) -> None:
+        pass
+
+    def send(self, method: str, params: object) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        self.service.protocol.receive(json.dumps(message).encode())
+
+    def request(self, method: str, params: object, identifier: int) -> None:
+        message = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
+        self.service.protocol.receive(json.dumps(message).encode())
+
+    def change(self, version: int) -> None:
+        document = {"uri": URI, "version": version}
+        changes = [{"text": f"version {version}"}]
+        self.send("textDocument/didChange", {"textDocument": document, "contentChanges": changes})
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def error(self, identifier: int) -> int:
+        (code,) = [one["error"]["code"] for one in self.messages if one.get("id") == identifier]
+        assert isinstance(code, int)
+        return code
+
+    def checks(self) -> list[str]:
+        return [job.document.text for job in self.pool.jobs if isinstance(job, Check)]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("$/cancelRequest", {"id": 1}, CANCELLED),
+        ("textDocument/didClose", {"textDocument": {"uri": URI}}, MODIFIED),
+        (
+            "textDocument/didChange",
+            {"textDocument": {"uri": URI, "version": 2}, "contentChanges": [{"text": ""}]},
+            MODIFIED,
+        ),
+    ],
+)
+def test_a_request_that_waits_for_a_worker_ends(method: str, params: object, code: int) -> None:
+    async def run() -> int:
+        session = Session()
+        session.pool.is_ready.clear()
+        session.request("textDocument/hover", HOVER, 1)
+        await session.settle()
+        assert isinstance(session.pool.jobs[-1], Hover)
+        session.send(method, params)
+        await session.settle()
+        return session.error(1)
+
+    assert asyncio.run(run()) == code
+
+
+@pytest.mark.parametrize("kind", [ExpiredError, JobError])
+def test_what_exceeds_the_deadline_is_not_tried_again_until_the_text_changes(
+    kind: type[JobError],
+) -> None:
+    def fail(job: object) -> Any:
+        raise kind("no result")
+
+    async def run() -> None:
+        session = Session()
+        session.pool.outcome = fail
+        await session.settle()
+        (found,) = session.messages[-1]["params"]["diagnostics"]
+        assert (found["message"], found["severity"]) == ("no result", 2)
+        session.send("textDocument/didSave", {"textDocument": {"uri": URI}})
+        session.request("textDocument/hover", HOVER, 1)
+        await session.settle()
+        assert session.checks() == ["first"] * (1 if kind is ExpiredError else 2)
+        assert session.error(1) == FAILED
+        session.change(2)
+        await session.settle()
+        assert session.checks()[-1] == "version 2"
+
+    asyncio.run(run())
+
+
+def test_a_hover_over_the_deadline_leaves_the_findings(tmp_path: Path) -> None:
+    def outcome(job: object) -> Any:
+        if isinstance(job, Hover):
+            raise ExpiredError("no result")
+        return Outcome([], None)
+
+    async def run() -> None:
+        session = Session()
+        session.pool.outcome = outcome
+        for identifier in (1, 2):
+            session.request("textDocument/hover", HOVER, identifier)
+            await session.settle()
+            assert session.error(identifier) == FAILED
+        assert [type(job) for job in session.pool.jobs] == [Check, Hover]
+        published = [one for one in session.messages if "publish" in one.get("method", "")]
+        assert [one["params"]["diagnostics"] for one in published] == [[]]
+
+    asyncio.run(run())
+
+
+def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnostics_module, "MOST", 2)
+    text = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> None:\n" + "    x.tolist()\n" * 5
+    document = Document(URI, Path("/folder/a.py"), 1, text)
+    *found, rest = diagnostics(Analysis("utf-16", ()).check(document))
+    assert [one["code"] for one in found] == ["HOST-PULL-001"] * 2
+    assert (rest["message"], rest["severity"]) == ("3 more findings are not shown", 3)
+
+
+@pytest.mark.parametrize(
+    ("modules", "other"),
+    [
+        ("embercoach.server.jobs, embercoach.server.document, embercoach.server.analysis", "attrs"),
+        ("embercoach.server.service", "libcst"),
+    ],
+)
+def test_the_server_loads_no_analysis_and_a_worker_no_protocol(modules: str, other: str) -> None:
+    program = f"import sys, {modules}; print({other!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.split() == [b"False"]
