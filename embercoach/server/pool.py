@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MOST_WORKERS = 2
 #: Seconds that a job waits for busy workers before a second one is started.
 PATIENCE = 1.0
-#: Seconds that a job may go on after its result is no longer of use. Starting a worker again costs
-#: less than half a second of CPU time, and the new one knows nothing of the project yet.
-GRACE = 2.0
+#: Seconds after which a job is ended whose result is no longer of use. An earlier end would cost
+#: more than it saves: a new worker knows nothing of the project, and a busy machine is slow.
+GRACE = 4.0
 #: Seconds after which a second worker without a job is ended, as it takes memory.
 SPARE = 30.0
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EXPIRED = 75
 #: Seconds of wall time for each second of the deadline: the bound of a job that waits or holds
 #: Python's lock. A busy machine gives a process a fraction of a core.
-WALL = 6
+WALL = 12
 #: Seconds without a job that count as a pause.
 PAUSE = 2.0
 
