@@ -38,9 +38,9 @@ class CompilingMachine:
     def __init__(self, toolchain: Toolchain | None) -> None:
         self._host = host(toolchain)
 
-    def build(self, captured: Capture, *, checks: bool) -> BuiltKernel:
+    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
         """Compile the text of a launch."""
-        return self._host.build(captured, checks=False)
+        return self._host.build(captured, checks=False, limits=limits)
 
     def run(
         self,
@@ -151,14 +151,16 @@ def _zeros(arguments: dict[str, Any]) -> list[mx.array]:
 
 
 @contextlib.contextmanager
-def compiling(toolchain: Toolchain | None = None) -> Iterator[Recorder]:
+def compiling(
+    toolchain: Toolchain | None = None, limits: Limits | None = None
+) -> Iterator[Recorder]:
     """Compile every kernel that is launched inside, also for other inputs, and run none.
 
     Launches give zeros. What does not compile is a finding, of the kind ``does-not-compile`` for
     the launch itself and ``variant-does-not-compile`` for one with fewer than eight elements, of a
     scalar, or of another floating dtype.
     """
-    with activate(machine=CompilingMachine(toolchain)) as recorder:
+    with activate(machine=CompilingMachine(toolchain), limits=limits) as recorder:
         simulated = mx.fast.metal_kernel
 
         def metal_kernel(*positional: Any, **arguments: Any) -> CompiledKernel:

@@ -29,8 +29,8 @@ MAX_THREADS = 1024
 class Machine(Protocol):
     """What compiles kernels and runs them."""
 
-    def build(self, captured: Capture, *, checks: bool) -> BuiltKernel:
-        """Compile the text of a launch."""
+    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
+        """Compile the text of a launch, in no more than ``limits.seconds``."""
 
     def run(
         self,
@@ -97,7 +97,7 @@ def launch(
 
 def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list[mx.array]:
     name = captured.definition.name
-    built = settings.machine.build(captured, checks=settings.checks)
+    built = settings.machine.build(captured, checks=settings.checks, limits=settings.limits)
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
         result = _no_threads(built, bound, checks=settings.checks)

@@ -27,7 +27,7 @@ class Host:
         self._lock = threading.Lock()
         self._built: dict[tuple[str, str, str, bool], BuiltKernel] = {}
 
-    def build(self, captured: Capture, *, checks: bool) -> BuiltKernel:
+    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
         """Compile what MLX generated, or find what was made of the same text before."""
         definition = captured.definition
         key = (definition.name, captured.source, captured.math_mode, checks)
@@ -41,6 +41,7 @@ class Host:
                     checks=checks,
                     toolchain=self._toolchain,
                     math_mode=captured.math_mode,
+                    seconds=limits.seconds,
                 )
             return self._built[key]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import subprocess
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 import embercoach.metal
+from embercoach.simulator import tools
 from embercoach.simulator.diagnostics import (
     UNSET_WARNINGS,
     CompileError,
@@ -28,6 +28,7 @@ from embercoach.simulator.object_cache import ObjectCache
 from embercoach.simulator.rewrite import rewrite
 from embercoach.simulator.rewrite_locals import FILL_MACRO
 from embercoach.simulator.toolchain import mlx_includes
+from embercoach.simulator.tools import Allowance, write_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 #: Folders of headers, in the order that they are searched in.
 HEADERS = (_HERE / "unit", _HERE / "prelude", _HERE / "runtime")
-_COMPILE_SECONDS = 120.0
+#: Seconds that the simulator's own sources may take to compile, on slow machines.
+_OWN_SECONDS = 120.0
 _KERNEL = "kernel.so"
 _RUNTIME = "runtime.so"
 _HEADERS = "unit.pch"
+_OVERLAY = "overlay.json"
 _OWN_UTILS = "-DEMBER_OWN_UTILS"
 
 
@@ -58,6 +61,7 @@ def build(
     checks: bool,
     toolchain: Toolchain,
     math_mode: str = "safe",
+    seconds: float = 60.0,
     cache: Path | None = None,
 ) -> BuiltKernel:
     """Compile a kernel, or find it compiled.
@@ -70,6 +74,7 @@ def build(
         checks: whether memory accesses call the runtime.
         toolchain: what compiles.
         math_mode: ``safe``, ``relaxed`` or ``fast``; kernels see ``__FAST_MATH__`` for the last.
+        seconds: of CPU time for compiling.
         cache: folder of compiled objects; None takes the user's.
 
     Raises:
@@ -85,7 +90,8 @@ def build(
     if entry is None:
         rewritten = rewrite(source, body, header)
         remake = functools.partial(rewrite, source, body, header)
-        entry = _compiled(store, key, name, rewritten, remake, flags, toolchain, checks=checks)
+        clang = _Clang(toolchain, flags, checks, Allowance.of(seconds))
+        entry = _compiled(store, key, name, rewritten, remake, clang)
     facts = entry.facts
     return BuiltKernel(
         name=name,
@@ -111,18 +117,31 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
     store = _store(cache)
     entry = store.get(key)
     if entry is None:
+        allowance = Allowance.of(_OWN_SECONDS)
         with store.making() as made:
             parts = [made / f"{source.stem}.o" for source in sources]
             for source, part in zip(sources, parts, strict=True):
                 command = [*toolchain.compiler, *flags, "-c", str(source), "-o", str(part)]
-                failed, output = _run(command)
-                if failed:
-                    raise SimulatorError(f"the simulator's runtime does not compile:\n{output}")
-            _link(toolchain, parts, made / _RUNTIME)
+                done = tools.run(command, allowance=allowance)
+                if done.failed:
+                    raise SimulatorError(
+                        f"the simulator's runtime does not compile:\n{done.output}"
+                    )
+            _link(toolchain, parts, made / _RUNTIME, allowance)
             for part in parts:
                 part.unlink()
             entry = store.put(key, made, {})
     return entry.folder / _RUNTIME
+
+
+@dataclass(frozen=True, slots=True)
+class _Clang:
+    """How a kernel is compiled: the compiler, its flags, and the time that it has."""
+
+    toolchain: Toolchain
+    flags: Sequence[str]
+    checks: bool
+    allowance: Allowance
 
 
 def _compiled(
@@ -131,37 +150,41 @@ def _compiled(
     name: str,
     rewritten: Rewritten,
     remake: _Remake,
-    flags: Sequence[str],
-    toolchain: Toolchain,
-    *,
-    checks: bool,
+    clang: _Clang,
 ) -> Entry:
     if rewritten.problems:
         raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
     with store.making() as made:
         part = made / "kernel.o"
-        library = (*_precompiled(store, flags, toolchain), "-x", "c++")
-        command = [*toolchain.compiler, *flags, *_folders(), *library]
-        rewritten = _translated([*command, "-c", "-", "-o", str(part)], name, rewritten, remake)
-        _link(toolchain, [part], made / _KERNEL)
-        if toolchain.host.system != "darwin":
+        command = [*_command(store, clang.flags, clang.toolchain, made), "-x", "c++"]
+        target = ("-c", "-", "-o", str(part))
+        rewritten = _translated([*command, *target], name, rewritten, remake, clang.allowance)
+        _link(clang.toolchain, [part], made / _KERNEL, clang.allowance)
+        unset = _unset_uses(command, rewritten, clang.allowance) if clang.checks else ()
+        (made / _OVERLAY).unlink()
+        if clang.toolchain.host.system != "darwin":
             # There, lines of code are to be found in this part alone.
             part.unlink()
         facts = {
             "parameters": [asdict(parameter) for parameter in rewritten.parameters],
             "lines": asdict(rewritten.lines),
-            "unset": [asdict(u) for u in _unset_uses(command, rewritten)] if checks else [],
+            "unset": [asdict(use) for use in unset],
         }
         return store.put(key, made, facts)
 
 
 def _translated(
-    command: Sequence[str], name: str, rewritten: Rewritten, remake: _Remake
+    command: Sequence[str],
+    name: str,
+    rewritten: Rewritten,
+    remake: _Remake,
+    allowance: Allowance,
 ) -> Rewritten:
     """Compile a unit; where clang refuses casts that Metal has, once more without them."""
     casts: frozenset[tuple[int, int]] = frozenset()
     while True:
-        failed, output = _run(command, rewritten.text)
+        done = tools.run(command, rewritten.text, allowance=allowance)
+        failed, output = done.failed, done.output
         errors = read_errors(output, rewritten) if failed else implicit_bfloats(output, rewritten)
         more = refused_casts(output, rewritten) - casts if failed else frozenset()
         if not more:
@@ -175,15 +198,34 @@ def _translated(
     return rewritten
 
 
-def _unset_uses(command: Sequence[str], rewritten: Rewritten) -> tuple[UnsetUse, ...]:
+def _unset_uses(
+    command: Sequence[str], rewritten: Rewritten, allowance: Allowance
+) -> tuple[UnsetUse, ...]:
     """Where clang sees a variable used that has no value, would it not get the run's pattern."""
     if FILL_MACRO not in rewritten.edited.text:
         return ()
     text = f"#undef {FILL_MACRO}\n#define {FILL_MACRO}(name)\n{rewritten.text}"
-    failed, output = _run([*command, *UNSET_WARNINGS, "-fsyntax-only", "-"], text)
-    if failed:
-        raise SimulatorError(f"the compiler contradicts itself:\n{output}")
-    return read_unset_uses(output)
+    command = [*command, *UNSET_WARNINGS, "-fsyntax-only", "-"]
+    done = tools.run(command, text, allowance=allowance)
+    if done.failed:
+        raise SimulatorError(f"the compiler contradicts itself:\n{done.output}")
+    return read_unset_uses(done.output)
+
+
+def _command(
+    store: ObjectCache, flags: Sequence[str], toolchain: Toolchain, made: Path
+) -> list[str]:
+    """The command that compiles a kernel, which reads no files but the library's.
+
+    Args:
+        store: of precompiled headers.
+        flags: of the compiler.
+        toolchain: the compiler.
+        made: a folder for the list of what may be read.
+    """
+    library = _precompiled(store, flags, toolchain)
+    allowed = write_overlay(made / _OVERLAY, (*_header_folders(), Path(library[-1]).parent))
+    return [*toolchain.compiler, *flags, *_folders(), *allowed, *library]
 
 
 def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
@@ -200,12 +242,14 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
             options = ("-x", "c++-header", "-Xclang", "-fno-pch-timestamp")
             files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
             command = [*toolchain.compiler, *flags, *_folders(), *options, *files]
-            failed, output = _run(command)
-            refused = output if failed else ""
-            if failed and mlx_includes() is not None:
-                failed, _ = _run([*command, _OWN_UTILS])
-            if failed:
-                raise SimulatorError(f"the simulator's Metal library does not compile:\n{output}")
+            done = first = tools.run(command, allowance=Allowance.of(_OWN_SECONDS))
+            refused = first.output if first.failed else ""
+            if first.failed and mlx_includes() is not None:
+                done = tools.run([*command, _OWN_UTILS], allowance=Allowance.of(_OWN_SECONDS))
+            if done.failed:
+                raise SimulatorError(
+                    f"the simulator's Metal library does not compile:\n{first.output}"
+                )
             entry = store.put(key, made, {"refused": refused})
     refused = entry.facts.get("refused", "")
     if refused:
@@ -221,37 +265,21 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
 
 def _folders() -> list[str]:
     """Where clang looks for headers."""
-    folders = [*HEADERS, *filter(None, [mlx_includes()])]
-    return [word for folder in folders for word in ("-I", str(folder))]
+    return [word for folder in _header_folders() for word in ("-I", str(folder))]
 
 
-def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path) -> None:
+def _header_folders() -> list[Path]:
+    return [*HEADERS, *filter(None, [mlx_includes()])]
+
+
+def _link(
+    toolchain: Toolchain, parts: Sequence[Path], target: Path, allowance: Allowance
+) -> None:
     inputs = [str(part) for part in parts]
-    failed, output = _run([*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs])
-    if failed:
-        raise SimulatorError(f"the linker failed: {output}")
-
-
-def _run(command: Sequence[str], text: str = "") -> tuple[bool, str]:
-    """Whether a command failed, and what it said."""
-    try:
-        done = subprocess.run(
-            command,
-            input=text.encode(),
-            capture_output=True,
-            timeout=_COMPILE_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise SimulatorError(
-            f"the compiler did not end within {_COMPILE_SECONDS:.0f} s; does a loop or a template "
-            "of the kernel unroll without end?"
-        ) from None
-    except OSError as error:
-        raise SimulatorError(f"{command[0]} can't be run: {error}") from error
-    said = done.stderr.decode(errors="replace").strip()
-    failed = done.returncode != 0
-    return failed, said or f"{command[0]} ended with code {done.returncode}" * failed
+    command = [*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs]
+    done = tools.run(command, allowance=allowance)
+    if done.failed:
+        raise SimulatorError(f"the linker failed: {done.output}")
 
 
 @functools.cache
@@ -260,7 +288,8 @@ def _store_at(root: Path) -> ObjectCache:
 
 
 def _store(cache: Path | None) -> ObjectCache:
-    return _store_at(cache or Path(platformdirs.user_cache_path("embercoach", False)) / "simulator")
+    root = cache or Path(platformdirs.user_cache_path("embercoach", False)) / "simulator"
+    return _store_at(root.absolute())  # tools run in other folders
 
 
 def _key(*parts: str) -> str:

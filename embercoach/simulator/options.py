@@ -78,17 +78,14 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
 
         compiler = settings.compiler
         toolchain = None if compiler is None else find_toolchain(compiler)
+        limits = Limits(seconds=settings.timeout, bytes=settings.memory)
         simulation: AbstractContextManager[Recorder]
         if options.compile_only:
             from embercoach.simulator.compiling import compiling
 
-            simulation = compiling(toolchain)
+            simulation = compiling(toolchain, limits)
         else:
-            simulation = activate(
-                checks=settings.checks,
-                limits=Limits(seconds=settings.timeout, bytes=settings.memory),
-                toolchain=toolchain,
-            )
+            simulation = activate(checks=settings.checks, limits=limits, toolchain=toolchain)
         entered = ExitStack()
         return entered, entered.enter_context(simulation)
     except ModuleNotFoundError as error:

@@ -29,6 +29,8 @@ _DIALECT = (
     "-nostdinc",
     "-nostdinc++",
     "-fdeclspec",
+    # An assembler includes files that no option keeps it from.
+    "-fno-gnu-inline-asm",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-threadsafe-statics",
@@ -160,7 +162,9 @@ class Toolchain:
         if self.host.system == "darwin":
             # The compiler's driver links there. Tried as far as Linux can: it makes a library.
             return ("-shared", "-nostdlib", "-Wl,-undefined,dynamic_lookup")
-        return ("-shared", "--build-id=none", "--hash-style=gnu", "-z", "noexecstack")
+        # A source may name libraries to link, with `#pragma comment(lib, ...)`: any file.
+        options = ("-shared", "--no-dependent-libraries", "--build-id=none", "--hash-style=gnu")
+        return (*options, "-z", "noexecstack")
 
     def _target(self) -> tuple[str, ...]:
         wide = ("-march=x86-64-v3",) if self.host.wide else ()
@@ -239,9 +243,10 @@ def _zig(host: Host) -> Toolchain:
 
 
 def _system(compiler: str, host: Host) -> Toolchain:
-    path = shutil.which(compiler)
-    if path is None:
+    found = shutil.which(compiler)
+    if found is None:
         raise SimulatorError(f"there is no compiler {compiler!r}; name a clang, or run: {HINT}")
+    path = str(Path(found).absolute())  # it runs in other folders
     version = _version(path, _stamp(Path(path)))
     number = version.partition("clang version ")[2].partition(".")[0]
     if not number.isdecimal() or "Apple" in version:
@@ -262,10 +267,10 @@ def _linker(path: str, host: Host) -> tuple[str, ...]:
     if host.system == "darwin":
         return (path, f"--target={host.triple}")
     beside = Path(path).resolve().parent / "ld.lld"
-    linker = str(beside) if beside.is_file() else shutil.which("ld.lld")
-    if linker is None:
+    found = str(beside) if beside.is_file() else shutil.which("ld.lld")
+    if found is None:
         raise SimulatorError(f"{path} has no ld.lld beside it, nor is one on the PATH: install lld")
-    return (linker,)
+    return (str(Path(found).absolute()),)
 
 
 def _stamp(path: Path) -> str:

@@ -42,7 +42,7 @@ class Doubling:
     built: list = field(default_factory=list)
     ran: list = field(default_factory=list)
 
-    def build(self, captured, *, checks):
+    def build(self, captured, *, checks, limits):
         self.built.append((captured, checks))
         definition = captured.definition
         lines = read_layout(captured.source, definition.body, definition.header).lines
