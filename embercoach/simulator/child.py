@@ -11,7 +11,6 @@ import ctypes
 import json
 import mmap
 import os
-import select
 import signal
 import sys
 from ctypes import (
@@ -33,8 +32,8 @@ from typing import Any, cast
 PATTERNS = (0xA5, 0x5A)
 _OUT_OF_BOUNDS, _WRITE_TO_INPUT, _LANE_SYNCHRONOUS = 0, 1, 13
 _INTEGERS = (c_uint32, c_uint64, c_int64)
-#: Seconds between looks at whether the parent still lives.
-_LOOK = 10.0
+#: What each message about a request repeats of it.
+MARKS = ("request", "nonce")
 
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -108,37 +107,49 @@ class RefusalError(Exception):
 
 
 class Pipe:
-    """Messages to and from the parent."""
+    """Messages to and from the parent, in the process that was started alone.
+
+    A copy of it that a kernel's `fork()` made comes back here as well: it ends instead.
+    """
 
     def __init__(self, reading: int, writing: int) -> None:
-        self._reading = reading
-        self._writing = writing
+        self._reading = os.fdopen(reading, "rb")
+        self._writing = os.fdopen(writing, "wb")
+        self._owner = os.getpid()
+        self._asked: Message = {}
 
-    def receive(self) -> Message:
-        """The next request. Ends the process where there is none to come."""
-        parent = os.getppid()
-        while not select.select([self._reading], [], [], _LOOK)[0]:
-            if os.getppid() != parent:
-                os._exit(0)
+    def request(self) -> Message:
+        """The next request, which the messages from now on answer."""
+        self._asked = self._receive()
+        return self._asked
+
+    def reply(self) -> Message:
+        """The answer to a question about the request."""
+        reply = self._receive()
+        if any(reply.get(mark) != self._asked[mark] for mark in MARKS):
+            os._exit(1)
+        return reply
+
+    def send(self, message: Message) -> None:
+        """Hand the parent a message, marked as an answer to its last request."""
+        if os.getpid() != self._owner:
+            os._exit(0)
+        marks = {mark: self._asked[mark] for mark in MARKS if mark in self._asked}
+        data = json.dumps(message | marks).encode()
+        self._writing.write(len(data).to_bytes(4, "little") + data)
+        self._writing.flush()
+
+    def _receive(self) -> Message:
+        if os.getpid() != self._owner:
+            os._exit(0)
         length = int.from_bytes(self._exactly(4), "little")
         return cast("Message", json.loads(self._exactly(length)))
 
-    def send(self, message: Message) -> None:
-        """Hand the parent a message."""
-        data = json.dumps(message).encode()
-        data = len(data).to_bytes(4, "little") + data
-        while data:
-            data = data[os.write(self._writing, data) :]
-
     def _exactly(self, count: int) -> bytes:
-        parts = []
-        while count:
-            part = os.read(self._reading, count)
-            if not part:
-                os._exit(0)
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
+        data = self._reading.read(count)
+        if len(data) < count:
+            os._exit(0)
+        return data
 
 
 class Arena:
@@ -163,33 +174,26 @@ class Runtime:
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        numbers, whole = POINTER(c_uint32), POINTER(c_uint64)
         self.place = library.ember_place
         self.place.restype = c_char_p
         self.place.argtypes = [POINTER(BufferRecord), *[c_uint32] * 4]
         self.run = library.ember_run
         self.run.restype = c_char_p
-        self.run.argtypes = [
-            POINTER(LaunchRecord),
-            POINTER(c_double),
-            POINTER(c_uint64),
-            POINTER(c_uint32),
-            POINTER(c_uint32),
-        ]
+        self.run.argtypes = [POINTER(LaunchRecord), POINTER(c_double), whole, numbers, numbers]
         self.release = library.ember_release
-        self.release.restype = None
         self.release.argtypes = []
         self.start = library.ember_buffer_start
         self.start.restype = c_void_p
         self.start.argtypes = [c_uint32]
         self.compare = library.ember_compare
-        self.compare.restype = None
         self.compare.argtypes = [c_uint32, c_void_p, c_uint32, c_uint32, POINTER(ComparisonRecord)]
         self.traffic = library.ember_traffic
-        self.traffic.restype = None
-        self.traffic.argtypes = [c_uint32, POINTER(c_uint64), POINTER(c_uint64)]
+        self.traffic.argtypes = [c_uint32, whole, whole]
+        self.release.restype = self.compare.restype = self.traffic.restype = None
         self.findings = library.ember_findings
         self.findings.restype = POINTER(FindingRecord)
-        self.findings.argtypes = [POINTER(c_uint32)]
+        self.findings.argtypes = [numbers]
 
 
 class Kernel:
@@ -342,9 +346,8 @@ class Launch:
         told = {name: getattr(record, name) for name in _NUMBERS}
         for name in ("thread", "threadgroup", "other_thread", "other_threadgroup", "detail"):
             told[name] = list(getattr(record, name))
-        told["pc"] = self._offset(record.pc)
-        told["barrier_pc"] = self._offset(record.barrier_pc)
-        told["other_pc"] = self._offset(record.other_pc)
+        for name in ("pc", "barrier_pc", "other_pc"):
+            told[name] = self._offset(getattr(record, name))
         told["text"] = record.text.decode(errors="replace")
         told["value"] = bytes(record.value)[: record.value_size].hex()
         told["other_value"] = bytes(record.other_value)[: record.value_size].hex()
@@ -355,7 +358,7 @@ class Launch:
 
     def _ask_line(self, pc: int) -> int:
         self._pipe.send({"is": "line", "pc": self._offset(pc)})
-        return int(self._pipe.receive()["line"])
+        return int(self._pipe.reply()["line"])
 
 
 def _has(run: Message, *kinds: int) -> bool:
@@ -373,7 +376,7 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
     kernels: dict[str, Kernel] = {}
     pipe.send({"is": "ready"})
     while True:
-        asked = pipe.receive()
+        asked = pipe.request()
         try:
             path = asked["object"]
             if path not in kernels:
@@ -390,4 +393,8 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    serve(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    sys.path.append(__file__.rpartition("/")[0])  # an isolated interpreter leaves it out
+    from confinement import confine  # type: ignore[import-not-found]
+
+    confine(int(sys.argv[4]), sys.argv[5])
+    serve(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[6])

@@ -6,26 +6,36 @@ import contextlib
 import json
 import mmap
 import os
+import secrets
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from embercoach.simulator.model import SimulatorError
+from embercoach.simulator.tools import environment
 
 _CHILD = Path(__file__).with_name("child.py")
 _PAGE = 1 << 14
 _KEPT = 64 << 20
 #: Seconds that it may take to start.
 _START = 60.0
-Lost = Literal["late", "gone"]
+#: Seconds that it may take to end after it has closed its pipe.
+_STOP = 5.0
+_MOST_MESSAGE = 16 << 20
+#: Bytes that the interpreter, the stacks of threads, scratch pages and answers take.
+_BASE = 512 << 20
+#: Address space that the runtime reserves and never fills: slots of buffers, and stacks.
+_RESERVED = (33 << 36) + (2 << 30)
+Lost = Literal["late", "gone", "malformed"]
 
 
 class ChildLostError(Exception):
-    """The child did not answer in time, or ended; `code` is what it ended with."""
+    """The child sent no valid answer in time, or ended; `code` is what it ended with."""
 
     def __init__(self, why: Lost, code: int | None = None) -> None:
         super().__init__(why)
@@ -36,14 +46,25 @@ class ChildLostError(Exception):
 class Child:
     """One child process, its pipes, and the file that buffers travel in."""
 
-    def __init__(self, runtime: Path) -> None:
+    def __init__(self, runtime: Path, memory: int, slots: dict[int, int]) -> None:
+        """Start it.
+
+        Args:
+            runtime: the library of the runtime.
+            memory: bytes that it may take for buffers and records.
+            slots: bytes of each that its first launch needs.
+        """
+        self._memory = memory
+        self._slots = slots
         self._file = _shared_file()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the child)
         request_out, request_in = os.pipe()
         answer_out, answer_in = os.pipe()
-        passed = (request_out, answer_in, self._file)
+        watched, self._lifeline = os.pipe()
+        passed = (request_out, answer_in, self._file, watched)
         # Isolated and without site packages, it starts fast and sees no module of the user's.
-        command = [sys.executable, "-I", "-S", str(_CHILD), *map(str, passed), str(runtime)]
+        python = (sys.executable, "-I", "-S")
+        command = (*python, str(_CHILD), *map(str, passed), _limits(memory), str(runtime))
         try:
             self._process = subprocess.Popen(
                 command,
@@ -51,31 +72,47 @@ class Child:
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,
                 pass_fds=passed,
+                cwd="/",
+                env=environment(),
                 start_new_session=True,  # an interrupt is for the parent to handle
             )
         except OSError as error:
-            for number in (request_in, answer_out, self._file, request_out, answer_in):
+            for number in (self._lifeline, request_in, answer_out, *passed):
                 os.close(number)
+            self._said.close()
             raise SimulatorError(f"the simulator's process can't be started: {error}") from error
-        os.close(request_out)
-        os.close(answer_in)
+        for number in (watched, request_out, answer_in):
+            os.close(number)
         self._writing, self._reading = request_in, answer_out
         self._size = 0
         self._view: mmap.mmap | None = None
+        self._marks: dict[str, Any] = {"request": 0}
 
     def ready(self) -> None:
         """Wait until it can take requests."""
         try:
-            self._expect("ready", self.receive(_START))
+            first = self._receive(time.monotonic() + _START)
         except ChildLostError as lost:
             raise SimulatorError(
                 f"the simulator's process does not start ({lost.why}): {self.complaint()}"
             ) from None
+        if first.get("is") != "ready":
+            raise SimulatorError(str(first.get("why", f"unexpected answer: {first}")))
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it has ended."""
-        return self._process.poll() is not None
+    def is_idle(self) -> bool:
+        """Whether it lives and has said nothing since its last answer."""
+        unread = select.select([self._reading], [], [], 0)[0]
+        return self._process.poll() is None and not unread
+
+    def takes(self, slots: dict[int, int]) -> bool:
+        """Whether its memory suffices for a launch, with what it keeps from earlier ones."""
+        known = self._slots
+        most = {n: max(known.get(n, 0), slots.get(n, 0)) for n in known.keys() | slots.keys()}
+        if sum(most.values()) > self._memory:
+            return False
+        self._slots = most
+        return True
 
     def grow(self, size: int) -> mmap.mmap:
         """A view of the file, of at least `size` bytes."""
@@ -100,9 +137,15 @@ class Child:
         """Bytes of the file."""
         return self._size
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Hand it a request or an answer to its question."""
-        data = json.dumps(message).encode()
+    def ask(self, request: dict[str, Any]) -> None:
+        """Hand it a request under a number of its own."""
+        number = self._marks["request"] + 1
+        self._marks = {"request": number, "nonce": secrets.token_hex(8)}
+        self.reply(request)
+
+    def reply(self, message: dict[str, Any]) -> None:
+        """Answer its question about the request."""
+        data = json.dumps(message | self._marks).encode()
         data = len(data).to_bytes(4, "little") + data
         try:
             while data:
@@ -110,11 +153,27 @@ class Child:
         except OSError:
             raise ChildLostError("gone", self._end()) from None
 
-    def receive(self, seconds: float) -> dict[str, Any]:
-        """Its next message."""
-        deadline = time.monotonic() + seconds
+    def answer(self, deadline: float) -> dict[str, Any]:
+        """Its next message about the request; late ones about earlier requests are dropped."""
+        while True:
+            message = self._receive(deadline)
+            if all(message.get(mark) == value for mark, value in self._marks.items()):
+                return message
+            number = message.get("request")
+            if not isinstance(number, int) or number >= self._marks["request"]:
+                raise ChildLostError("malformed")
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
         length = int.from_bytes(self._exactly(4, deadline), "little")
-        return cast("dict[str, Any]", json.loads(self._exactly(length, deadline)))
+        if length > _MOST_MESSAGE:
+            raise ChildLostError("malformed")
+        try:
+            message = json.loads(self._exactly(length, deadline))
+        except (ValueError, RecursionError):
+            raise ChildLostError("malformed") from None
+        if not isinstance(message, dict):
+            raise ChildLostError("malformed")
+        return message
 
     def _exactly(self, count: int, deadline: float) -> bytes:
         parts = []
@@ -129,10 +188,6 @@ class Child:
             count -= len(part)
         return b"".join(parts)
 
-    def _expect(self, what: str, message: dict[str, Any]) -> None:
-        if message["is"] != what:
-            raise SimulatorError(message.get("why", f"unexpected answer: {message}"))
-
     def complaint(self) -> str:
         """The last that it wrote to its standard error."""
         self._said.seek(0)
@@ -140,23 +195,32 @@ class Child:
 
     def _end(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(5.0)
+            return self._process.wait(_STOP)
         return None
 
     def close(self) -> None:
-        """End it, whatever it does, and keep nothing of it."""
+        """End its process group, whatever that does, and keep nothing of it."""
         with contextlib.suppress(OSError):
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.forget()
 
     def forget(self) -> None:
         """Let go of what this process holds of it."""
-        for number in (self._writing, self._reading, self._file):
+        for number in (self._lifeline, self._writing, self._reading, self._file):
             with contextlib.suppress(OSError):
                 os.close(number)
         self._said.close()
         self._view = None
+
+
+def _limits(memory: int) -> str:
+    """The resource limits of the child, for `confinement`."""
+    limits = {"CORE": 0, "FSIZE": 1 << 20, "NOFILE": 256, "NPROC": 0}
+    if sys.platform == "linux":  # macOS bounds neither
+        data = _BASE + memory
+        limits |= {"DATA": data, "AS": _RESERVED + 2 * data}
+    return ",".join(f"{name}={value}" for name, value in limits.items())
 
 
 def _shared_file() -> int:

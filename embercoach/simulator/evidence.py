@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: In the order of the runtime's enumeration.
 _KINDS = tuple(CODE_OF_KIND)
 #: Places from here on are threadgroup arrays.
-_FIRST_ARRAY = 64
+FIRST_ARRAY = 64
 _READ, _WRITE, _ATOMIC = 1, 2, 4
 _NOTES = frozenset({"same-value-write", "lane-synchronous"})
 _SYMMETRIC = frozenset(
@@ -37,7 +37,8 @@ _CAUSES = frozenset(
         "wrong-mem-flags",
     }
 )
-_REASONS = (
+#: In the order of the runtime's enumeration.
+REASONS = (
     "nothing",
     "exited",
     "elsewhere",
@@ -113,8 +114,8 @@ class Scene:
 
     def place(self, number: int) -> str:
         """The name of a buffer or threadgroup array, "" where there is none."""
-        if number >= _FIRST_ARRAY:
-            return self.image.arrays[number - _FIRST_ARRAY].name
+        if number >= FIRST_ARRAY:
+            return self.image.arrays[number - FIRST_ARRAY].name
         return self.buffers[number].name if number in self.buffers else ""
 
     def word(self, line: int, column: int) -> str:
@@ -162,7 +163,7 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
 
 def _is_undefined_value(record: Mapping[str, Any]) -> bool:
     """Whether a lane got a value that is undefined, which alone does no harm."""
-    return _REASONS[record["reason"]] == "inactive lane"
+    return REASONS[record["reason"]] == "inactive lane"
 
 
 def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
@@ -245,7 +246,7 @@ def _access(line: int | None, record: Mapping[str, Any], name: str) -> Access:
 def _place(record: Mapping[str, Any], scene: Scene) -> str:
     if record["column"]:
         return scene.word(record["line"], record["column"])
-    if _REASONS[record["reason"]] == "variable":
+    if REASONS[record["reason"]] == "variable":
         line, column = scene.lines().place_at(record["pc"])
         return scene.word(line or 0, column)
     return scene.place(record["place"])
@@ -257,7 +258,7 @@ def _element(record: Mapping[str, Any], scene: Scene) -> int | None:
         return int(record["detail"][0])
     if place < 0:
         return None
-    if place >= _FIRST_ARRAY:
+    if place >= FIRST_ARRAY:
         # Of a threadgroup array the type is unknown: count in what was accessed.
         return int(offset // record["size"]) if record["size"] in (1, 2, 4, 8, 16) else None
     buffer = scene.buffers.get(place)
@@ -265,7 +266,7 @@ def _element(record: Mapping[str, Any], scene: Scene) -> int | None:
 
 
 def _detail(record: Mapping[str, Any], scene: Scene) -> str:
-    reason, kind = _REASONS[record["reason"]], _KINDS[record["kind"]]
+    reason, kind = REASONS[record["reason"]], _KINDS[record["kind"]]
     here, elsewhere = record["detail"]
     if kind == "crash":
         return _crash(reason, record)

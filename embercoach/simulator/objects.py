@@ -52,7 +52,7 @@ _OVERLAY = "overlay.json"
 _OWN_UTILS = "-DEMBER_OWN_UTILS"
 
 
-def build(
+def build(  # noqa: PLR0913
     source: str,
     name: str,
     body: str,
@@ -272,9 +272,7 @@ def _header_folders() -> list[Path]:
     return [*HEADERS, *filter(None, [mlx_includes()])]
 
 
-def _link(
-    toolchain: Toolchain, parts: Sequence[Path], target: Path, allowance: Allowance
-) -> None:
+def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path, allowance: Allowance) -> None:
     inputs = [str(part) for part in parts]
     command = [*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs]
     done = tools.run(command, allowance=allowance)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import atexit
 import math
 import os
-import signal
 import threading
+import time
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from embercoach.metal.contract import MAX_THREADGROUP_BYTES
 from embercoach.simulator import objects
+from embercoach.simulator.answers import MalformedError, check
 from embercoach.simulator.connection import Child, ChildLostError
 from embercoach.simulator.evidence import Scene, raw_findings
 from embercoach.simulator.lines import read_image, read_lines
@@ -30,6 +31,7 @@ from embercoach.simulator.model import (
     SimulatorError,
     Traffic,
 )
+from embercoach.simulator.tools import ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,6 +45,10 @@ _SLOTS = 32
 _THREADS = 1024
 #: Times the limit of bytes that records may take.
 _MOST_RECORDS = 2
+#: Runs of a launch: in both orders, again in lockstep, and again with another pattern.
+_MOST_RUNS = 4
+#: Bytes that a child may always take for buffers and records.
+_LEAST_MEMORY = 512 << 20
 #: Seconds that the child has beyond a run's, before it is taken to hang.
 _GRACE = 10.0
 
@@ -97,7 +103,7 @@ class Process:
         request, size = _request(kernel, image, buffers, limits)
         request |= {"grid": list(grid), "threadgroup": list(threadgroup)}
         with self._lock:
-            child = self._ready_child()
+            child = self._ready_child(_memory_of_slots(buffers, checked=kernel.checked))
             try:
                 return self._launch(child, request, size, scene, limits)
             except ChildLostError as lost:
@@ -131,15 +137,13 @@ class Process:
             if asked["data"] is not None:
                 data = scene.buffers[asked["slot"]].data
                 memory[asked["data"] : asked["data"] + asked["size"]] = data
-        child.send({**request, "arena": child.size})
+        child.ask({**request, "arena": child.size})
         # Filling and comparing buffers takes its time as well.
         patience = limits.seconds + _GRACE + size / 50e6
-        while (answer := child.receive(patience))["is"] != "result":
-            if answer["is"] == "refusal":
-                request["done"] = True
-                raise SimulatorError(f"kernel {scene.kernel.name!r} was not run: {answer['why']}")
-            if answer["is"] == "line":
-                child.send({"line": scene.line(answer["pc"]) or 0})
+        answer = self._answer(child, request, scene, patience)
+        if answer["is"] == "refusal":
+            request["done"] = True
+            raise SimulatorError(f"kernel {scene.kernel.name!r} was not run: {answer['why']}")
         outputs = tuple(
             memory[asked["result"] : asked["result"] + asked["size"]].copy()
             for asked in request["buffers"]
@@ -155,13 +159,35 @@ class Process:
             _traffic(scene.kernel, request["buffers"], first["traffic"]),
         )
 
-    def _ready_child(self) -> Child:
+    def _answer(
+        self, child: Child, request: dict[str, Any], scene: Scene, patience: float
+    ) -> dict[str, Any]:
+        """What the child says in the end, each of its runs having its time."""
+        runs, deadline = 0, time.monotonic() + patience
+        while True:
+            answer = child.answer(deadline)
+            try:
+                check(answer, request)
+            except MalformedError:
+                raise ChildLostError("malformed") from None
+            if answer["is"] in ("result", "refusal"):
+                return answer
+            if answer["is"] == "line":
+                child.reply({"line": scene.line(answer["pc"]) or 0})
+            elif (runs := runs + 1) <= _MOST_RUNS:
+                deadline = time.monotonic() + patience
+
+    def _ready_child(self, slots: dict[int, int]) -> Child:
         if self._owner != os.getpid():
             self.disown()
-        if self._child is not None and self._child.is_gone:
+        child = self._child
+        if child is not None and not (child.is_idle and child.takes(slots)):
             self._drop()
         if self._child is None:
-            child = Child(objects.build_runtime(self._toolchain))
+            memory = max(_LEAST_MEMORY, sum(slots.values()))
+            child = Child(
+                objects.build_runtime(self._toolchain), 1 << (memory - 1).bit_length(), slots
+            )
             try:
                 child.ready()
             except BaseException:
@@ -251,6 +277,14 @@ def _refuse_arrays(kernel: BuiltKernel, image: Image) -> None:
         )
 
 
+def _memory_of_slots(buffers: Iterable[Buffer], *, checked: bool) -> dict[int, int]:
+    """Bytes that the runtime maps for each buffer; of outputs, records of readers and writers."""
+    return {
+        buffer.index: buffer.data.nbytes * (17 if checked and buffer.role == "output" else 1)
+        for buffer in buffers
+    }
+
+
 def _record_bytes(buffer: Buffer) -> int:
     """Of the runtime's records of an output: one for every element, or part of 4 bytes."""
     granule = math.gcd(buffer.itemsize, 4)
@@ -316,21 +350,12 @@ def _result_of_loss(lost: ChildLostError, buffers: Iterable[Buffer], limits: Lim
     """What can be said of a launch whose process is no more."""
     if lost.why == "late":
         kind, detail = "timeout", f"after {limits.seconds:g} s"
+    elif lost.why == "malformed":
+        kind, detail = "crash", "its process sent a malformed answer"
     else:
-        kind, detail = "crash", f"its process ended {_ending(lost.code)}"
+        kind, detail = "crash", f"its process ended {ending(lost.code)}"
     outputs = tuple(
         np.zeros(buffer.data.nbytes, np.uint8) for buffer in buffers if buffer.role == "output"
     )
     nowhere = Access(None, None, None)
     return RunResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "without a trace"
-    if code >= 0:
-        return f"with code {code}"
-    try:
-        return f"by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"by signal {-code}"

@@ -27,8 +27,8 @@ _BLOCK = 512
 #: Bytes of diagnostics that are read.
 _OUTPUT = 256 << 10
 _TEXT = "text"
-# The first process of the group limits itself and becomes the tool. The second one waits for the
-# end of the pipe on standard input, which the caller's end brings, and ends the group.
+# The shell limits itself, and the tool with it. The process in the background waits for the end of
+# the pipe on standard input, which the caller's end brings, and ends the group.
 _SCRIPT = """
 ulimit -c 0
 ulimit -f "$1"
@@ -38,7 +38,11 @@ ulimit -H -t "$4"
 shift 4
 exec 3<&0
 { read -r _ <&3; kill -9 0; } >/dev/null 2>&1 &
-exec "$@" <text 3<&-
+"$@" <text 3<&-
+code=$?
+kill -9 $!
+wait
+exit $code
 """
 #: What tools need of the environment. The rest stays away: it may hold secrets, or change results.
 _VARIABLES = (
@@ -108,10 +112,10 @@ def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> Done
         folder = Path(name)
         (folder / _TEXT).write_bytes(text.encode(errors="surrogatepass"))
         code, output = _run(command, folder, allowance)
-    if code in (None, -signal.SIGXCPU):
+    if code in (None, 128 + signal.SIGXCPU):  # as the shell tells it
         raise SimulatorError(
-            f"compiling exceeds the timeout of {allowance.seconds:g} s: look for macros, templates or "
-            "constants that expand without end"
+            f"compiling exceeds the timeout of {allowance.seconds:g} s: look for macros, templates "
+            "or constants that expand without end"
         )
     return Done(code != 0, output or f"{command[0]} ended {ending(code)}" * (code != 0))
 
