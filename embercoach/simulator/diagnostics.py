@@ -308,6 +308,8 @@ def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Di
 def _in_metal(message: str, rewritten: Rewritten) -> str:
     if message == _LOST_VARIABLE:
         return _lost_variable(rewritten)
+    if message.endswith("' file not found"):
+        return f"{message}: kernels include only the headers of Metal and MLX"
     for word, metal in _WORDS:
         message = message.replace(word, metal)
     return message + _missing(message)

@@ -323,7 +323,7 @@ def _program(rest: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def _is_gone(pid: int) -> bool:
-    for _ in range(100):
+    for _ in range(40):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -359,7 +359,7 @@ def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> No
 
 def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
     assert _works(bench)
-    with _running(_endless(1.5), folder) as program:
+    with _running(_endless(30), folder) as program:
         time.sleep(0.7)
         program.kill()
         program.wait(20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -187,3 +188,18 @@ _KINDS = {1: "uchar", 2: "half", 4: "int", 8: "ulong"}
 
 def _kind(buffer: Buffer) -> str:
     return f"{'const ' if buffer.role != 'output' else ''}{_KINDS[buffer.itemsize]}"
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process does something: those that nobody has collected do not."""
+    command = ["ps", "-o", "stat=", "-p", str(pid)]
+    state = subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def ends_soon(pid: int) -> bool:
+    """Whether a process ends within two seconds."""
+    deadline = time.monotonic() + 2
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_running(pid)

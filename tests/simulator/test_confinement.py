@@ -1,0 +1,273 @@
+"""Kernels that attack the process that they run in, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from embercoach.simulator import connection
+from embercoach.simulator.answers import MalformedError, check
+from embercoach.simulator.model import Limits, RawFinding
+from embercoach.simulator.process import Process
+from embercoach.simulator.toolchain import Toolchain
+from tests.simulator.units import Bench, ends_soon, given, is_running, wanted
+
+X = np.arange(64, dtype=np.int32)
+SYSTEM = """
+    extern "C" int fork(); extern "C" int open(const char*, int, ...); extern "C" int setsid();
+    extern "C" long write(int, const void*, unsigned long); extern "C" unsigned sleep(unsigned);
+    extern "C" void* malloc(unsigned long);
+"""
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a limit that only Linux has")
+
+
+@pytest.fixture(scope="module")
+def bench(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    process = Process(toolchain)
+    yield Bench(toolchain, process, tmp_path_factory.mktemp("units"))
+    process.close()
+
+
+def _works(bench: Bench) -> bool:
+    result = bench.run("y[i] = x[i] * 2;", given("x", X), wanted("y", 64))
+    return result.findings == () and (result.outputs[0].view(np.int32) == 2 * X).all()
+
+
+def _attack(bench: Bench, statement: str, **more: Any) -> tuple[np.ndarray, tuple[RawFinding, ...]]:
+    """What a launch gives whose first thread attacks, and whose output is its number plus 5."""
+    body = f"y[i] = i + 5; if (i == 0) {{ {statement} }}"
+    more = {"limits": Limits(seconds=5), "checks": False, **more}
+    result = bench.run(body, wanted("y", 64), header=SYSTEM, **more)
+    return result.outputs[0].view(np.int32), result.findings
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize(
+    "statement",
+    ["fork();", "if (fork() == 0) setsid();", "for (int k = 0; k < 50; k++) fork();"],
+    ids=["once", "session", "bomb"],
+)
+def test_fork_in_a_body_shifts_no_answer(bench: Bench, statement: str, *, checks: bool) -> None:
+    values, findings = _attack(bench, statement, checks=checks)
+    assert findings == ()
+    np.testing.assert_array_equal(values, X + 5)
+    for _ in range(3):
+        assert _works(bench)
+
+
+@linux
+def test_no_kernel_starts_a_process(bench: Bench) -> None:
+    values, _ = _attack(bench, "y[1] = fork(); y[2] = fork();", grid=1, threadgroup=1)
+    assert values[1:3].tolist() == [-1, -1]
+
+
+@linux
+def test_memory_beyond_the_limit_is_refused(bench: Bench) -> None:
+    block = 64 << 20
+    statement = f"""
+        int taken = 0;
+        for (; taken < 1000; taken++) {{
+            char* block = (char*)malloc({block});
+            if (!block) break;
+            for (long k = 0; k < {block}; k += 1 << 20) block[k] = 1;
+        }}
+        y[1] = taken;
+    """
+    values, findings = _attack(bench, statement, grid=1, threadgroup=1)
+    assert findings == ()
+    assert 0 < values[1] * block < 2 << 30
+    values, findings = _attack(bench, f"for (;;) *(volatile int*)malloc({block}) = 1;")
+    assert [finding.kind for finding in findings] == ["crash"]
+    assert _works(bench)
+
+
+def test_launch_of_large_buffers_gets_the_memory_that_it_needs(bench: Bench) -> None:
+    assert _works(bench)
+    result = bench.run("y[i] = 7;", wanted("y", 9 << 20), grid=64)
+    assert {finding.kind for finding in result.findings} == {"unwritten-output"}
+    assert (result.outputs[0].view(np.int32)[:64] == 7).all()
+    assert _works(bench)
+
+
+def test_files_of_a_kernel_are_small(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    flags = os.O_WRONLY | os.O_CREAT
+    statement = f"""
+        int file = open("{path}", {flags}, 0600);
+        for (int k = 0; k < 300; k++) write(file, (const void*)y, 64 << 10);
+    """
+    _attack(bench, statement, limits=Limits(seconds=5))
+    assert path.stat().st_size <= 1 << 20
+    assert _works(bench)
+
+
+def _framed(message: str) -> str:
+    """C++ that writes a message into every pipe."""
+    data = len(message).to_bytes(4, "little") + message.encode()
+    numbers = ", ".join(map(str, data))
+    return f"""
+        static const unsigned char said[] = {{{numbers}}};
+        for (int file = 3; file < 64; file++) write(file, said, sizeof said);
+    """
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "no json",
+        "[]",
+        "[" * 5000,
+        "{}",
+        '{"is": "result", "request": 1000000, "nonce": ""}',
+        '{"is": "result", "request": null}',
+    ],
+    ids=["text", "list", "deep", "empty", "future", "null"],
+)
+def test_forged_answer_is_a_crash_of_its_launch(bench: Bench, message: str) -> None:
+    _, findings = _attack(bench, _framed(message))
+    (finding,) = findings
+    assert (finding.kind, finding.detail) == ("crash", "its process sent a malformed answer")
+    assert _works(bench)
+
+
+def test_late_answer_is_dropped(bench: Bench) -> None:
+    values, findings = _attack(bench, _framed('{"is": "result", "request": 0, "nonce": ""}'))
+    assert findings == ()
+    np.testing.assert_array_equal(values, X + 5)
+    assert _works(bench)
+
+
+_RUN = {"seconds": 0.5, "accesses": 3, "ended": True, "cut": 0, "traffic": [[1, 2]], "findings": []}
+_FINDING = {
+    **dict.fromkeys(("kind", "reason", "pc", "other_pc", "barrier_pc", "address", "size"), 0),
+    **dict.fromkeys(("access", "other_access", "has_thread", "has_other", "value_size"), 0),
+    **dict.fromkeys(("line", "column", "count", "place", "offset"), 0),
+    "thread": [0, 0, 0],
+    "threadgroup": [0, 0, 0],
+    "other_thread": [0, 0, 0],
+    "other_threadgroup": [0, 0, 0],
+    "detail": [0, 0],
+    "text": "",
+    "value": "00",
+    "other_value": "",
+}
+_DIFFERENCE = {
+    **dict.fromkeys(("slot", "different", "unwritten", "first_different", "first_unwritten"), 0),
+    "pc": 0,
+    "before": "00",
+    "now": "01",
+}
+
+
+def _result() -> dict[str, Any]:
+    run = {**_RUN, "findings": [dict(_FINDING)]}
+    return {"is": "result", "lockstep": False, "runs": [run], "differences": [dict(_DIFFERENCE)]}
+
+
+_REQUEST = {"buffers": [{"slot": 0, "result": 0}], "arrays": []}
+
+
+def test_valid_result_passes() -> None:
+    check(_result(), _REQUEST)
+
+
+def _in_finding(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda result: result["runs"][0]["findings"][0].update(fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda result: result.update({"is": "ready"}),
+        lambda result: result.update({"is": ["result"]}),
+        lambda result: result.update(runs=[]),
+        lambda result: result.update(runs={}),
+        lambda result: result.pop("differences"),
+        lambda result: result["runs"][0].update(seconds=float("nan")),
+        lambda result: result["runs"][0].update(traffic=[]),
+        lambda result: result["runs"][0].update(findings=[None]),
+        lambda result: result["runs"][0].update(findings=[_FINDING] * 2000),
+        lambda result: result["differences"][0].update(slot=1, different=1),
+        lambda result: result["differences"][0].update(different=1, before="0"),
+        lambda result: result["differences"][0].update(by_pattern=3),
+        _in_finding(kind=99),
+        _in_finding(kind=-1),
+        _in_finding(reason=1.5),
+        _in_finding(place=64),
+        _in_finding(thread=[0, 0]),
+        _in_finding(line=10**30),
+        _in_finding(count=True),
+        _in_finding(value="xy"),
+        _in_finding(text="x" * 5000),
+    ],
+)
+def test_malformed_result_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
+    result = _result()
+    change(result)
+    with pytest.raises(MalformedError):
+        check(result, _REQUEST)
+
+
+@linux
+def test_process_gets_no_secrets_and_no_files(
+    toolchain: Toolchain, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    with Path(__file__).open("rb") as file:
+        os.set_inheritable(file.fileno(), True)
+        process = Process(toolchain)
+        own = Bench(toolchain, process, bench.folder)
+        assert _works(own)
+    assert process._child is not None
+    pid = process._child._process.pid
+    assert b"GITHUB_TOKEN" not in Path(f"/proc/{pid}/environ").read_bytes()
+    opened = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    assert __file__ not in opened
+    assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+    process.close()
+
+
+# The system's own limits let these start processes, as on a Mac.
+_PROGRAM = """
+    import os, subprocess, sys, time
+    sys.path.append(sys.argv[1])
+    import confinement
+    confinement._refuse_processes = lambda: None
+    confinement.confine(int(sys.argv[2]), "CORE=0")
+    grandchild = subprocess.Popen(["sleep", "60"])
+    print(grandchild.pid, flush=True)
+    if sys.argv[3] == "stays":
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("way", ["stays", "ends"])
+def test_what_a_process_started_ends_with_the_caller_or_with_it(way: str) -> None:
+    watched, lifeline = os.pipe()
+    folder = Path(connection.__file__).parent
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(folder), str(watched), way],
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=(watched,),
+        start_new_session=True,
+    ) as process:
+        os.close(watched)
+        assert process.stdout is not None
+        grandchild = int(process.stdout.readline())
+        assert way == "ends" or is_running(grandchild)
+        if way == "stays":
+            os.close(lifeline)
+            assert process.wait(2) == -signal.SIGKILL
+    assert ends_soon(grandchild)
+    if way == "ends":
+        os.close(lifeline)
