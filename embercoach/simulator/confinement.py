@@ -69,7 +69,7 @@ def confine(lifeline: int, limits: str) -> None:
 
 
 def _start_watcher(lifeline: int) -> None:
-    """Start a process that kills this one's group when the caller ends, or this one does."""
+    """Start a process that kills the group that this one leads when the caller or this one ends."""
     watched = os.getpid()
     if os.fork():
         return
@@ -79,7 +79,9 @@ def _start_watcher(lifeline: int) -> None:
         while os.getppid() == watched and not select.select([lifeline], [], [], _LOOK)[0]:
             pass
     finally:
-        os.killpg(0, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.killpg(watched, signal.SIGKILL)
+        os._exit(0)
 
 
 def _refuse_processes() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
+import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 #: How `embercoach simulate` tells the interpreter that it starts what to do.
 VARIABLE = "EMBERCOACH_SIMULATION"
+#: Seconds between looks at whether the parent process lives.
+_LOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,22 @@ def options_for(folder: Path) -> Options:
     """
     handed = os.environ.pop(VARIABLE, None)
     if handed is not None:
+        _end_with_parent()
         return Options.from_json(handed)
     (scope,) = load([str(folder)])
     return Options(scope.settings.simulator)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that handed it its options ends, even by SIGKILL."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="embercoach-parent", daemon=True).start()
 
 
 def begin(options: Options) -> tuple[ExitStack, Recorder]:

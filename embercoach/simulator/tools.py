@@ -40,6 +40,7 @@ exec 3<&0
 { read -r _ <&3; kill -9 0; } >/dev/null 2>&1 &
 "$@" <text 3<&-
 code=$?
+exec 2>/dev/null
 kill -9 $!
 wait
 exit $code
