@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 import secrets
 import select
@@ -16,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.tools import environment
 
@@ -24,7 +25,7 @@ _PAGE = 1 << 14
 _KEPT = 64 << 20
 #: Seconds that it may take to start.
 _START = 60.0
-#: Seconds that it may take to end after it has closed its pipe.
+#: Seconds that it may take to end after it has closed its pipe, and to take a message.
 _STOP = 5.0
 _MOST_MESSAGE = 16 << 20
 #: Bytes that the interpreter, the stacks of threads, scratch pages and answers take.
@@ -84,8 +85,8 @@ class Child:
         for number in (watched, request_out, answer_in):
             os.close(number)
         self._writing, self._reading = request_in, answer_out
+        os.set_blocking(self._writing, False)
         self._size = 0
-        self._view: mmap.mmap | None = None
         self._marks: dict[str, Any] = {"request": 0}
 
     def ready(self) -> None:
@@ -114,23 +115,41 @@ class Child:
         self._slots = most
         return True
 
-    def grow(self, size: int) -> mmap.mmap:
-        """A view of the file, of at least `size` bytes."""
-        view = self._view
-        if view is None or self._size < size:
+    def grow(self, size: int) -> None:
+        """Make the file hold at least `size` bytes."""
+        if self._size < size:
             self._size = -(-max(size, _PAGE) // _PAGE) * _PAGE
             try:
                 os.ftruncate(self._file, self._size)
-                view = self._view = mmap.mmap(self._file, self._size)
             except OSError as error:
                 raise SimulatorError(f"no memory for buffers of {size:,} bytes: {error}") from error
-        return view
+
+    def put(self, offset: int, data: np.ndarray) -> None:
+        """Write bytes into the file.
+
+        It is not mapped here: the child might cut it, and end this process with SIGBUS.
+        """
+        rest = np.ascontiguousarray(data).data
+        while rest:
+            count = os.pwrite(self._file, rest, offset)
+            rest, offset = rest[count:], offset + count
+
+    def get(self, offset: int, size: int) -> np.ndarray:
+        """Read bytes of the file."""
+        parts = []
+        while size:
+            part = os.pread(self._file, size, offset)
+            if not part:
+                raise ChildLostError("malformed")
+            parts.append(part)
+            size, offset = size - len(part), offset + len(part)
+        return np.frombuffer(bytearray().join(parts), np.uint8)
 
     def shrink(self) -> None:
-        """Give back the memory of a large file; a view of it must not be used any more."""
+        """Give back the memory of a large file."""
         if self._size > _KEPT:
             os.ftruncate(self._file, _PAGE)
-            self._size, self._view = _PAGE, None
+            self._size = _PAGE
 
     @property
     def size(self) -> int:
@@ -147,8 +166,12 @@ class Child:
         """Answer its question about the request."""
         data = json.dumps(message | self._marks).encode()
         data = len(data).to_bytes(4, "little") + data
+        deadline = time.monotonic() + _STOP
         try:
             while data:
+                left = max(0.0, deadline - time.monotonic())
+                if not select.select([], [self._writing], [], left)[1]:
+                    raise ChildLostError("late")
                 data = data[os.write(self._writing, data) :]
         except OSError:
             raise ChildLostError("gone", self._end()) from None
@@ -211,7 +234,6 @@ class Child:
             with contextlib.suppress(OSError):
                 os.close(number)
         self._said.close()
-        self._view = None
 
 
 def _limits(memory: int) -> str:

@@ -131,12 +131,10 @@ class Process:
     def _launch(
         self, child: Child, request: dict[str, Any], size: int, scene: Scene, limits: Limits
     ) -> RunResult:
-        view = child.grow(size)
-        memory = np.frombuffer(view, np.uint8)
+        child.grow(size)
         for asked in request["buffers"]:
             if asked["data"] is not None:
-                data = scene.buffers[asked["slot"]].data
-                memory[asked["data"] : asked["data"] + asked["size"]] = data
+                child.put(asked["data"], scene.buffers[asked["slot"]].data)
         child.ask({**request, "arena": child.size})
         # Filling and comparing buffers takes its time as well.
         patience = limits.seconds + _GRACE + size / 50e6
@@ -145,7 +143,7 @@ class Process:
             request["done"] = True
             raise SimulatorError(f"kernel {scene.kernel.name!r} was not run: {answer['why']}")
         outputs = tuple(
-            memory[asked["result"] : asked["result"] + asked["size"]].copy()
+            child.get(asked["result"], asked["size"])
             for asked in request["buffers"]
             if "result" in asked
         )

@@ -6,12 +6,13 @@ import contextlib
 import json
 import math
 import os
+import select
 import signal
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
 from embercoach.simulator.model import SimulatorError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 #: Seconds of wall time beyond those of CPU time, for a machine that is busy.
 _GRACE = 10.0
+_LONGEST = 1e6
 _MEMORY = 4 << 30
 _FILE = 256 << 20
 _BLOCK = 512
@@ -109,7 +111,7 @@ def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> Done
     Raises:
         SimulatorError: it takes longer, or can't be started.
     """
-    with tempfile.TemporaryDirectory(prefix="embercoach-") as name:
+    with TemporaryDirectory(prefix="embercoach-") as name:
         folder = Path(name)
         (folder / _TEXT).write_bytes(text.encode(errors="surrogatepass"))
         code, output = _run(command, folder, allowance)
@@ -123,15 +125,16 @@ def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> Done
 
 def _run(command: Sequence[str], folder: Path, allowance: Allowance) -> tuple[int | None, str]:
     """The exit code, None after the wall time, and the first part of the standard error."""
-    cpu = math.ceil(allowance.seconds)
+    cpu = math.ceil(min(allowance.seconds, _LONGEST))
     limits = map(str, (_FILE // _BLOCK, _MEMORY >> 10, cpu, cpu + 1))
     reading, writing = os.pipe()
-    with os.fdopen(reading), os.fdopen(writing, "w"), tempfile.TemporaryFile() as said:
+    ended, ends = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing), os.fdopen(ended), TemporaryFile() as said:
         try:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT, "sh", *limits, *command],
                 stdin=reading,
-                stdout=subprocess.DEVNULL,
+                stdout=ends,
                 stderr=said,
                 cwd=folder,
                 env=environment(),
@@ -139,16 +142,24 @@ def _run(command: Sequence[str], folder: Path, allowance: Allowance) -> tuple[in
             )
         except OSError as error:
             raise SimulatorError(f"{command[0]} can't be run: {error}") from error
+        finally:
+            os.close(ends)
         try:
-            code = process.wait(max(0.0, allowance.end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            code = None
+            in_time = _ends(ended, allowance.end)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            code = process.wait()
         said.seek(0)
-        return code, said.read(_OUTPUT).decode(errors="replace").strip()
+        return code if in_time else None, said.read(_OUTPUT).decode(errors="replace").strip()
+
+
+def _ends(standard_output: int, deadline: float) -> bool:
+    """Whether a process closes its standard output in time; what it writes there is dropped."""
+    while select.select([standard_output], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        if not os.read(standard_output, 1 << 16):
+            return True
+    return False
 
 
 def ending(code: int | None) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from embercoach.simulator import connection
+from embercoach.simulator import process as process_module
 from embercoach.simulator.answers import MalformedError, check
 from embercoach.simulator.model import Limits, RawFinding
 from embercoach.simulator.process import Process
@@ -26,7 +27,7 @@ X = np.arange(64, dtype=np.int32)
 SYSTEM = """
     extern "C" int fork(); extern "C" int open(const char*, int, ...); extern "C" int setsid();
     extern "C" long write(int, const void*, unsigned long); extern "C" unsigned sleep(unsigned);
-    extern "C" void* malloc(unsigned long);
+    extern "C" void* malloc(unsigned long); extern "C" int ftruncate(int, long);
 """
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a limit that only Linux has")
 
@@ -137,6 +138,23 @@ def test_forged_answer_is_a_crash_of_its_launch(bench: Bench, message: str) -> N
     _, findings = _attack(bench, _framed(message))
     (finding,) = findings
     assert (finding.kind, finding.detail) == ("crash", "its process sent a malformed answer")
+    assert _works(bench)
+
+
+def test_buffers_cut_by_a_kernel_are_a_crash_of_its_launch(bench: Bench) -> None:
+    statement = "for (int file = 3; file < 64; file++) ftruncate(file, 0);"
+    _, findings = _attack(bench, statement)
+    assert {finding.kind for finding in findings} == {"crash"}
+    assert _works(bench)
+
+
+def test_questions_without_end_are_a_crash_or_a_timeout(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "_GRACE", 0.5)
+    _, findings = _attack(bench, f"for (;;) {{ {_framed('{}')} }}", limits=Limits(seconds=0.5))
+    assert {finding.kind for finding in findings} <= {"crash", "timeout"}
+    assert findings
     assert _works(bench)
 
 
