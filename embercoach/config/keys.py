@@ -93,7 +93,9 @@ SIMULATOR = "simulator"
 SIMULATOR_ABOUT = "How `embercoach simulate` compiles, runs and judges kernels."
 SIMULATOR_KEYS = (
     Key("compiler", values.PATH, "A clang to use instead of the one in the package ziglang."),
-    Key("timeout", values.POSITIVE, "Seconds that a launch may run.", _SIMULATOR.timeout),
+    Key(
+        "timeout", values.POSITIVE, "Seconds that a launch may compile and run.", _SIMULATOR.timeout
+    ),
     Key(
         "memory",
         values.POSITIVE,

@@ -50,7 +50,7 @@ class SimulatorSettings:
 
     Attributes:
         compiler: path of a clang to use instead of the one in the ``ziglang`` package.
-        timeout: seconds that one run of a launch may take.
+        timeout: seconds that compiling, and one run of a launch, may take.
         memory: bytes that all buffers of a launch may take together.
         checks: whether memory accesses are checked.
         allow: kinds of findings that are no fault in this project.

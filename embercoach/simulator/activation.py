@@ -257,7 +257,7 @@ def activate(
         checks: whether to check memory accesses and barriers; without, kernels run several times
             faster.
         on_finding: `"raise"` makes the launch raise `KernelFault`; notes never do.
-        timeout: seconds that a launch may run; short for `limits`.
+        timeout: seconds that a launch may compile and run; short for `limits`.
         limits: of time and memory of each launch.
         toolchain: what compiles; by default the one of the package `ziglang`.
         machine: what builds and runs, in place of compiler and child process.

@@ -8,6 +8,7 @@ that started it goes on.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import mmap
 import os
@@ -394,7 +395,5 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     sys.path.append(__file__.rpartition("/")[0])  # an isolated interpreter leaves it out
-    from confinement import confine  # type: ignore[import-not-found]
-
-    confine(int(sys.argv[4]), sys.argv[5])
+    importlib.import_module("confinement").confine(int(sys.argv[4]), sys.argv[5])
     serve(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[6])

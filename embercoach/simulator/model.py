@@ -153,7 +153,7 @@ class Limits:
     """Bounds of one launch.
 
     Attributes:
-        seconds: of wall time for one run of all threads.
+        seconds: of wall time for one run of all threads, and of CPU time for compiling.
         bytes: of all buffers together.
     """
 
