@@ -110,13 +110,13 @@ class RefusalError(Exception):
 class Pipe:
     """Messages to and from the parent, in the process that was started alone.
 
-    A copy of it that a kernel's `fork()` made comes back here as well: it ends instead.
+    A copy of it that a kernel's `fork()` made ends where it comes back from the kernel.
     """
 
     def __init__(self, reading: int, writing: int) -> None:
         self._reading = os.fdopen(reading, "rb")
         self._writing = os.fdopen(writing, "wb")
-        self._owner = os.getpid()
+        self.owner = os.getpid()
         self._asked: Message = {}
 
     def request(self) -> Message:
@@ -133,7 +133,7 @@ class Pipe:
 
     def send(self, message: Message) -> None:
         """Hand the parent a message, marked as an answer to its last request."""
-        if os.getpid() != self._owner:
+        if os.getpid() != self.owner:
             os._exit(0)
         marks = {mark: self._asked[mark] for mark in MARKS if mark in self._asked}
         data = json.dumps(message | marks).encode()
@@ -141,8 +141,6 @@ class Pipe:
         self._writing.flush()
 
     def _receive(self) -> Message:
-        if os.getpid() != self._owner:
-            os._exit(0)
         length = int.from_bytes(self._exactly(4), "little")
         return cast("Message", json.loads(self._exactly(length)))
 
@@ -290,6 +288,8 @@ class Launch:
             problem = self._runtime.run(
                 byref(self._record), byref(seconds), byref(accesses), byref(ended), byref(cut)
             )
+        if os.getpid() != self._pipe.owner:
+            os._exit(0)  # before it writes outputs, which are shared
         if problem:
             raise RefusalError(problem.decode())
         found = c_uint32()

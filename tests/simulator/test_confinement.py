@@ -66,6 +66,40 @@ def test_fork_in_a_body_shifts_no_answer(bench: Bench, statement: str, *, checks
         assert _works(bench)
 
 
+@pytest.fixture
+def permissive(
+    toolchain: Toolchain, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    """A process that may start others, as where a system has no filters and the user is root."""
+    for name in ("child.py", "confinement.py"):
+        text = connection._CHILD.with_name(name).read_text(encoding="utf-8")
+        changed = text.replace("        _refuse_processes()\n", "")
+        (tmp_path / name).write_text(changed, encoding="utf-8")
+    monkeypatch.setattr(connection, "_CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(connection, "_limits", lambda memory: "CORE=0")
+    process = Process(toolchain)
+    yield Bench(toolchain, process, bench.folder)
+    process.close()
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+def test_copy_of_the_process_answers_nothing(permissive: Bench, *, checks: bool) -> None:
+    values, findings = _attack(permissive, "fork();", checks=checks)
+    assert findings == ()
+    np.testing.assert_array_equal(values, X + 5)
+    for _ in range(5):
+        assert _works(permissive)
+
+
+def test_copies_end_with_the_process(permissive: Bench) -> None:
+    statement = "int copy = fork(); if (copy == 0) for (;;) sleep(60); y[1] = copy;"
+    values, findings = _attack(permissive, statement, grid=1, threadgroup=1)
+    assert findings == ()
+    assert is_running(int(values[1]))
+    permissive.process.close()
+    assert ends_soon(int(values[1]))
+
+
 @linux
 def test_no_kernel_starts_a_process(bench: Bench) -> None:
     values, _ = _attack(bench, "y[1] = fork(); y[2] = fork();", grid=1, threadgroup=1)
