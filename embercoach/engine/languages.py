@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.notebooks import SUFFIX as NOTEBOOK_SUFFIX
@@ -25,6 +26,8 @@ _BY_SUFFIX: dict[str, Language] = {
 }
 #: The suffixes that folders are searched for.
 SUFFIXES = (".py", ".pyi", *_BY_SUFFIX)
+#: Bytes of a line that names the interpreter, at most; systems read fewer.
+SHEBANG = 512
 #: What a comment starts with that ends with its line.
 MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTIVE_C: "//"}
 
@@ -43,6 +46,24 @@ def language_of(path: str) -> Language:
     """The language of a file; Python unless its suffix says otherwise."""
     dot = path.rfind(".")
     return _BY_SUFFIX.get(path[dot:], PYTHON) if dot >= 0 else PYTHON
+
+
+def is_known(path: str) -> bool:
+    """Whether a file is of a kind that is checked where it is named itself.
+
+    Scripts in Python often have no suffix, and some only a line that names the interpreter.
+    """
+    suffix = os.path.splitext(path)[1]  # noqa: PTH122  (hot)
+    return suffix in ("", ".pyw", *SUFFIXES) or _names_python(path)
+
+
+def _names_python(path: str) -> bool:
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123  (hot)
+            first = stream.readline(SHEBANG)
+    except OSError:
+        return True  # which reading it reports
+    return first.startswith(b"#!") and b"python" in first
 
 
 def relevant(

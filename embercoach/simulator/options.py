@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.config import load
+from embercoach.config import Overrides, load
+from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ def options_for(folder: Path) -> Options:
     handed = os.environ.pop(VARIABLE, None)
     if handed is not None:
         return Options.from_json(handed)
-    (scope,) = load([str(folder)])
+    (scope,) = load([str(folder)], Overrides(allow_compiler=compiler_allowed()))
+    for warning in scope.warnings:
+        warnings.warn(f"EmberCoach: {warning}", stacklevel=2)
     return Options(scope.settings.simulator)
 
 
