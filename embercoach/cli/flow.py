@@ -16,6 +16,7 @@ from embercoach.cli.config_warnings import idle_patterns, warn
 from embercoach.cli.origin import origin_of, problems_of
 from embercoach.cli.progress import ProgressBar
 from embercoach.config import ConfigError, Configurations, Overrides
+from embercoach.config.load import Scope
 from embercoach.engine.checkouts import Division, Plan
 from embercoach.engine.files import is_excluded
 from embercoach.engine.run import RunResult, run
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.cli.ratchet import Guard, Judged
-    from embercoach.config.load import Scope
     from embercoach.engine.checkouts import Outcome
     from embercoach.engine.fixing import FixSummary
     from embercoach.engine.problem import Problem
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
+#: Formats that hold notes, whatever is listed.
+ALWAYS_WITH_NOTES = ("json", "sarif")
 
 
 class UserError(click.ClickException):
@@ -159,7 +161,7 @@ def execute(request: Request) -> int:
         answer.result += RunResult(problems=tuple(problems))
     if not (request.fix or request.add_noqa):
         answer.origin = origin_of(outcome.checkouts, request.shard)
-    return _report(request, plan.scopes, answer, watching)
+    return _report(request, plan.scopes, answer, watching, configurations)
 
 
 def _guards(
@@ -302,7 +304,7 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
         answer.stdin = decode(data).text
     except DecodingError:
         answer.stdin = ""
-    return _report(request, (scope,), answer, watching)
+    return _report(request, (scope,), answer, watching, configurations)
 
 
 def _report(
@@ -310,12 +312,14 @@ def _report(
     scopes: tuple[Scope, ...],
     answer: Answer,
     watching: tuple[Guard, ...],
+    configurations: Configurations,
 ) -> int:
     from embercoach.cli.output import write_report
 
     if watching:
         _pass_over_known(request, answer, watching)
     judged = answer.judged
+    _hide_notes(request, scopes, answer, configurations)
     stale = judged is not None and request.baseline_strict and bool(judged.stale)
     code = exit_code(answer.result, exit_zero=request.exit_zero)
     if stale and code == codes.CLEAN and not request.exit_zero:
@@ -338,6 +342,28 @@ def _pass_over_known(request: Request, answer: Answer, watching: tuple[Guard, ..
     answer.judged = judge(watching, answer.result, sources)
     answer.marks = tuple(marks[number] for number in answer.judged.numbers)
     answer.result = replace(answer.result, findings=answer.judged.findings)
+
+
+def _hide_notes(
+    request: Request,
+    scopes: tuple[Scope, ...],
+    answer: Answer,
+    configurations: Configurations,
+) -> None:
+    """Leave out the notes of files whose configuration lists none, where others list theirs."""
+    if request.output_format in ALWAYS_WITH_NOTES:
+        return
+    if len({scope.settings.show_notes for scope in scopes}) < 2:
+        return
+    findings = answer.result.findings
+    listing = {
+        path: isinstance(scope, Scope) and scope.settings.show_notes
+        for path in {finding.path for finding in findings}
+        for scope in (configurations.found(path),)
+    }
+    numbers = [n for n, f in enumerate(findings) if f.severity != "note" or listing[f.path]]
+    answer.result = replace(answer.result, findings=tuple(findings[n] for n in numbers))
+    answer.marks = answer.marks and tuple(answer.marks[n] for n in numbers)
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:

@@ -150,7 +150,9 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb") as stream:
             data = stream.read(LARGEST + 1)
     except OSError as error:
-        raise ConfigError(f"configuration cannot be read: {error.strerror or error}", path) from error
+        raise ConfigError(
+            f"configuration cannot be read: {error.strerror or error}", path
+        ) from error
     if len(data) > LARGEST:
         raise ConfigError(f"configuration must be at most {LARGEST >> 20} MB", path)
     return data

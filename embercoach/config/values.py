@@ -188,7 +188,10 @@ def _pattern_form() -> Form:
 def _kind_form() -> Form:
     codes = _kinds_by_code()
     lower = "|".join(code.lower() for code in codes)
-    return {"type": "string", "anyOf": [{"enum": [*kinds(), *codes]}, {"pattern": f"^(?:{lower})$"}]}
+    return {
+        "type": "string",
+        "anyOf": [{"enum": [*kinds(), *codes]}, {"pattern": f"^(?:{lower})$"}],
+    }
 
 
 PROFILE = Type(check_profile, _profile_form)

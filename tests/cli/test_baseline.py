@@ -232,7 +232,10 @@ def test_fixes_take_no_notice_of_it(embercoach: Cli, known: Path) -> None:
         (["baseline", "update", "--baseline", "bad.json"], "bad.json: not valid JSON: "),
         (["baseline", "update", "--baseline", "no/x.json"], "no/x.json: cannot be written: No "),
         (["baseline", "update", "--config", "x", "--isolated"], "exclude each other"),
-        (["baseline", "update", "--config", "x.toml"], "configuration cannot be read: No such file or directory (x.toml)"),
+        (
+            ["baseline", "update", "--config", "x.toml"],
+            "configuration cannot be read: No such file or directory (x.toml)",
+        ),
         (["baseline", "updat"], "No such command 'updat'"),
     ],
 )

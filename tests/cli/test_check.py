@@ -133,7 +133,10 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--fix", "--diff"], "--fix and --diff exclude each other"),
         (["check", "--fix", "--add-noqa"], "--fix and --add-noqa exclude each other"),
         (["check", "--config", "x.toml", "--isolated"], "--config and --isolated exclude"),
-        (["check", "--config", "absent.toml"], "cannot be read: No such file or directory (absent.toml)"),
+        (
+            ["check", "--config", "absent.toml"],
+            "cannot be read: No such file or directory (absent.toml)",
+        ),
         (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
         (["check", "-", "--add-noqa"], "--add-noqa needs files"),
         (["check", "--statistics", "--output-format", "sarif"], "--statistics has no sarif form"),

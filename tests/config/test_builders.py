@@ -69,7 +69,7 @@ WHERE = "kernel-builders: 'pack.kernel.Kernel'"
     ("body", "line", "words"),
     [
         ("kernel-builders = 1", 2,
-         "kernel-builders must be a table from dotted names to tables, not a number"),
+         "kernel-builders must be a table from dotted names to tables, got number"),
         ("[tool.embercoach.kernel-builders.pack.kernel.Kernel]\nsource = 'body'", 2,
          "'pack' is no dotted name in quotes, such as \"package.module.Name\""),
         ("[tool.embercoach.kernel-builders.'a.b-c']\nsource = 'body'", 2, "'a.b-c' is no dotted"),
