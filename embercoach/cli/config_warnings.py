@@ -35,6 +35,8 @@ def idle_patterns(plan: Plan) -> Iterator[ConfigWarning]:
         file, root = scope.file, scope.settings.root
         if file is None or not _covers(plan.walked, root):
             continue
+        if scope.top.exclude is not None or scope.top.extend_exclude:
+            continue  # what the command line leaves out may be what they are for
         paths: list[str] | None = None
         for key in PER_FILE:
             for pattern in file.table.get(key, {}):

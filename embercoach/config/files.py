@@ -52,17 +52,23 @@ class ConfigFile:
         return _line(self.text, (*self.prefix, *place), words)
 
 
+def home_folder() -> tuple[str, str]:
+    """The home directory, as the environment names it and without links."""
+    home = os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
+    return home, os.path.realpath(home)
+
+
 def searched(folder: str) -> Iterator[str]:
     """The folders whose configuration may count for files in a folder, nearest first.
 
     The top of the checkout is the last, else the home directory, else the file system's root: a
     file above them was written by others, or for other work.
     """
-    home = os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
+    home = home_folder()
     while True:
         yield folder
         above = os.path.dirname(folder)  # noqa: PTH120  (hot)
-        if folder in (home, above) or os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118
+        if folder in (*home, above) or os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118
             return
         folder = above
 

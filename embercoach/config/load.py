@@ -276,7 +276,8 @@ def _baseline(
         return None
     place = Path(os.path.normpath(root / configured))
     # Whoever sends a change of the file must not have others read, or overwritten.
-    if file is not None and not place.resolve().is_relative_to(root.resolve()):
+    real = Path(os.path.realpath(place))  # Path.resolve raises where links go round in circles
+    if file is not None and not real.is_relative_to(os.path.realpath(root)):
         message = f"baseline must be inside the project, got '{configured}'; --baseline allows it"
         raise ConfigError(message, file.path, file.line_of(("baseline",)))
     return place

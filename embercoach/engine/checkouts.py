@@ -206,21 +206,28 @@ class Plan:
             )
             for at, (checkout, paths) in enumerate(self.division.paths.items())
         ]
-        return Outcome(
-            tuple(checked),
-            {
-                scope: joined(result for _, own, result in results if own is scope)
-                for scope in self.scopes
-            },
-        )
+        return Outcome(tuple(checked), [(scope, result) for _, scope, result in results])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run found, by checkout, and in the files themselves by configuration."""
+    """What a run found.
+
+    Attributes:
+        checkouts: by checkout, with what could not be looked at.
+        parts: in files, by checkout and configuration.
+    """
 
     checkouts: tuple[Checked, ...]
-    scopes: dict[Scope, RunResult]
+    parts: list[tuple[Scope, RunResult]]
+
+    @property
+    def scopes(self) -> dict[Scope, RunResult]:
+        """What was found in the files of each configuration that has some."""
+        groups: dict[Scope, list[RunResult]] = {}
+        for scope, result in self.parts:
+            groups.setdefault(scope, []).append(result)
+        return {scope: joined(results) for scope, results in groups.items()}
 
     @property
     def result(self) -> RunResult:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.config.errors import ConfigError
 from embercoach.config.exclusion import excluding, patterns_of
-from embercoach.config.files import OWN_FILE, SHARED_FILE
+from embercoach.config.files import OWN_FILE, SHARED_FILE, home_folder
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import SUFFIXES, is_known
 from embercoach.engine.problem import Problem
@@ -121,7 +121,7 @@ class _Walk:
         self._configurations = configurations
         self._found = found
         self._excluded: dict[Scope, PathPatterns] = {}
-        self._home = os.path.expanduser("~")  # noqa: PTH111
+        self._home = home_folder()
 
     def folder(self, absolute: str, shown: str) -> None:
         """Collect the files of a folder that the user named."""
@@ -141,7 +141,7 @@ class _Walk:
                 continue
             names = {entry.name for entry in entries}
             # One look for each folder: most have nothing that ends or starts a configuration.
-            if path == self._home or not names.isdisjoint(_DECIDING):
+            if path in self._home or not names.isdisjoint(_DECIDING):
                 own = self._scope(path)
                 if own is None:
                     continue

@@ -72,4 +72,6 @@ def relevant(
     """Whether a file's bytes are worth decoding and parsing."""
     if any(word in data for word in _RELEVANT[language]):
         return True
+    if language == NOTEBOOK and data and not data.rstrip().endswith(b"}"):
+        return True  # cut off: nobody knows what was in it, which a run reports
     return language in (PYTHON, NOTEBOOK) and any(b.last_name.encode() in data for b in builders)

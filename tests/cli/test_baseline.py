@@ -234,7 +234,7 @@ def test_fixes_take_no_notice_of_it(embercoach: Cli, known: Path) -> None:
         (["baseline", "update", "--config", "x", "--isolated"], "exclude each other"),
         (
             ["baseline", "update", "--config", "x.toml"],
-            "configuration cannot be read: No such file or directory (x.toml)",
+            "configuration cannot be read: No such file",
         ),
         (["baseline", "updat"], "No such command 'updat'"),
     ],

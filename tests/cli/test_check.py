@@ -135,7 +135,7 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--config", "x.toml", "--isolated"], "--config and --isolated exclude"),
         (
             ["check", "--config", "absent.toml"],
-            "cannot be read: No such file or directory (absent.toml)",
+            "No such file or directory (absent.toml)",
         ),
         (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
         (["check", "-", "--add-noqa"], "--add-noqa needs files"),

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -247,10 +247,3 @@ def test_notes_are_listed_where_they_are_to_be(embercoach: Cli, project: Path) -
     assert ["PYTHON-SCALAR-002" in out for out in listed] == [False, True]
     out = embercoach("check", "--output-format", "concise", ".").out
     assert [line.partition(":")[0] for line in out.splitlines() if "SCALAR" in line] == ["sub/x.py"]
-
-
-def config_of(embercoach: Cli, *arguments: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
-        embercoach("config", "--output-format", "json", *arguments).out
-    )
-    return told

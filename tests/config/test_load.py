@@ -248,8 +248,8 @@ def test_the_command_line_overrides(tmp_path: Path) -> None:
          "unknown kind of finding 'threadgroup-rase'; did you mean 'threadgroup-race'?"),
         ('[tool.embercoach.simulator]\nallow = ["DTYPE-001"]', 6,
          "unknown kind of finding 'DTYPE-001' (known: "),
-        ('[tool.embercoach.simulator]\nallow = ["races"]', 6, "simulator.allow: unknown kind of "
-         "finding 'races'; did you mean 'threadgroup-race' or 'device-race'?"),
+        ('[tool.embercoach.simulator]\nallow = ["races"]', 6,
+         "kind of finding 'races'; did you mean 'threadgroup-race' or 'device-race'?"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_line(
