@@ -26,6 +26,8 @@ _BY_SUFFIX: dict[str, Language] = {
 }
 #: The suffixes that folders are searched for.
 SUFFIXES = (".py", ".pyi", *_BY_SUFFIX)
+#: More suffixes of Python by which pre-commit names files.
+PYTHON_SUFFIXES = (".pyw", ".pyt", ".wsgi", ".tac", ".gyp", ".gypi")
 #: Bytes of a line that names the interpreter, at most; systems read fewer.
 SHEBANG = 512
 #: What a comment starts with that ends with its line.
@@ -54,7 +56,7 @@ def is_known(path: str) -> bool:
     Scripts in Python often have no suffix, and some only a line that names the interpreter.
     """
     suffix = os.path.splitext(path)[1]  # noqa: PTH122  (hot)
-    return suffix in ("", ".pyw", *SUFFIXES) or _names_python(path)
+    return suffix in ("", *SUFFIXES, *PYTHON_SUFFIXES) or _names_python(path)
 
 
 def _names_python(path: str) -> bool:
