@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
-from embercoach.config.files import folder_of
 from embercoach.config.provenance import COMMAND_LINE, FILE, Origin, excluding, facts, origin
 from embercoach.config.selectors import decisions, matches
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
@@ -42,9 +41,8 @@ def document(paths: Iterable[str], configurations: Configurations) -> dict[str, 
 def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
     path = Path(os.path.abspath(given))  # noqa: PTH100  (Path.absolute keeps "..")
     scope = configurations.of(given)
-    above = configurations.above(str(folder_of(given)))
     kind = "folder" if path.is_dir() else "file" if path.exists() else "missing"
-    reason = passed_over(str(path), [one.settings for one in above])
+    reason = passed_over(str(path), configurations)
     profile, rules = _rules(scope, None if kind == "folder" else path)
     baseline = scope.settings.baseline
     return {
@@ -53,7 +51,7 @@ def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
         "language": None if kind == "folder" else language_of(path.name),
         "checked": reason is None,
         "checked_if_named": reason is None or _checked_if_named(reason, kind, given),
-        "passed_over": None if reason is None else _reason(above, reason, given),
+        "passed_over": None if reason is None else _reason(scope, reason, given),
         "project": str(scope.settings.root),
         "configuration": None if scope.file is None else shown(scope.file.path),
         "profile": profile,
@@ -156,12 +154,10 @@ def _because(key: str, selector: str | None, pattern: str | None, said: Origin) 
     return {"key": key, "selector": selector, "pattern": pattern, "origin": _origin(said)}
 
 
-def _reason(above: list[Scope], reason: Reason, given: str) -> dict[str, Any]:
+def _reason(scope: Scope, reason: Reason, given: str) -> dict[str, Any]:
     key, said = None, None
-    scope = above[0]
+    scope = reason.scope or scope
     if reason.why == "excluded":
-        # The configuration of a folder above may exclude it, and never its own one.
-        scope = next(one for one in above if one.settings.root == reason.root)
         key, said = excluding(scope, reason.pattern)
     elif reason.why == "ignored":
         file = Path(reason.file)

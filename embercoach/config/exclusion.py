@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from embercoach.config.patterns import PathPatterns, relative
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from embercoach.config.settings import Settings
+    from embercoach.config.load import Configurations, Scope
 
 
 @lru_cache(maxsize=64)
@@ -21,36 +21,40 @@ def patterns_of(exclude: tuple[str, ...], root: Path) -> PathPatterns:
     return PathPatterns(exclude, root)
 
 
-def steps(path: str, above: Sequence[Settings]) -> Iterator[tuple[Settings, str]]:
+def start_of_walk(path: str, configurations: Configurations, base: Path) -> str:
+    """The folder where a walk over the project that an absolute path is in begins.
+
+    That is the outermost of the base and the folders of the path's configurations, as far as it
+    lies in them.
+    """
+    folder = os.path.dirname(path)  # noqa: PTH120  (hot)
+    roots = [*configurations.roots(folder), str(base)]
+    inside = [root for root in roots if f"{path}{os.sep}".startswith(root.rstrip(os.sep) + os.sep)]
+    return min(inside, key=len, default=folder)
+
+
+def steps(path: str, configurations: Configurations, base: Path) -> Iterator[tuple[Scope, str]]:
     """The folders on the way down to an absolute path, and the path, each with who decides on it.
 
-    As in a walk from the outermost configuration down: each decides on what lies in its folders,
-    down to the folder of the next one.
-
-    Args:
-        path: a file or a folder.
-        above: the settings of the configurations at and above it, nearest first.
+    As in a walk, the configuration that holds in a folder decides on what lies in it; one with a
+    mistake leaves out nothing.
     """
-    for number in range(len(above) - 1, -1, -1):
-        settings = above[number]
-        root = str(settings.root)
-        end = str(above[number - 1].root) if number else path
-        if end == root:
-            continue
-        current = root if end.startswith(root.rstrip(os.sep) + os.sep) else os.sep
-        for name in relative(end, root).split("/"):
-            current = os.path.join(current, name)  # noqa: PTH118  (hot)
-            yield settings, current
+    current = start_of_walk(path, configurations, base)
+    if current == path:
+        return
+    for name in relative(path, current).split("/"):
+        current = os.path.join(current, name)  # noqa: PTH118  (hot)
+        scope = configurations.holding(current)
+        if scope is not None:
+            yield scope, current
 
 
-def excluding(path: str, above: Sequence[Settings]) -> tuple[Settings, str] | None:
-    """The settings that exclude a path, or a folder that it lies in, and their pattern.
-
-    The arguments are those of `steps`.
-    """
-    for settings, current in steps(path, above):
+def excluding(path: str, configurations: Configurations, base: Path) -> str | None:
+    """The pattern that excludes a path, or a folder that it lies in; see `steps`."""
+    for scope, current in steps(path, configurations, base):
         folder = current != path or os.path.isdir(path)  # noqa: PTH112
+        settings = scope.settings
         pattern = patterns_of(settings.exclude, settings.root).naming(current, folder=folder)
         if pattern is not None:
-            return settings, pattern
+            return pattern
     return None

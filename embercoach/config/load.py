@@ -158,12 +158,12 @@ class Configurations:
         except ConfigError:
             return None
 
-    def above(self, folder: str) -> list[Scope]:
-        """The configurations at and above a folder, nearest first; those with mistakes aside."""
+    def roots(self, folder: str) -> list[str]:
+        """Where the patterns start that hold at a folder or above it, nearest first."""
         if self._everywhere is not None:
-            return [self._everywhere]
-        found = [scope for scope in map(self._in, searched(folder)) if isinstance(scope, Scope)]
-        return found or [self._unconfigured()]
+            return [str(self._everywhere.settings.root)]
+        found = map(self._in, searched(folder))
+        return [str(scope.settings.root) for scope in found if isinstance(scope, Scope)]
 
     def _in(self, folder: str) -> Scope | ConfigError | None:
         """The configuration that stands in a folder itself."""

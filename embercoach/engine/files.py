@@ -86,9 +86,7 @@ def discover(
 
 def is_excluded(path: str, configurations: Configurations) -> bool:
     """Whether a walk over the project would leave out an absolute path, by a pattern."""
-    folder = os.path.dirname(path)  # noqa: PTH120  (hot)
-    above = [scope.settings for scope in configurations.above(folder)]
-    return excluding(path, above) is not None
+    return excluding(path, configurations, Path.cwd()) is not None
 
 
 def _take_named(

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.config.exclusion import patterns_of, steps
+from embercoach.config.exclusion import patterns_of, start_of_walk, steps
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
 from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from embercoach.config import Settings
+    from embercoach.config import Configurations, Settings
+    from embercoach.config.load import Scope
 
 Why = Literal[
     "missing",
@@ -39,52 +38,54 @@ class Reason:
         pattern: what names it, of `excluded` and `ignored`.
         file: the absolute path of git's file with the pattern, of `ignored`.
         place: the absolute path that is named: the file's own, or that of a folder it lies in.
-        root: where the patterns start that exclude it.
+        scope: the configuration that decides, of `excluded`.
     """
 
     why: Why
     pattern: str = ""
     file: str = ""
     place: str = ""
-    root: Path | None = None
+    scope: Scope | None = None
 
 
-def passed_over(path: str, above: Sequence[Settings]) -> Reason | None:
+def passed_over(path: str, configurations: Configurations) -> Reason | None:
     """Why a run over the project does not check an absolute path; None if it does.
 
-    ``above`` are the settings of the configurations at and above it, nearest first.
+    Raises:
+        ConfigError: a mistake in its configuration.
     """
     if not os.path.lexists(path):
         return Reason("missing")
-    reason = _undiscovered(path, above)
-    return reason if reason is not None or Path(path).is_dir() else _unread(path, above[0])
+    reason = _undiscovered(path, configurations)
+    if reason is not None or Path(path).is_dir():
+        return reason
+    return _unread(path, configurations.of(path).settings)
 
 
-def _undiscovered(path: str, above: Sequence[Settings]) -> Reason | None:
-    outermost = str(above[-1].root)
-    inside = path == outermost or path.startswith(outermost.rstrip(os.sep) + os.sep)
-    start = outermost if inside else os.path.dirname(path)  # noqa: PTH120
-    ignored = ignored_in(start)
-    for settings, current in steps(path, above) if inside else ((above[0], path),):
+def _undiscovered(path: str, configurations: Configurations) -> Reason | None:
+    here = Path.cwd()
+    ignored = ignored_in(start_of_walk(path, configurations, here))
+    for scope, current in steps(path, configurations, here):
         inner = None if ignored is None else ignored.with_file(os.path.dirname(current))  # noqa: PTH120
-        reason = _at(current, settings, inner if settings.respect_gitignore else None)
+        reason = _at(current, scope, inner if scope.settings.respect_gitignore else None)
         if reason is not None:
             return reason
         ignored = inner
     return None
 
 
-def _at(path: str, settings: Settings, ignored: Ignored | None) -> Reason | None:
+def _at(path: str, scope: Scope, ignored: Ignored | None) -> Reason | None:
     place = Path(path)
     folder = place.is_dir() and not place.is_symlink()
     if place.is_dir() and place.is_symlink():
         return Reason("link", place=path)
     if not folder and not path.endswith(SUFFIXES):
         return Reason("suffix", place=path)
+    settings = scope.settings
     excluded = patterns_of(settings.exclude, settings.root)
     pattern = excluded.naming(path, folder=folder)
     if pattern is not None:
-        return Reason("excluded", pattern, place=path, root=settings.root)
+        return Reason("excluded", pattern, place=path, scope=scope)
     named = ignored.naming(path, folder=folder) if ignored is not None else None
     if named is not None:
         file, pattern = named

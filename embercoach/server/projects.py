@@ -34,17 +34,21 @@ class Configured:
         settings: in force; those before ``error`` came, None where there were none.
         error: what is wrong with the configuration file.
         stamps: of all files that could be one.
-        above: the settings of the configurations of the folder and those above, nearest first.
+        configurations: of the folder and those above it; None where that one has a mistake.
+        base: the editor's folder that it lies in.
     """
 
     settings: Settings | None
     error: ConfigError | None
     stamps: tuple[Stamp, ...]
-    above: tuple[Settings, ...] = ()
+    configurations: Configurations | None = None
+    base: Path = Path()
 
     def excludes(self, path: Path) -> bool:
         """Whether a run over the project would leave out a file by a pattern of its name."""
-        return excluding(str(path), self.above) is not None
+        if self.configurations is None:
+            return False
+        return excluding(str(path), self.configurations, self.base) is not None
 
 
 class Projects:
@@ -70,15 +74,14 @@ class Projects:
         return known
 
     def _read(self, path: Path, stamps: tuple[Stamp, ...], before: Configured | None) -> Configured:
+        base = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         try:
             configurations = Configurations()
             settings = configurations.nearest(str(path.parent)).settings
         except ConfigError as error:
-            above = before.above if before else ()
-            return Configured(before.settings if before else None, error, stamps, above)
+            if before is not None:
+                return replace(before, error=error, stamps=stamps)
+            return Configured(None, error, stamps)
         if settings.source is None:
-            root = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
-            settings = replace(settings, root=root)
-            return Configured(settings, None, stamps, (settings,))
-        above = tuple(scope.settings for scope in configurations.above(str(path.parent)))
-        return Configured(settings, None, stamps, above)
+            settings = replace(settings, root=base)
+        return Configured(settings, None, stamps, configurations, base)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from embercoach.server.analysis import Analysis, Document
@@ -77,7 +77,10 @@ def configure(folder: str, mark: str, body: str) -> None:
 
 @pytest.mark.usefixtures("planted")
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=8,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes too long to shrink it
 )
 @given(
     chosen=st.fixed_dictionaries(
