@@ -20,6 +20,7 @@ from embercoach.report.text import plural, problem_line
 if TYPE_CHECKING:
     from embercoach.cli.ratchet import Guard
     from embercoach.engine.checkouts import Plan
+    from embercoach.engine.problem import Problem
     from embercoach.engine.run import RunResult
     from embercoach.finding import Finding
 
@@ -72,11 +73,13 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
         warn(configurations.warnings)
     default = Path(os.path.abspath(DEFAULT_FILE))  # noqa: PTH100
     watching = guards(plan.scopes, configurations, plan.division, default=default)
-    ctx.exit(max([_update(guard, plan, options) for guard in watching]))
+    problems = {one for guard in watching for one in _update(guard, plan, options)}
+    print_lines(map(problem_line, sorted(problems, key=lambda one: one.sort_key)), sys.stderr)
+    ctx.exit(codes.INCOMPLETE if problems else codes.CLEAN)
 
 
-def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> int:
-    """Check what a baseline holds for, and write it; the exit code."""
+def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:
+    """Check the files that a baseline holds for, and write it; what could not be checked."""
     from embercoach.cli.progress import ProgressBar
 
     listed: set[Finding] = set()
@@ -92,8 +95,7 @@ def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> int:
         listed.update(f for f in part.findings if notes or f.severity != "note")
     result = outcome.result
     _write(guard, result, listed, quiet=options["quiet"])
-    print_lines(map(problem_line, result.problems), sys.stderr)
-    return codes.INCOMPLETE if result.problems else codes.CLEAN
+    return result.problems
 
 
 def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool) -> None:
