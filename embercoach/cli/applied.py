@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from embercoach import rulebook
 from embercoach.config.provenance import COMMAND_LINE, FILE, Origin, excluding, facts, origin
 from embercoach.config.selectors import decisions, matches
-from embercoach.engine.languages import SUFFIXES, language_of
+from embercoach.engine.languages import SUFFIXES, is_known, language_of
 from embercoach.engine.passing import passed_over
 from embercoach.engine.verdict import Judge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.config import Configurations
     from embercoach.config.load import Scope
     from embercoach.config.selectors import Decision
     from embercoach.engine.passing import Reason
@@ -24,16 +27,22 @@ WHEN_NAMED = ("excluded", "ignored", "link", "suffix")
 VERSION = 1
 
 
-def document(scopes: tuple[Scope, ...]) -> dict[str, Any]:
-    """What applies to each path that was given."""
-    paths = [_applied(scope, path) for scope in scopes for path in scope.paths]
-    return {"version": VERSION, "paths": paths}
+def document(paths: Iterable[str], configurations: Configurations) -> dict[str, Any]:
+    """What applies to each path that was given.
+
+    Raises:
+        ConfigError: a mistake in the configuration of one.
+    """
+    applied = [_applied(path, configurations) for path in paths]
+    warnings = [str(warning) for warning in configurations.warnings]
+    return {"version": VERSION, "paths": applied, "warnings": warnings}
 
 
-def _applied(scope: Scope, given: str) -> dict[str, Any]:
+def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
     path = Path(os.path.abspath(given))  # noqa: PTH100  (Path.absolute keeps "..")
+    scope = configurations.of(given)
     kind = "folder" if path.is_dir() else "file" if path.exists() else "missing"
-    reason = passed_over(str(path), scope.settings)
+    reason = passed_over(str(path), configurations)
     profile, rules = _rules(scope, None if kind == "folder" else path)
     baseline = scope.settings.baseline
     return {
@@ -41,7 +50,7 @@ def _applied(scope: Scope, given: str) -> dict[str, Any]:
         "kind": kind,
         "language": None if kind == "folder" else language_of(path.name),
         "checked": reason is None,
-        "checked_if_named": reason is None or reason.why in WHEN_NAMED,
+        "checked_if_named": reason is None or _checked_if_named(reason, kind, given),
         "passed_over": None if reason is None else _reason(scope, reason, given),
         "project": str(scope.settings.root),
         "configuration": None if scope.file is None else shown(scope.file.path),
@@ -57,6 +66,10 @@ def _applied(scope: Scope, given: str) -> dict[str, Any]:
         ],
         "rules": rules,
     }
+
+
+def _checked_if_named(reason: Reason, kind: str, given: str) -> bool:
+    return reason.why in WHEN_NAMED and (kind == "folder" or is_known(given))
 
 
 def shown(path: Path) -> str:
@@ -143,6 +156,7 @@ def _because(key: str, selector: str | None, pattern: str | None, said: Origin) 
 
 def _reason(scope: Scope, reason: Reason, given: str) -> dict[str, Any]:
     key, said = None, None
+    scope = reason.scope or scope
     if reason.why == "excluded":
         key, said = excluding(scope, reason.pattern)
     elif reason.why == "ignored":

@@ -18,6 +18,8 @@ WIDTH = 52
 
 def lines(document: dict[str, Any], *, everything: bool) -> Iterator[Line]:
     """A paragraph for each path; ``everything`` holds defaults and each rule, too."""
+    for warning in document["warnings"]:
+        yield [("warning: ", "warning"), (warning, "")]
     for number, applied in enumerate(document["paths"]):
         if number:
             yield []

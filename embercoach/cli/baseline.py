@@ -19,6 +19,8 @@ from embercoach.report.text import plural, problem_lines
 
 if TYPE_CHECKING:
     from embercoach.cli.ratchet import Guard
+    from embercoach.engine.checkouts import Plan
+    from embercoach.engine.problem import Problem
     from embercoach.engine.run import RunResult
     from embercoach.finding import Finding
 
@@ -49,45 +51,52 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
 
     PATHS are files and folders (default: the current one); entries of other files stay.
     """
+    from embercoach.cli.config_warnings import warn
     from embercoach.cli.ratchet import guards
-    from embercoach.config import ConfigError, Overrides, load
+    from embercoach.config import ConfigError, Configurations, Overrides
+    from embercoach.engine.checkouts import Plan
 
     shared_options.refuse_two_sources(options)
     overrides = Overrides(
         profile=options["profile"], baseline=options["file"], show_notes=options["show_notes"]
     )
     try:
-        scopes = load(
-            paths or (".",), overrides, config=options["config"], isolated=options["isolated"]
+        configurations = Configurations(
+            overrides, config=options["config"], isolated=options["isolated"]
         )
+        plan = Plan(paths or (".",), configurations)
+        if plan.mistakes:
+            raise plan.mistakes[0]
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-    watching = guards(scopes, default=Path(os.path.abspath(DEFAULT_FILE)))  # noqa: PTH100
-    ctx.exit(max([_update(guard, options) for guard in watching]))
+    if not options["quiet"]:
+        warn(configurations.warnings)
+    default = Path(os.path.abspath(DEFAULT_FILE))  # noqa: PTH100
+    watching = guards(plan.scopes, configurations, plan.division, default=default)
+    found = {one for guard in watching for one in _update(guard, plan, options)}
+    problems = sorted(found, key=lambda one: one.sort_key)
+    print_lines(problem_lines(problems), sys.stderr)
+    ctx.exit(codes.INCOMPLETE if problems else codes.CLEAN)
 
 
-def _update(guard: Guard, options: dict[str, Any]) -> int:
-    """Check what a baseline holds for, and write it; the exit code."""
+def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:
+    """Check the files that a baseline holds for, and write it; what could not be checked."""
     from embercoach.cli.progress import ProgressBar
-    from embercoach.engine.run import RunResult, run
 
-    result = RunResult()
     listed: set[Finding] = set()
     with closing(ProgressBar(wanted=not options["quiet"])) as progress:
-        for scope in guard.scopes:
-            part = run(
-                scope.paths,
-                scope.settings,
-                jobs=options["jobs"],
-                cache=not options["no_cache"],
-                on_progress=progress,
-            )
-            notes = scope.settings.show_notes
-            listed.update(f for f in part.findings if notes or f.severity != "note")
-            result += part
+        outcome = plan.run(
+            guard.scopes,
+            jobs=options["jobs"],
+            cache=not options["no_cache"],
+            on_progress=progress,
+        )
+    for scope, part in outcome.scopes.items():
+        notes = scope.settings.show_notes
+        listed.update(f for f in part.findings if notes or f.severity != "note")
+    result = outcome.result
     _write(guard, result, listed, quiet=options["quiet"])
-    print_lines(problem_lines(result.problems), sys.stderr)
-    return codes.INCOMPLETE if result.problems else codes.CLEAN
+    return result.problems
 
 
 def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -42,16 +43,19 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
         return
     from embercoach.cli.applied import document
     from embercoach.cli.flow import UserError
-    from embercoach.config import ConfigError, load
+    from embercoach.config import ConfigError, Configurations
+    from embercoach.config.load import compiler_allowed
 
-    overrides = shared_options.overrides(options)
+    # Shown as `simulate` takes it: what it leaves out is among the warnings.
+    allowed = compiler_allowed()
+    overrides = replace(shared_options.overrides(options), allow_compiler=allowed)
     try:
-        scopes = load(
-            paths or (".",), overrides, config=options["config"], isolated=options["isolated"]
+        configurations = Configurations(
+            overrides, config=options["config"], isolated=options["isolated"]
         )
+        applied = document(paths or (".",), configurations)
     except ConfigError as error:
         raise UserError(str(error)) from error
-    applied = document(scopes)
     if options["output_format"] == "json":
         click.echo(json_text(applied))
         return

@@ -56,6 +56,7 @@ class CommandGroup(click.Group):
         """Put the default command's name before arguments that start with no command."""
         own = {name for option in self.get_params(ctx) for name in option.opts}
         if args and args[0] not in COMMANDS and args[0] not in own:
+            _refuse_misspelt(args[0])
             args.insert(0, DEFAULT)
         return super().parse_args(ctx, args)
 
@@ -73,6 +74,21 @@ class CommandGroup(click.Group):
         """List the commands without loading their modules."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _refuse_misspelt(word: str) -> None:
+    """Refuse what is nearly a command's name, as a path that does not exist.
+
+    Raises:
+        click.UsageError: no path has the name, and a command nearly has.
+    """
+    if word.startswith("-") or not word.isalpha() or os.path.lexists(word):
+        return
+    from embercoach.config.errors import nearest
+
+    near = nearest(word, COMMANDS, cutoff=0.75)
+    if near is not None:
+        raise click.UsageError(f"no such command or path '{word}'; did you mean '{near}'?")
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from embercoach.cli import codes
+from embercoach.cli.config_warnings import idle_patterns, warn
 from embercoach.cli.origin import origin_of, problems_of
 from embercoach.cli.progress import ProgressBar
-from embercoach.config import ConfigError, Overrides
-from embercoach.config.several import load_several
-from embercoach.engine.checkouts import Division, by_scope, run_together
-from embercoach.engine.run import RunResult, joined, run
+from embercoach.config import ConfigError, Configurations, Overrides
+from embercoach.config.load import Scope
+from embercoach.engine.checkouts import Division, Plan
+from embercoach.engine.files import is_excluded
+from embercoach.engine.run import RunResult, run
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
 from embercoach.report.text import problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection
+    from pathlib import Path
 
     from embercoach.cli.ratchet import Guard, Judged
-    from embercoach.config import Settings
-    from embercoach.config.load import Scope
+    from embercoach.engine.checkouts import Outcome
     from embercoach.engine.fixing import FixSummary
     from embercoach.engine.problem import Problem
     from embercoach.engine.shard import Shard
     from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison
 
+    class Check(Protocol):
+        """Checks the files of a run, or those of some configurations."""
+
+        def __call__(self, scopes: Collection[Scope] | None = None) -> Outcome:
+            """Check them again."""
+
+
 STDIN = "-"
+#: Formats that hold notes, whatever is listed.
+ALWAYS_WITH_NOTES = ("json", "sarif")
 
 
 class UserError(click.ClickException):
@@ -111,95 +122,85 @@ class Answer:
 
 def execute(request: Request) -> int:
     """Do what was asked and return the exit code."""
-    paths = (request.name,) if request.reads_stdin else request.paths or (".",)
     try:
-        scopes, mistakes = load_several(
-            paths, request.overrides, config=request.config, isolated=request.isolated
+        configurations = Configurations(
+            request.overrides, config=request.config, isolated=request.isolated
         )
+        if request.reads_stdin and not (request.show_settings or request.show_files):
+            return _on_stdin(request, configurations)
+        paths = (request.name,) if request.reads_stdin else request.paths or (".",)
+        plan = Plan(paths, configurations, request.shard, force_exclude=request.force_exclude)
     except ConfigError as error:
         raise UserError(str(error)) from error
-    problems = list(problems_of(mistakes))
-    division = Division(scopes, request.shard)
+    problems = list(problems_of(plan.mistakes))
+    if not request.quiet:
+        warn([*configurations.warnings, *idle_patterns(plan)])
     if request.show_settings or request.show_files:
         from embercoach.cli.inspect import show_files, show_settings
 
-        if request.show_settings:
-            code = show_settings(scopes)
-        else:
-            code = show_files(scopes, division, force_exclude=request.force_exclude)
+        code = show_settings(plan) if request.show_settings else show_files(plan)
         print_lines(problem_lines(problems), sys.stderr)
         return codes.INCOMPLETE if problems else code
-    watching = _guards(request, scopes, division, problems)
-    if request.reads_stdin:
-        return _on_stdin(request, scopes[0], watching)
+    watching = _guards(request, plan.scopes, configurations, plan.division, problems)
     with closing(ProgressBar(wanted=not request.quiet)) as progress:
-        checked = run_together(
-            scopes,
-            division,
-            jobs=request.jobs,
-            cache=not request.no_cache,
-            on_progress=progress,
-            force_exclude=request.force_exclude,
-            debug=request.debug,
-        )
-        results = by_scope(checked, scopes)
+
+        def check(scopes: Collection[Scope] | None = None) -> Outcome:
+            return plan.run(
+                scopes,
+                jobs=request.jobs,
+                cache=not request.no_cache,
+                on_progress=progress,
+                debug=request.debug,
+            )
+
+        outcome = check()
         if request.diff:
-            return _diff(request, scopes, results, problems)
-        checks = [_checker(request, scope, progress) for scope in scopes]
-        answer = _changed(request, scopes, checks, results, watching)
+            return _diff(request, outcome.scopes, [*problems, *plan.all_problems])
+        answer = _changed(request, plan, check, outcome, watching)
     if problems:
         answer.result += RunResult(problems=tuple(problems))
     if not (request.fix or request.add_noqa):
-        answer.origin = origin_of(checked, request.shard)
-    return _report(request, scopes, answer, watching)
+        answer.origin = origin_of(outcome.checkouts, request.shard)
+    return _report(request, plan.scopes, answer, watching, configurations)
 
 
 def _guards(
-    request: Request, scopes: tuple[Scope, ...], division: Division, problems: list[Problem]
+    request: Request,
+    scopes: tuple[Scope, ...],
+    configurations: Configurations,
+    division: Division,
+    problems: list[Problem],
 ) -> tuple[Guard, ...]:
     if any(scope.settings.baseline for scope in scopes):
         from embercoach.cli.ratchet import guards
 
         several = len(scopes) > 1 and request.overrides.baseline is None
-        return guards(scopes, division=division, problems=problems if several else None)
+        return guards(scopes, configurations, division, problems=problems if several else None)
     if request.baseline_strict:
         raise click.UsageError("--baseline-strict needs --baseline, or one in the configuration")
     return ()
 
 
-def _checker(request: Request, scope: Scope, progress: ProgressBar) -> Callable[[], RunResult]:
-    return partial(
-        run,
-        scope.paths,
-        scope.settings,
-        jobs=request.jobs,
-        cache=not request.no_cache,
-        on_progress=progress,
-        force_exclude=request.force_exclude,
-        debug=request.debug,
-    )
-
-
 def _changed(
     request: Request,
-    scopes: tuple[Scope, ...],
-    checks: list[Callable[[], RunResult]],
-    results: list[RunResult],
+    plan: Plan,
+    check: Check,
+    outcome: Outcome,
     watching: tuple[Guard, ...],
 ) -> Answer:
     """Apply fixes or suppressions as asked; what the last runs found."""
     if request.add_noqa:
-        return _annotated(checks, results, watching)
+        return _annotated(check, outcome, watching)
     if not request.fix:
-        return Answer(joined(results))
+        return Answer(outcome.result)
     from embercoach.engine.fixing import FixSummary, fix_files
 
-    total, summary = RunResult(), FixSummary()
-    for scope, check, result in zip(scopes, checks, results, strict=True):
+    total, summary = RunResult(problems=plan.all_problems), FixSummary()
+    for scope, result in outcome.scopes.items():
         last, done = fix_files(
             result,
             scope.settings,
-            check,
+            partial(_again, check, scope),
             unsafe=request.unsafe_fixes,
             jobs=request.jobs,
             debug=request.debug,
@@ -210,14 +211,14 @@ def _changed(
     return Answer(total, summary=summary)
 
 
-def _annotated(
-    checks: list[Callable[[], RunResult]],
-    results: list[RunResult],
-    watching: tuple[Guard, ...],
-) -> Answer:
+def _again(check: Check, scope: Scope) -> RunResult:
+    return check([scope]).scopes[scope]
+
+
+def _annotated(check: Check, outcome: Outcome, watching: tuple[Guard, ...]) -> Answer:
     from embercoach.engine.annotation import annotate_files
 
-    found = joined(results)
+    found = outcome.result
     new = found.findings
     if watching:
         from embercoach.cli.ratchet import judge
@@ -225,21 +226,15 @@ def _annotated(
         new = judge(watching, found, Sources()).findings
     loud = [finding for finding in new if finding.severity != "note"]
     done, problems = annotate_files(loud)
-    total = sum((check() for check in checks), RunResult(problems=tuple(problems)))
-    return Answer(total, suppressed=done)
+    return Answer(check().result + RunResult(problems=tuple(problems)), suppressed=done)
 
 
-def _diff(
-    request: Request,
-    scopes: tuple[Scope, ...],
-    results: list[RunResult],
-    problems: list[Problem],
-) -> int:
+def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Problem]) -> int:
     from embercoach.engine.fixing import fix_once
 
-    problems = [*problems, *(problem for result in results for problem in result.problems)]
+    problems = [*problems, *(one for result in results.values() for one in result.problems)]
     files = []
-    for scope, result in zip(scopes, results, strict=True):
+    for scope, result in results.items():
         files += fix_once(
             result,
             scope.settings,
@@ -249,27 +244,32 @@ def _diff(
         )
     from embercoach.cli.output import print_diffs
 
-    settings = [scope.settings for scope in scopes]
-    return print_diffs(request, files, problems, held_back=_held_back(request, results, settings))
+    files.sort(key=lambda file: file.shown)
+    return print_diffs(request, files, problems, held_back=_held_back(request, results))
 
 
-def _held_back(request: Request, results: list[RunResult], settings: list[Settings]) -> int:
+def _held_back(request: Request, results: dict[Scope, RunResult]) -> int:
     """How many findings ``--unsafe-fixes`` would fix, beside those that are fixed."""
     from embercoach.engine.fixing import applicable
 
     if request.unsafe_fixes:
         return 0
     return sum(
-        applicable(finding, own, unsafe=True) and not applicable(finding, own, unsafe=False)
-        for result, own in zip(results, settings, strict=True)
+        applicable(finding, scope.settings, unsafe=True)
+        and not applicable(finding, scope.settings, unsafe=False)
+        for scope, result in results.items()
         for finding in result.findings
     )
 
 
-def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> int:
+def _on_stdin(request: Request, configurations: Configurations) -> int:
+    scope = configurations.of(request.name)
     settings = scope.settings
+    if not request.quiet:
+        warn(configurations.warnings)
+    watching = _guards(request, (scope,), configurations, Division((request.name,)), [])
     data = sys.stdin.buffer.read()
-    if request.force_exclude and _is_excluded(request.name, settings):
+    if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
         if request.fix:
             sys.stdout.buffer.write(data)
         return codes.CLEAN
@@ -289,7 +289,7 @@ def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> in
             stdin=(request.name, data),
         )
         if request.diff:
-            held_back = _held_back(request, [result], [settings])
+            held_back = _held_back(request, {scope: result})
             return print_diffs(request, files, list(result.problems), held_back=held_back)
         for file in files:
             if file.applied:
@@ -304,13 +304,7 @@ def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> in
         answer.stdin = decode(data).text
     except DecodingError:
         answer.stdin = ""
-    return _report(request, (scope,), answer, watching)
-
-
-def _is_excluded(name: str, settings: Settings) -> bool:
-    from embercoach.config.patterns import PathPatterns
-
-    return PathPatterns(settings.exclude, settings.root).match_below(str(Path(name).absolute()))
+    return _report(request, (scope,), answer, watching, configurations)
 
 
 def _report(
@@ -318,12 +312,14 @@ def _report(
     scopes: tuple[Scope, ...],
     answer: Answer,
     watching: tuple[Guard, ...],
+    configurations: Configurations,
 ) -> int:
     from embercoach.cli.output import write_report
 
     if watching:
         _pass_over_known(request, answer, watching)
     judged = answer.judged
+    _hide_notes(request, scopes, answer, configurations)
     stale = judged is not None and request.baseline_strict and bool(judged.stale)
     code = exit_code(answer.result, exit_zero=request.exit_zero)
     if stale and code == codes.CLEAN and not request.exit_zero:
@@ -346,6 +342,28 @@ def _pass_over_known(request: Request, answer: Answer, watching: tuple[Guard, ..
     answer.judged = judge(watching, answer.result, sources)
     answer.marks = tuple(marks[number] for number in answer.judged.numbers)
     answer.result = replace(answer.result, findings=answer.judged.findings)
+
+
+def _hide_notes(
+    request: Request,
+    scopes: tuple[Scope, ...],
+    answer: Answer,
+    configurations: Configurations,
+) -> None:
+    """Leave out the notes of files whose configuration lists none, where others list theirs."""
+    if request.output_format in ALWAYS_WITH_NOTES:
+        return
+    if len({scope.settings.show_notes for scope in scopes}) < 2:
+        return
+    findings = answer.result.findings
+    listing = {
+        path: isinstance(scope, Scope) and scope.settings.show_notes
+        for path in {finding.path for finding in findings}
+        for scope in (configurations.found(path),)
+    }
+    numbers = [n for n, f in enumerate(findings) if f.severity != "note" or listing[f.path]]
+    answer.result = replace(answer.result, findings=tuple(findings[n] for n in numbers))
+    answer.marks = answer.marks and tuple(answer.marks[n] for n in numbers)
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:

@@ -10,47 +10,39 @@ from embercoach.cli import codes
 from embercoach.cli.applied import told_origin
 from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.provenance import facts
-from embercoach.engine.files import discover
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.config.load import Scope
     from embercoach.config.provenance import Fact
-    from embercoach.engine.checkouts import Division
+    from embercoach.engine.checkouts import Plan
 
 
-def show_files(scopes: tuple[Scope, ...], division: Division, *, force_exclude: bool) -> int:
+def show_files(plan: Plan) -> int:
     """Print the files that would be checked."""
-    code = codes.CLEAN
-    found = [
-        discover(paths, scopes[number].settings, force_exclude=force_exclude)
-        for number, paths in division.paths.values()
-    ]
-    for one, (_, files) in zip(found, division.parted([one.files for one in found]), strict=True):
-        for file in files:
-            print_text(file.shown, sys.stdout)
-        for problem in one.problems:
-            print_text(f"{problem.path}: {problem.message}", sys.stderr)
-            code = codes.INCOMPLETE
-    return code
+    for file in plan.files():
+        print_text(file.shown, sys.stdout)
+    for problem in plan.all_problems:
+        print_text(f"{problem.path}: {problem.message}", sys.stderr)
+    return codes.INCOMPLETE if plan.all_problems else codes.CLEAN
 
 
-def show_settings(scopes: tuple[Scope, ...]) -> int:
+def show_settings(plan: Plan) -> int:
     """Print the settings for the paths as TOML, each with where it comes from."""
-    for number, scope in enumerate(scopes):
+    for number, (scope, given) in enumerate(plan.given.items()):
         if number:
             print_text("", sys.stdout)
-        for entry in _lines(scope):
+        for entry in _lines(scope, given):
             for line in entry.split("\n"):
                 print_text(line, sys.stdout)
     return codes.CLEAN
 
 
-def _lines(scope: Scope) -> Iterator[str]:
+def _lines(scope: Scope, paths: Iterable[str]) -> Iterator[str]:
     settings = scope.settings
-    yield f"# for {', '.join(scope.paths)}"
+    yield f"# for {', '.join(paths)}"
     yield f"# from {settings.source or 'no configuration file'}"
     yield f"# project {settings.root}"
     # What selectors come to, so that no rule is left to work out.

@@ -78,7 +78,7 @@ def explain(place: Place, output_format: str) -> int:
         (scope,) = load((place.file,), Overrides())
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    result = run(scope.paths, scope.settings, cache=False)
+    result = run((place.file,), scope.settings, cache=False)
     found = _at(place, result.findings)
     kernels = _kernels(place, source, found, scope.settings.kernel_builders)
     sources = Sources({place.file: source})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
+    from embercoach.config import Configurations
     from embercoach.config.load import Scope
     from embercoach.engine.checkouts import Division
     from embercoach.engine.run import RunResult
@@ -30,32 +31,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A baseline and the scopes that it holds for."""
+    """A baseline and the configurations that name it, whose files it holds for."""
 
     baseline: Baseline
-    scopes: tuple[Scope, ...]
-    division: Division | None = None
+    scopes: frozenset[Scope]
+    configurations: Configurations
+    division: Division
+
+    def holds_for(self, place: str) -> bool:
+        """Whether a file, by its absolute path, is one of a configuration that names it."""
+        return self.configurations.holding(place) in self.scopes
 
     def covered(self, result: RunResult) -> frozenset[Entry]:
         """The entries whose files a run looked at, and could check."""
-        given = _absolute(path for scope in self.scopes for path in scope.paths)
         failed = _absolute(problem.path for problem in result.problems)
         entries = self.baseline.entries
         places = {path: self.baseline.place(path) for path in {entry.path for entry in entries}}
         looked_at = {
             path
             for path, place in places.items()
-            if baseline.within(place, given)
-            and not baseline.within(place, failed)
-            and (self.division is None or self.division.in_shard(place))
+            if not baseline.within(place, failed)
+            and self.division.in_shard(place)
+            and self.holds_for(place)
         }
         return frozenset(entry for entry in entries if entry.path in looked_at)
 
-    def gone(self, found: Sequence[Entry], result: RunResult) -> frozenset[Entry]:
+    def gone(self, found: AbstractSet[Entry], result: RunResult) -> frozenset[Entry]:
         """The entries that are fixed: their rules are on, their files were checked."""
-        enabled = frozenset[str]().union(*(scope.settings.enabled for scope in self.scopes))
         missing = self.covered(result).difference(found)
-        return frozenset(entry for entry in missing if entry.code in enabled)
+        return frozenset(entry for entry in missing if self._selects(entry))
+
+    def _selects(self, entry: Entry) -> bool:
+        scope = self.configurations.holding(self.baseline.place(entry.path))
+        return scope is not None and entry.code in scope.settings.enabled
 
 
 def _absolute(paths: Iterable[str]) -> frozenset[str]:
@@ -80,17 +88,19 @@ class Judged:
 
 
 def guards(
-    scopes: Sequence[Scope],
+    scopes: Iterable[Scope],
+    configurations: Configurations,
+    division: Division,
     default: Path | None = None,
-    division: Division | None = None,
     problems: list[Problem] | None = None,
 ) -> tuple[Guard, ...]:
     """The baselines that the settings name, read.
 
     Args:
-        scopes: settings and paths.
+        scopes: the configurations of the files.
+        configurations: of all folders.
+        division: which files are looked at.
         default: the file where settings name none, which need not exist, as none need then.
-        division: which files are looked at, where that is not all.
         problems: takes up what is wrong with one of the files, instead of it being raised.
 
     Raises:
@@ -103,7 +113,7 @@ def guards(
             by_file.setdefault(file, []).append(scope)
     read = {file: _read(file, default, problems) for file in by_file}
     return tuple(
-        Guard(known, tuple(by_file[file]), division)
+        Guard(known, frozenset(by_file[file]), configurations, division)
         for file, known in read.items()
         if known is not None
     )
@@ -130,9 +140,12 @@ def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Jud
     stale = []
     for guard in watching:
         file = guard.baseline.file
-        found = baseline.entries_of(result.findings, sources, file)
-        known |= {n for n, entry in enumerate(found) if entry in guard.baseline.entries}
-        if gone := guard.gone(found, result):
+        places = {path: os.path.abspath(path) for path in {f.path for f in result.findings}}  # noqa: PTH100
+        own = {path for path, place in places.items() if guard.holds_for(place)}
+        entries = baseline.entries_of(result.findings, sources, file)
+        found = {n: e for n, e in enumerate(entries) if result.findings[n].path in own}
+        known |= {n for n, entry in found.items() if entry in guard.baseline.entries}
+        if gone := guard.gone(set(found.values()), result):
             stale.append((file, len(gone)))
             fixed += [(guard.baseline.place(entry.path), entry.code) for entry in gone]
     numbers = tuple(n for n in range(len(result.findings)) if n not in known)

@@ -144,13 +144,13 @@ def _of_run(
     from contextlib import closing
     from dataclasses import replace
 
+    from embercoach.cli.config_warnings import idle_patterns, warn
     from embercoach.cli.flow import UserError
     from embercoach.cli.origin import origin_of, problems_of
     from embercoach.cli.progress import ProgressBar
     from embercoach.cli.ratchet import guards, judge
-    from embercoach.config import ConfigError
-    from embercoach.config.several import load_several
-    from embercoach.engine.checkouts import Division, run_together
+    from embercoach.config import ConfigError, Configurations
+    from embercoach.engine.checkouts import Plan
     from embercoach.engine.run import RunResult, joined
     from embercoach.report import machine
     from embercoach.report.fingerprints import fingerprints
@@ -159,26 +159,24 @@ def _of_run(
 
     overrides = _overrides(options)
     try:
-        scopes, mistakes = load_several(
-            options["paths"] or (".",),
-            overrides,
-            config=options["config"],
-            isolated=options["isolated"],
+        configurations = Configurations(
+            overrides, config=options["config"], isolated=options["isolated"]
         )
+        plan = Plan(options["paths"] or (".",), configurations)
     except ConfigError as error:
         raise UserError(str(error)) from error
-    problems = list(problems_of(mistakes))
-    several = len(scopes) > 1 and overrides.baseline is None
-    watching = guards(scopes, problems=problems if several else None)
+    if not quiet:
+        warn([*configurations.warnings, *idle_patterns(plan)])
+    problems = list(problems_of(plan.mistakes))
+    several = len(plan.scopes) > 1 and overrides.baseline is None
+    watching = guards(
+        plan.scopes, configurations, plan.division, problems=problems if several else None
+    )
     with closing(ProgressBar(wanted=not quiet)) as progress:
-        checked = run_together(
-            scopes,
-            Division(scopes),
-            jobs=options["jobs"],
-            cache=not options["no_cache"],
-            on_progress=progress,
+        outcome = plan.run(
+            jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
         )
-    result = joined([*(one.result for one in checked), RunResult(problems=tuple(problems))])
+    result = joined([outcome.result, RunResult(problems=tuple(problems))])
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError(
             "there are no Python, notebook, Metal or Objective-C files under the given paths"
@@ -195,7 +193,7 @@ def _of_run(
         show_notes=True,
         comparison=comparison,
         marks=marks,
-        origin=origin_of(checked, None),
+        origin=origin_of(outcome.checkouts, None),
     )
     return document, partial(render, document, readable=lambda _: True)
 

@@ -33,6 +33,11 @@ FORMATS = ("text", "json", "sarif")
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds that one launch may run (default: 60, or what the configuration says).",
 )
+@click.option(
+    "--allow-compiler",
+    is_flag=True,
+    help="Run the compiler that the configuration file names; EMBERCOACH_ALLOW_COMPILER=1 too.",
+)
 # What to show
 @click.option(
     "--output-format",

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.cli import codes
+from embercoach.cli.config_warnings import warn
 from embercoach.cli.flow import UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of
 from embercoach.cli.simulated import Simulated, render
 from embercoach.config import ConfigError, Overrides, load
+from embercoach.config.load import compiler_allowed
 from embercoach.report.styled import print_text
 from embercoach.simulator.options import VARIABLE, Options
 from embercoach.simulator.record import read
@@ -38,6 +40,7 @@ class Request:
     no_checks: bool
     compile_only: bool
     timeout: float | None
+    allow_compiler: bool
     output_format: str
     output_file: Path | None
     show_notes: bool | None
@@ -84,10 +87,12 @@ def _without_record(program: Program, code: int) -> int:
 
 def _settings(request: Request) -> Settings:
     try:
-        overrides = Overrides(show_notes=request.show_notes)
+        allowed = request.allow_compiler or compiler_allowed()
+        overrides = Overrides(show_notes=request.show_notes, allow_compiler=allowed)
         (scope,) = load(["."], overrides, config=request.config, isolated=request.isolated)
     except ConfigError as error:
         raise UserError(str(error)) from error
+    warn(scope.warnings)
     simulator = scope.settings.simulator
     if request.no_checks:
         simulator = replace(simulator, checks=False)

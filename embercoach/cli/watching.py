@@ -19,9 +19,10 @@ import click
 
 from embercoach.cli import codes
 from embercoach.cli.flow import UserError
-from embercoach.config import DEFAULT_EXCLUDE, ConfigError, load
-from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of
+from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
+from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
+from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.workers import safe_path
 from embercoach.report.styled import print_text
@@ -186,15 +187,19 @@ def _places(request: Request) -> Places:
     files = {path for path in given if path not in deep}
     deciding: set[Path | None] = {request.config}
     try:
-        scopes = load(paths, request.overrides, config=request.config, isolated=request.isolated)
+        configurations = Configurations(
+            request.overrides, config=request.config, isolated=request.isolated
+        )
+        plan = Plan(paths, configurations)
     except ConfigError as error:
         # Which the check tells of. It may be mended by a change of the file, or beside it.
         deciding.add(error.path)
     else:
-        for scope in scopes:
+        deciding |= {mistake.path for mistake in plan.mistakes}
+        for scope in plan.scopes:
             deciding |= {scope.settings.baseline, scope.settings.source}
     files |= {_as_told(path) for path in deciding if path is not None}
-    flat = {str(folder) for path in given for folder in _up_to_the_top(folder_of(path))}
+    flat = {folder for path in given for folder in searched(str(folder_of(path)))}
     flat |= {os.path.dirname(path) for path in files}  # noqa: PTH120
     outside = {folder for folder in flat if not _below(folder, deep)}
     there = frozenset(folder for folder in outside if os.path.isdir(folder))  # noqa: PTH112
@@ -208,13 +213,6 @@ def _as_told(path: str | Path) -> str:
         return os.path.realpath(absolute)
     folder, name = os.path.split(absolute)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
-
-
-def _up_to_the_top(folder: Path) -> list[Path]:
-    """A folder and those above it up to the repository's top, or the folder alone."""
-    chain = [folder, *folder.parents]
-    top = next((number for number, one in enumerate(chain) if (one / ".git").exists()), 0)
-    return chain[: top + 1]
 
 
 def _below(path: str, folders: frozenset[str]) -> bool:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from embercoach.config.errors import ConfigError
-from embercoach.config.load import Overrides, load
+from embercoach.config.load import Configurations, Overrides, load
 from embercoach.config.selectors import selected
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
 
-__all__ = ["DEFAULT_EXCLUDE", "ConfigError", "Overrides", "Settings", "load", "selected"]
+__all__ = [
+    "DEFAULT_EXCLUDE",
+    "ConfigError",
+    "Configurations",
+    "Overrides",
+    "Settings",
+    "load",
+    "selected",
+]

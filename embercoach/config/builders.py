@@ -23,7 +23,7 @@ def kernel_builders(value: Any) -> tuple[KernelBuilder, ...]:
         ConfigError: a mistake in it.
     """
     if not isinstance(value, dict):
-        message = f"must be a table from dotted names to tables, not {type_name(value)}"
+        message = f"must be a table from dotted names to tables, got {type_name(value)}"
         raise ConfigError(message)
     return tuple(_builder(symbol, table) for symbol, table in value.items())
 
@@ -38,7 +38,7 @@ def _builder(symbol: str, table: Any) -> KernelBuilder:
         raise ConfigError(f"'{symbol}' is MLX's own, which needs no table")
     if not isinstance(table, dict):
         message = f"'{symbol}' must be a table from parameters of metal_kernel to parameters of it"
-        raise ConfigError(f"{message}, not {type_name(table)}")
+        raise ConfigError(f"{message}, got {type_name(table)}")
     seen: dict[str | int, str] = {}
     origins: list[tuple[str, Origin]] = []
     for parameter, given in table.items():
@@ -65,7 +65,7 @@ def _origin(where: str, parameter: str, given: Any) -> Origin:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
         wanted = "a parameter's name, its position, or { value = ... }"
-        raise ConfigError(f"{where} must be {wanted}, not {type_name(given)}")
+        raise ConfigError(f"{where} must be {wanted}, got {type_name(given)}")
     if given < 0:
         raise ConfigError(f"{where}: positions are counted from 0, and {given} is none")
     return given
@@ -76,16 +76,16 @@ def _fixed(where: str, parameter: str, given: dict[str, Any]) -> Fixed:
         raise ConfigError(f"{where}: a table here has one key, 'value': what is always passed")
     value = given["value"]
     if parameter in TEXTS:
-        wanted, fits = "a text", isinstance(value, str)
+        wanted, fits = "a string", isinstance(value, str)
     elif parameter in LISTS:
-        wanted = "a list of texts"
+        wanted = "a list of strings"
         fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
     elif parameter in FLAGS:
         wanted, fits = "true or false", isinstance(value, bool)
     else:
         raise ConfigError(f"{where} can be a parameter's name or position only")
     if not fits:
-        raise ConfigError(f"{where}: value must be {wanted}, not {type_name(value)}")
+        raise ConfigError(f"{where}: value must be {wanted}, got {type_name(value)}")
     return Fixed(tuple(value) if isinstance(value, list) else value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,39 +11,58 @@ if TYPE_CHECKING:
 
 
 class ConfigError(Exception):
-    """One clear line: where the mistake is, what it is, and what was probably meant."""
+    """One clear line: what the mistake is, what was probably meant, and where it is."""
 
-    def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
-        super().__init__(f"{_place(path, line)}{message}")
+    def __init__(
+        self,
+        message: str,
+        path: Path | None = None,
+        line: int | None = None,
+        within: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(f"{message}{_place(path, line)}")
         self.message = message
         self.path = path
         self.line = line
+        #: The names that lead to the mistake from the key that is checked.
+        self.within = within
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWarning:
+    """A probable mistake in a configuration that can be used nevertheless."""
+
+    message: str
+    path: Path
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message}{_place(self.path, self.line)}"
 
 
 def _place(path: Path | None, line: int | None) -> str:
     if path is None:
         return ""
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}:{line}: " if line else f"{shown}: "
+    return f" ({shown}:{line})" if line else f" ({shown})"
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """``; did you mean 'x'?`` for the nearest known word, or nothing if none is near."""
-    near = nearest(word, known)
+    near = nearest(word, known, cutoff=cutoff)
     return f"; did you mean '{near}'?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known word nearest to another, by letters and without regard to case."""
     from difflib import get_close_matches
 
     by_folded = {name.casefold(): name for name in sorted(known)}
-    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[found[0]] if found else None
 
 
 def type_name(value: Any) -> str:
     """What messages call the type of a value that TOML can hold."""
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text"}
-    names |= {list: "a list", dict: "a table"}
-    return names.get(type(value), f"a {type(value).__name__}")
+    names = {dict: "table", bool: "boolean", float: "number", int: "number", str: "string"}
+    return names.get(type(value), type(value).__name__)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from stat import S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING, Any
 
-from embercoach.config.errors import ConfigError
+from embercoach.config.errors import ConfigError, ConfigWarning, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OWN_FILE = "embercoach.toml"
 SHARED_FILE = "pyproject.toml"
 SECTION = "tool.embercoach"
+#: Bytes; nobody writes as many settings.
+LARGEST = 1 << 20
+#: What a misspelt name of ours looks like: only files with such a word are parsed to find one.
+_WORD = re.compile(rb"[A-Za-z_-]{7,13}")
+_LETTERS = frozenset(b"embercoach")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +49,74 @@ class ConfigFile:
             place: the names that lead to it from the table.
             words: texts, one of which is meant if it stands in a line of it.
         """
-        from embercoach.config.places import lines_of
-
-        return lines_of(self.text).find((*self.prefix, *place), words)
+        return _line(self.text, (*self.prefix, *place), words)
 
 
-def find(folder: Path) -> ConfigFile | None:
-    """The nearest configuration at or above a folder.
+def home_folder() -> tuple[str, str]:
+    """The home directory, as the environment names it and without links."""
+    home = os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
+    return home, os.path.realpath(home)
 
-    In one folder ``embercoach.toml`` goes before ``pyproject.toml``; a ``pyproject.toml`` without
-    a ``[tool.embercoach]`` table does not count.
+
+def searched(folder: str) -> Iterator[str]:
+    """The folders whose configuration may count for files in a folder, nearest first.
+
+    The top of the checkout is the last, else the home directory, else the file system's root: a
+    file above them was written by others, or for other work.
     """
-    for candidate in (folder, *folder.parents):
-        own = candidate / OWN_FILE
-        if own.is_file():
-            return read(own)
-        shared = candidate / SHARED_FILE
-        # The word must be in the text: most files are passed over without parsing them.
-        if shared.is_file() and b"embercoach" in _bytes(shared):
-            found = read(shared, required=False)
-            if found is not None:
-                return found
+    home = home_folder()
+    while True:
+        yield folder
+        above = os.path.dirname(folder)  # noqa: PTH120  (hot)
+        if folder in (*home, above) or os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118
+            return
+        folder = above
+
+
+def own(folder: str) -> tuple[ConfigFile | None, ConfigWarning | None]:
+    """The configuration that stands in a folder, and a table that was probably meant to be one.
+
+    ``embercoach.toml`` goes before ``pyproject.toml``; a ``pyproject.toml`` without a
+    ``[tool.embercoach]`` table does not count.
+
+    Raises:
+        ConfigError: a mistake in it.
+    """
+    path = Path(folder)
+    if is_there(path / OWN_FILE):
+        return read(path / OWN_FILE), None
+    shared = path / SHARED_FILE
+    if not is_there(shared):
+        return None, None
+    data = read_bytes(shared)
+    # Most files mention us nowhere: they are passed over without parsing them.
+    if b"embercoach" in data:
+        return read(shared, required=False), _misspelt(data, shared)
+    return None, _misspelt(data, shared)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a configuration file is there; a folder of its name is none."""
+    try:
+        return not S_ISDIR(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def _misspelt(data: bytes, path: Path) -> ConfigWarning | None:
+    """A table of ``tool`` whose name is nearly ours."""
+    words = set(_WORD.findall(data)) - {b"embercoach"}
+    if not any(len(_LETTERS.intersection(word.lower())) >= len(_LETTERS) - 2 for word in words):
+        return None
+    try:
+        tool = parsed(data, path).get("tool")
+    except ConfigError:
+        return None  # another program's file, if anybody's
+    for name in tool if isinstance(tool, dict) else ():
+        if name != "embercoach" and nearest(name, ("embercoach",), cutoff=0.8):
+            text = f"unknown table [tool.{name}]; did you mean [{SECTION}]?"
+            line = _line(decoded(data, path), ("tool", name))
+            return ConfigWarning(text, path, line)
     return None
 
 
@@ -73,36 +130,64 @@ def read(path: Path, *, required: bool = True) -> ConfigFile | None:
     Raises:
         ConfigError: unreadable, not UTF-8, not TOML, or no table where one should be.
     """
-    try:
-        text = _bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not valid UTF-8: {error}", path) from error
-    table = _parse(text, path)
+    data = read_bytes(path)
+    table: Any = parsed(data, path)
     if path.name == SHARED_FILE:
         tool = table.get("tool")
         table = tool.get("embercoach") if isinstance(tool, dict) else None
         if table is None and not required:
             return None
         if table is None:
-            raise ConfigError(f"has no [{SECTION}] table", path)
+            raise ConfigError(f"configuration has no [{SECTION}] table", path)
         if not isinstance(table, dict):
             raise ConfigError(f"{SECTION} must be a table", path)
-    return ConfigFile(path, table, text)
+    return ConfigFile(path, table, decoded(data, path))
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a configuration file, which anybody may have written.
+
+    Raises:
+        ConfigError: it cannot be read, is not a regular file, or is too large.
+    """
     try:
-        return path.read_bytes()
+        if not S_ISREG(path.stat().st_mode):
+            raise ConfigError("configuration must be a regular file", path)
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST + 1)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror or error}", path) from error
+        raise ConfigError(
+            f"configuration cannot be read: {error.strerror or error}", path
+        ) from error
+    if len(data) > LARGEST:
+        raise ConfigError(f"configuration must be at most {LARGEST >> 20} MB", path)
+    return data
 
 
-def _parse(text: str, path: Path) -> Any:
+def decoded(data: bytes, path: Path) -> str:
+    """A configuration file's text.
+
+    Raises:
+        ConfigError: it is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not valid UTF-8: {error}", path) from error
+
+
+def parsed(data: bytes, path: Path) -> dict[str, Any]:
+    """A configuration file's tables.
+
+    Raises:
+        ConfigError: it is not UTF-8, or not TOML.
+    """
+    text = decoded(data, path)
     # Not at the top: most folders have no configuration.
     from embercoach.toml import TOMLDecodeError, loads
 
     try:
-        return loads(text)
+        tables: dict[str, Any] = loads(text)
     except TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", path) from error
     except RecursionError as error:
@@ -110,6 +195,13 @@ def _parse(text: str, path: Path) -> Any:
     except ValueError as error:
         # Dates that no calendar has, numbers that are too long to read.
         raise ConfigError(f"not valid TOML: {error}", path) from error
+    return tables
+
+
+def _line(text: str, place: tuple[str, ...], words: tuple[str, ...] = ()) -> int | None:
+    from embercoach.config.places import lines_of
+
+    return lines_of(text).find(place, words)
 
 
 def folder_of(path: str) -> Path:

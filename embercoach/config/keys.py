@@ -78,7 +78,7 @@ KEYS = (
     Key(
         "baseline",
         values.PATH,
-        "A file of findings that are known and let be, from this file's folder.",
+        "A file of findings that are known and let be, in this file's folder or below.",
     ),
     Key(
         "kernel-builders",
@@ -92,7 +92,11 @@ KEYS = (
 SIMULATOR = "simulator"
 SIMULATOR_ABOUT = "How `embercoach simulate` compiles, runs and judges kernels."
 SIMULATOR_KEYS = (
-    Key("compiler", values.PATH, "A clang to use instead of the one in the package ziglang."),
+    Key(
+        "compiler",
+        values.PATH,
+        "A clang to use instead of the one in the package ziglang. Needs --allow-compiler.",
+    ),
     Key(
         "timeout", values.POSITIVE, "Seconds that a launch may compile and run.", _SIMULATOR.timeout
     ),

@@ -1,14 +1,15 @@
-"""Settings for the paths of a run: nearest file, then the command line on top."""
+"""Settings of folders: those of the nearest file, then the command line on top."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.config.errors import ConfigError
-from embercoach.config.files import ConfigFile, find, folder_of, read
+from embercoach.config.errors import ConfigError, ConfigWarning
+from embercoach.config.files import ConfigFile, folder_of, own, read, searched
+from embercoach.config.keys import SIMULATOR
 from embercoach.config.patterns import check_pattern
 from embercoach.config.schema import Layer, layer_of
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
@@ -16,7 +17,10 @@ from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
 from embercoach.config.values import check_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+#: A variable of the environment; see `compiler_allowed`.
+ALLOW_COMPILER = "EMBERCOACH_ALLOW_COMPILER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +37,159 @@ class Overrides:
     respect_gitignore: bool | None = None
     #: A file, from the current folder; the empty text for none at all.
     baseline: str | None = None
+    #: Whether a file's `simulator.compiler` counts; None where nothing is simulated.
+    allow_compiler: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """Settings and the paths, as given, that they hold for.
+    """One configuration, with the settings that it and the command line give.
 
     Attributes:
         settings: those in force.
-        paths: files and folders.
         file: the configuration file, None where there is none.
         base: what the file says.
         top: what the command line says.
+        warnings: probable mistakes in the file.
     """
 
     settings: Settings
-    paths: tuple[str, ...]
     file: ConfigFile | None = None
     base: Layer = field(default_factory=Layer)
     top: Layer = field(default_factory=Layer)
+    warnings: tuple[ConfigWarning, ...] = ()
+
+
+class Configurations:
+    """The configuration of each folder: the nearest file at or above it, with no other merged in.
+
+    Each file is read once, and each folder is looked up once.
+    """
+
+    def __init__(
+        self,
+        overrides: Overrides | None = None,
+        *,
+        config: Path | None = None,
+        isolated: bool = False,
+    ) -> None:
+        """Take the command line's options.
+
+        Args:
+            overrides: options that go before what files say.
+            config: a configuration file to use everywhere, instead of searching.
+            isolated: use no configuration file.
+
+        Raises:
+            ConfigError: a mistake in an option, or in the file that is used everywhere.
+        """
+        self._overrides = overrides or Overrides()
+        self._top = _layer(self._overrides)
+        self._nearest: dict[str, Scope | ConfigError] = {}
+        self._own: dict[str, Scope | ConfigError | None] = {}
+        self._warnings: dict[ConfigWarning, None] = {}
+        self._without: Scope | None = None
+        self._everywhere: Scope | None = None
+        if isolated:
+            self._everywhere = self._unconfigured()
+        elif config is not None:
+            # A named file need not lie in the project: patterns start at the current folder.
+            self._everywhere = self._scope(read(config), Path.cwd())
+
+    @classmethod
+    def fixed(cls, settings: Settings) -> Configurations:
+        """The same settings for every folder."""
+        made = cls(isolated=True)
+        made._everywhere = Scope(settings)
+        return made
+
+    @property
+    def warnings(self) -> tuple[ConfigWarning, ...]:
+        """Probable mistakes in the files that were read so far."""
+        return tuple(self._warnings)
+
+    @property
+    def searches(self) -> bool:
+        """Whether folders differ."""
+        return self._everywhere is None
+
+    def of(self, path: str) -> Scope:
+        """What holds for a file or folder, as the user named it.
+
+        Raises:
+            ConfigError: a mistake in its configuration file.
+        """
+        return self.nearest(str(folder_of(path)))
+
+    def found(self, path: str) -> Scope | ConfigError:
+        """What holds for a file or folder, or the mistake in it."""
+        try:
+            return self.of(path)
+        except ConfigError as error:
+            return error
+
+    def nearest(self, folder: str) -> Scope:
+        """What holds for the files in a folder, by its absolute path.
+
+        Raises:
+            ConfigError: a mistake in its configuration file.
+        """
+        if self._everywhere is not None:
+            return self._everywhere
+        found: Scope | ConfigError | None = None
+        passed = []
+        for candidate in searched(folder):
+            found = self._nearest.get(candidate)
+            if found is None:
+                passed.append(candidate)
+                found = self._in(candidate)
+            if found is not None:
+                break
+        found = found or self._unconfigured()
+        self._nearest.update(dict.fromkeys(passed, found))
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    def holding(self, place: str) -> Scope | None:
+        """What holds for a file, by its absolute path; None where that has a mistake."""
+        try:
+            return self.nearest(os.path.dirname(place))  # noqa: PTH120  (hot)
+        except ConfigError:
+            return None
+
+    def roots(self, folder: str) -> list[str]:
+        """Where the patterns start that hold at a folder or above it, nearest first."""
+        if self._everywhere is not None:
+            return [str(self._everywhere.settings.root)]
+        found = map(self._in, searched(folder))
+        return [str(scope.settings.root) for scope in found if isinstance(scope, Scope)]
+
+    def _in(self, folder: str) -> Scope | ConfigError | None:
+        """The configuration that stands in a folder itself."""
+        if folder not in self._own:
+            try:
+                file, warning = own(folder)
+                if warning is not None:
+                    self._warnings[warning] = None
+                self._own[folder] = None if file is None else self._scope(file, Path(folder))
+            except ConfigError as error:
+                self._own[folder] = error
+        return self._own[folder]
+
+    def _unconfigured(self) -> Scope:
+        if self._without is None:
+            self._without = self._scope(None, Path.cwd())
+        return self._without
+
+    def _scope(self, file: ConfigFile | None, root: Path) -> Scope:
+        base = layer_of(file) if file else Layer()
+        settings = _settings(base, self._top, root, file)
+        warnings = tuple(_warnings(file, settings, self._overrides)) if file else ()
+        if not self._overrides.allow_compiler:
+            settings = replace(settings, simulator=replace(settings.simulator, compiler=None))
+        self._warnings.update(dict.fromkeys(warnings))
+        return Scope(settings, file, base, self._top, warnings)
 
 
 def load(
@@ -61,47 +199,28 @@ def load(
     config: Path | None = None,
     isolated: bool = False,
 ) -> tuple[Scope, ...]:
-    """Settings for each path, paths with the same configuration file together.
-
-    Args:
-        paths: files and folders, as given.
-        overrides: the command line's options.
-        config: a configuration file to use for all paths, instead of searching.
-        isolated: use no configuration file.
+    """The configurations of some paths, each once; the arguments are those of `Configurations`.
 
     Raises:
         ConfigError: a mistake in a file or an option.
     """
-    top = _layer(overrides or Overrides())
-    files: dict[Path, ConfigFile | None] = {}
-    groups: dict[Path | None, list[str]] = {}
-    by_path: dict[Path | None, ConfigFile | None] = {None: None}
-    for path in paths:
-        folder = folder_of(path)
-        if folder not in files:
-            files[folder] = _configuration(folder, config, isolated=isolated)
-        file = files[folder]
-        key = file.path if file else None
-        by_path[key] = file
-        groups.setdefault(key, []).append(path)
-    return tuple(
-        _scope(by_path[key], top, tuple(group), named=config is not None)
-        for key, group in groups.items()
-    )
+    configurations = Configurations(overrides, config=config, isolated=isolated)
+    return tuple(dict.fromkeys(map(configurations.of, paths)))
 
 
-def _scope(file: ConfigFile | None, top: Layer, paths: tuple[str, ...], *, named: bool) -> Scope:
-    base = layer_of(file) if file else Layer()
-    # A file named with --config need not lie in the project: patterns start at the current folder.
-    root = file.path.parent if file and not named else Path.cwd()
-    settings = _settings(base, top, root, file.path if file else None)
-    return Scope(settings, paths, file, base, top)
+def compiler_allowed() -> bool:
+    """Whether the environment lets a project's file choose the simulator's compiler."""
+    return os.environ.get(ALLOW_COMPILER, "") not in ("", "0")
 
 
-def _configuration(folder: Path, config: Path | None, *, isolated: bool) -> ConfigFile | None:
-    if isolated:
-        return None
-    return find(folder) if config is None else read(config)
+def _warnings(file: ConfigFile, settings: Settings, given: Overrides) -> Iterator[ConfigWarning]:
+    if file.table.get("select") == [] and not settings.enabled:
+        line = file.line_of(("select",))
+        yield ConfigWarning("select is empty: no rule is enabled", file.path, line)
+    if settings.simulator.compiler is not None and given.allow_compiler is False:
+        line = file.line_of((SIMULATOR, "compiler"))
+        message = f"simulator.compiler is ignored without --allow-compiler or {ALLOW_COMPILER}=1"
+        yield ConfigWarning(message, file.path, line)
 
 
 def _layer(overrides: Overrides) -> Layer:
@@ -127,13 +246,13 @@ def _layer(overrides: Overrides) -> Layer:
         raise ConfigError(f"command line: {error.message}") from error
 
 
-def _settings(base: Layer, top: Layer, root: Path, source: Path | None) -> Settings:
+def _settings(base: Layer, top: Layer, root: Path, file: ConfigFile | None) -> Settings:
     exclude = top.exclude if top.exclude is not None else base.exclude
     if exclude is None:
         exclude = DEFAULT_EXCLUDE
     return Settings(
         root=root,
-        source=source,
+        source=file.path if file else None,
         profile=top.profile or base.profile or "recommended",
         enabled=enabled_codes((base.selection, top.selection)),
         per_file_ignores=base.per_file_ignores,
@@ -144,14 +263,24 @@ def _settings(base: Layer, top: Layer, root: Path, source: Path | None) -> Setti
         show_notes=_first(top.show_notes, base.show_notes, default=False),
         simulator=base.simulator,
         kernel_builders=base.kernel_builders,
-        baseline=_baseline(top.baseline, base.baseline, root),
+        baseline=_baseline(top.baseline, base.baseline, root, file),
     )
 
 
-def _baseline(named: str | None, configured: str | None, root: Path) -> Path | None:
+def _baseline(
+    named: str | None, configured: str | None, root: Path, file: ConfigFile | None
+) -> Path | None:
     if named is not None:
         return Path(os.path.abspath(named)) if named else None  # noqa: PTH100
-    return Path(os.path.normpath(root / configured)) if configured else None
+    if configured is None:
+        return None
+    place = Path(os.path.normpath(root / configured))
+    # Whoever sends a change of the file must not have others read, or overwritten.
+    real = Path(os.path.realpath(place))  # Path.resolve raises where links go round in circles
+    if file is not None and not real.is_relative_to(os.path.realpath(root)):
+        message = f"baseline must be inside the project, got '{configured}'; --baseline allows it"
+        raise ConfigError(message, file.path, file.line_of(("baseline",)))
+    return place
 
 
 def _first(*values: bool | None, default: bool) -> bool:

@@ -39,7 +39,8 @@ class Lines:
         for word in words:
             for statement in own:
                 for number in range(statement.first, statement.last + 1):
-                    if word in self._lines[number - 1].partition("#")[0]:
+                    said = self._lines[number - 1].partition("#")[0]
+                    if word.casefold() in said.casefold():
                         return number
         return own[0].first if own else None
 

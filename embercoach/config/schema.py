@@ -69,7 +69,7 @@ def layer_of(file: ConfigFile) -> Layer:
 def _simulator(file: ConfigFile) -> SimulatorSettings:
     table = file.table.get(SIMULATOR, {})
     if not isinstance(table, dict):
-        message = f"{SIMULATOR}: must be a table, not {type_name(table)}"
+        message = f"{SIMULATOR} must be a table, got {type_name(table)}"
         raise ConfigError(message, file.path, file.line_of((SIMULATOR,)))
     known = [key.name for key in SIMULATOR_KEYS]
     for name in table:
@@ -97,10 +97,19 @@ def _read(file: ConfigFile, keys: Iterable[Key], *within: str) -> dict[str, Any]
         try:
             said[key.name] = key.type.check(value)
         except ConfigError as error:
-            words = [f'"{word}"' for word in _words(value) if f"'{word}'" in error.message]
-            line = file.line_of(place, *words)
-            raise ConfigError(f"{'.'.join(place)}: {error.message}", file.path, line) from error
+            raise _placed(error, file, place, value) from error
     return said
+
+
+def _placed(
+    error: ConfigError, file: ConfigFile, place: tuple[str, ...], value: Any
+) -> ConfigError:
+    """A mistake in a key's value, with the key's name and its line."""
+    words = [f'"{word}"' for word in _words(value) if f"'{word}'" in error.message]
+    where = (*place, *error.within)
+    name = ".".join([*place, *(f'"{word}"' for word in error.within)])
+    joint = "" if error.message.startswith("must ") else ":"
+    return ConfigError(f"{name}{joint} {error.message}", file.path, file.line_of(where, *words))
 
 
 def _words(value: Any) -> list[str]:

@@ -36,18 +36,19 @@ def matches(selector: str, code: str) -> bool:
 
 
 def check_selector(selector: str) -> str:
-    """Return the selector.
+    """The selector in upper case, as codes are written.
 
     Raises:
         ConfigError: it names no rule that a check reports; says which one is near.
     """
-    known = static_codes()
+    known, given = static_codes(), selector
+    selector = given.upper()
     if selector and any(matches(selector, code) for code in known):
         return selector
-    _refuse_simulated(selector)
+    _refuse_simulated(given)
     families = {code.rpartition("-")[0] for code in known}
-    hint = suggestion(selector, known | families | {ALL})
-    raise ConfigError(f"unknown rule '{selector}'{hint or ' (`embercoach rules` lists them)'}")
+    hint = suggestion(given, known | families | {ALL})
+    raise ConfigError(f"unknown rule '{given}'{hint or ' (`embercoach rules` lists them)'}")
 
 
 def _refuse_simulated(selector: str) -> None:
@@ -113,12 +114,15 @@ def selector_form() -> dict[str, Any]:
     families = sorted({code.rpartition("-")[0] for code in known})
     return {
         "type": "string",
-        "anyOf": [{"enum": [ALL, *families, *known]}, {"pattern": f"^(?:{_beginnings(known)})$"}],
+        "anyOf": [
+            {"enum": [ALL, *families, *known]},
+            {"pattern": f"^(?:[Aa][Ll][Ll]|{_beginnings(known)})$"},
+        ],
     }
 
 
 def _beginnings(words: list[str]) -> str:
-    """A regular expression for all beginnings of words, the empty one aside."""
+    """A regular expression for all beginnings of words in any case, the empty one aside."""
     by_letter: dict[str, list[str]] = {}
     for word in words:
         if word:
@@ -126,5 +130,6 @@ def _beginnings(words: list[str]) -> str:
     parts = []
     for letter, rests in by_letter.items():
         below = _beginnings(rests)
-        parts.append(f"{letter}(?:{below})?" if below else letter)
+        either = f"[{letter}{letter.lower()}]" if letter.isalpha() else letter
+        parts.append(f"{either}(?:{below})?" if below else either)
     return "|".join(parts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from embercoach.config.builders import kernel_builders, kernel_builders_form
-from embercoach.config.errors import ConfigError, suggestion, type_name
+from embercoach.config.errors import ConfigError, nearest, suggestion, type_name
 from embercoach.config.patterns import check_pattern
 from embercoach.config.selectors import check_selector, selector_form
 from embercoach.rulebook import PROFILES, kinds
@@ -14,6 +14,7 @@ from embercoach.rulebook import PROFILES, kinds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_T = TypeVar("_T")
 #: A JSON Schema.
 Form = dict[str, Any]
 #: Seconds, or gigabytes, that nobody waits for or has; what is above overflows somewhere.
@@ -40,7 +41,7 @@ def check_profile(value: Any) -> str:
         ConfigError: there is no such profile.
     """
     if not isinstance(value, str):
-        raise ConfigError(f"must be a text, not {type_name(value)}")
+        raise ConfigError(f"must be a string, got {type_name(value)}")
     if value not in PROFILES:
         known = " or ".join(f"'{name}'" for name in PROFILES)
         raise ConfigError(f"unknown profile '{value}'{suggestion(value, PROFILES)} ({known})")
@@ -53,12 +54,24 @@ def check_kind(value: str) -> str:
     Raises:
         ConfigError: there is no such kind; says which one is near.
     """
-    by_code = _kinds_by_code()
-    kind = by_code.get(value, value)
+    kind = _kinds_by_code().get(value.upper(), value)
     if kind not in kinds():
-        hint = suggestion(value, {*kinds(), *by_code}) or f" (known: {', '.join(kinds())})"
+        hint = _near_kind(value) or f" (known: {', '.join(kinds())})"
         raise ConfigError(f"unknown kind of finding '{value}'{hint}")
     return kind
+
+
+def _near_kind(value: str) -> str:
+    """Suggest a kind by its letters, or by a word of it: `races` for `threadgroup-race`."""
+    known = {*kinds(), *_kinds_by_code()}
+    if hint := suggestion(value, known, cutoff=0.8):
+        return hint
+    by_word: dict[str, list[str]] = {}
+    for kind in kinds():
+        for word in kind.split("-"):
+            by_word.setdefault(word, []).append(f"'{kind}'")
+    near = nearest(value, by_word, cutoff=0.75)
+    return f"; did you mean {' or '.join(by_word[near])}?" if near else suggestion(value, known)
 
 
 def _kinds_by_code() -> dict[str, str]:
@@ -67,26 +80,25 @@ def _kinds_by_code() -> dict[str, str]:
 
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"must be true or false, not {type_name(value)}")
+        raise ConfigError(f"must be true or false, got {type_name(value)}")
     return value
 
 
 def _path(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigError(
-            f"must be a text, not {type_name(value) if value != '' else 'an empty one'}"
-        )
+        got = "an empty one" if value == "" else type_name(value)
+        raise ConfigError(f"must be a string, got {got}")
     if "\0" in value:
-        raise ConfigError("must be a path, and no path holds a null character")
+        raise ConfigError("must be a path, got a null character in it")
     return value
 
 
 def _positive(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"must be a number, not {type_name(value)}")
+        raise ConfigError(f"must be a number, got {type_name(value)}")
     if not 0 < value <= MOST:
         # An integer may be too long to be shown.
-        shown = f", not {value}" if abs(value) <= MOST or isinstance(value, float) else ""
+        shown = f", got {value}" if abs(value) <= MOST or isinstance(value, float) else ""
         most = f" and at most {MOST}" if value > 0 else ""
         raise ConfigError(f"must be a number above 0{most}{shown}")
     return float(value)
@@ -94,10 +106,10 @@ def _positive(value: Any) -> float:
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise ConfigError(f"must be a list of texts, not {type_name(value)}")
+        raise ConfigError(f"must be a list of strings, got {type_name(value)}")
     for item in value:
         if not isinstance(item, str):
-            raise ConfigError(f"must be a list of texts, but holds {type_name(item)}")
+            raise ConfigError(f"must hold only strings, got {type_name(item)}")
     return tuple(value)
 
 
@@ -122,20 +134,30 @@ def _pattern(pattern: str) -> str:
 
 def _table(value: Any, of: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"must be a table from patterns to {of}, not {type_name(value)}")
+        raise ConfigError(f"must be a table from patterns to {of}, got {type_name(value)}")
     for pattern in value:
         _pattern(pattern)
     return value
 
 
 def _pattern_selectors(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    table = _table(value, "lists of rules")
-    return tuple((pattern, _selectors(selectors)) for pattern, selectors in table.items())
+    return _each(_table(value, "lists of rules"), _selectors)
 
 
 def _pattern_profiles(value: Any) -> tuple[tuple[str, str], ...]:
-    table = _table(value, "profiles")
-    return tuple((pattern, check_profile(profile)) for pattern, profile in table.items())
+    return _each(_table(value, "profiles"), check_profile)
+
+
+def _each(table: dict[str, Any], check: Callable[[Any], _T]) -> tuple[tuple[str, _T], ...]:
+    """Check the value of each pattern; a mistake is that of its pattern."""
+    checked = []
+    pattern = ""
+    try:
+        for pattern, value in table.items():
+            checked.append((pattern, check(value)))
+    except ConfigError as error:
+        raise ConfigError(error.message, within=(pattern,)) from error
+    return tuple(checked)
 
 
 def _profile_form() -> Form:
@@ -164,7 +186,12 @@ def _pattern_form() -> Form:
 
 
 def _kind_form() -> Form:
-    return {"type": "string", "enum": [*kinds(), *_kinds_by_code()]}
+    codes = _kinds_by_code()
+    lower = "|".join(code.lower() for code in codes)
+    return {
+        "type": "string",
+        "anyOf": [{"enum": [*kinds(), *codes]}, {"pattern": f"^(?:{lower})$"}],
+    }
 
 
 PROFILE = Type(check_profile, _profile_form)

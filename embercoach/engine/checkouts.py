@@ -1,4 +1,4 @@
-"""A run over several checkouts: one pool of processes, a result for each; or a shard of it."""
+"""A run over checkouts and their configurations: one pool of processes; or a shard of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.config import ConfigError
 from embercoach.config.checkouts import Checkouts
+from embercoach.engine.files import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from embercoach.config import Configurations
     from embercoach.config.load import Scope
     from embercoach.engine.files import SourceFile
+    from embercoach.engine.problem import Problem
     from embercoach.engine.shard import Shard
+
+    Found = tuple[SourceFile, Scope]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +30,12 @@ class Checked:
     """What a run found in one checkout.
 
     Attributes:
-        checkout: its top, absolute.
         shown: its top as the user named it.
-        scope: the number of the scope that holds for it.
         result: of its files, those of the shard where there is one.
         files: how many that are; and all files, other shards' too.
     """
 
-    checkout: Path
     shown: str
-    scope: int
     result: RunResult
     files: int
     all_files: int
@@ -42,19 +44,23 @@ class Checked:
 class Division:
     """Which checkout, and which shard, each file is in."""
 
-    def __init__(self, scopes: Sequence[Scope], shard: Shard | None = None) -> None:
-        """Look at the paths of some scopes."""
+    def __init__(self, paths: Iterable[str], shard: Shard | None = None) -> None:
+        """Look at the paths of a run."""
         self._shard = shard
         checkouts = Checkouts()
-        #: The scope's number and the paths, by checkout.
-        self.paths: dict[Path, tuple[int, list[str]]] = {}
+        #: The paths, by checkout.
+        self.paths: dict[Path, list[str]] = {}
         self._given: dict[str, Path] = {}
         self._divided: set[str] = set()
-        for number, scope in enumerate(scopes):
-            for path in scope.paths:
-                checkout = checkouts.of(path)
-                self.paths.setdefault(checkout, (number, []))[1].append(path)
-                self._given[os.path.abspath(path)] = checkout  # noqa: PTH100
+        for path in paths:
+            checkout = checkouts.of(path)
+            self.paths.setdefault(checkout, []).append(path)
+            self._given[os.path.abspath(path)] = checkout  # noqa: PTH100
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether other shards have no files."""
+        return self._shard is None
 
     def checkout(self, place: str) -> Path | None:
         """The innermost checkout of the paths that a file, given as an absolute path, lies in."""
@@ -68,24 +74,22 @@ class Division:
                 return found
             place = above
 
-    def parted(
-        self, found: Iterable[Sequence[SourceFile]]
-    ) -> list[tuple[list[SourceFile], list[SourceFile]]]:
+    def parted(self, found: Iterable[Sequence[Found]]) -> list[tuple[list[Found], list[Found]]]:
         """Of the files found for the paths of each checkout, its own, and those in the shard.
 
         A folder goes to a shard whole, as its files import each other and others in common, unless
         it is so large that the shards would differ much.
         """
         own = [
-            [file for file in files if self._is_in(str(file.path), checkout)]
+            [pair for pair in files if self._is_in(str(pair[0].path), checkout)]
             for checkout, files in zip(self.paths, found, strict=True)
         ]
         if self._shard is None:
             return [(files, files) for files in own]
-        folders = Counter(str(file.path.parent) for files in own for file in files)
+        folders = Counter(str(file.path.parent) for files in own for file, _ in files)
         most = self._shard.most(sum(folders.values()))
         self._divided = {folder for folder, files in folders.items() if files > most}
-        return [(files, [f for f in files if self.in_shard(str(f.path))]) for files in own]
+        return [(files, [f for f in files if self.in_shard(str(f[0].path))]) for files in own]
 
     def in_shard(self, place: str) -> bool:
         """Whether a file of any checkout is in the shard; it need not be there any more."""
@@ -102,48 +106,134 @@ class Division:
         return len(self.paths) == 1 or self.checkout(place) == checkout
 
 
-def run_together(
-    scopes: Sequence[Scope],
-    division: Division,
-    *,
-    jobs: int | None = None,
-    cache: bool = True,
-    on_progress: Callable[[int, int], None] | None = None,
-    force_exclude: bool = False,
-    debug: bool = False,
-) -> tuple[Checked, ...]:
-    """Check the paths of all scopes at once; the other arguments are those of ``run``.
+class Plan:
+    """The files of a run, each with its checkout and its configuration.
 
-    A file that lies in the paths of two checkouts is the inner one's, as are its settings.
+    Attributes:
+        division: which checkout and shard each file is in.
+        configurations: of all folders.
+        given: the paths, by their configuration.
+        scopes: the configurations of paths and of folders below them, those of the paths first.
+        problems: by checkout, what could not be looked at.
+        walked: the folders that were searched from, absolute.
+        mistakes: in configurations, each once; the other files are checked nevertheless.
     """
-    given = [(scopes[number].settings, paths) for number, paths in division.paths.values()]
-    parts = prepare(given, cache=cache, force_exclude=force_exclude)
-    parted = division.parted([[file for file, _ in part.files] for part in parts])
-    for part, (_, files) in zip(parts, parted, strict=True):
-        part.files = [(file, None) for file in files]
-    check(parts, jobs=jobs, on_progress=on_progress, debug=debug)
-    return tuple(
-        Checked(
-            checkout,
-            _shown(checkout, paths[0]),
-            number,
-            part.tally.result(),
-            len(part.files),
-            len(own),
-        )
-        for (checkout, (number, paths)), part, (own, _) in zip(
-            division.paths.items(), parts, parted, strict=True
-        )
-    )
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        configurations: Configurations,
+        shard: Shard | None = None,
+        *,
+        force_exclude: bool = False,
+    ) -> None:
+        """Find the files.
+
+        Raises:
+            ConfigError: a mistake in a configuration, and no path has another one.
+        """
+        self.configurations = configurations
+        self.given: dict[Scope, list[str]] = {}
+        mistakes: dict[str, ConfigError] = {}
+        for path in paths:
+            scope = configurations.found(path)
+            if isinstance(scope, ConfigError):
+                mistakes.setdefault(str(scope), scope)
+            else:
+                self.given.setdefault(scope, []).append(path)
+        if mistakes and not self.given:
+            raise next(iter(mistakes.values()))
+        scopes = dict.fromkeys(self.given)
+        self.division = Division((path for given in self.given.values() for path in given), shard)
+        found = [
+            discover(given, configurations, force_exclude=force_exclude)
+            for given in self.division.paths.values()
+        ]
+        #: By checkout: all files, and those in the shard.
+        self._parted = self.division.parted([one.files for one in found])
+        self.problems = tuple(tuple(one.problems) for one in found)
+        for one in found:
+            mistakes |= one.mistakes
+            scopes |= one.scopes
+        self.mistakes = tuple(mistakes.values())
+        self.walked = frozenset(folder for one in found for folder in one.folders)
+        self._groups: list[tuple[int, Scope, list[SourceFile]]] = []
+        for number, (_, files) in enumerate(self._parted):
+            groups: dict[Scope, list[SourceFile]] = {}
+            for file, scope in files:
+                groups.setdefault(scope, []).append(file)
+            self._groups += [(number, scope, group) for scope, group in groups.items()]
+        self.scopes = tuple(scopes)
+
+    @property
+    def all_problems(self) -> tuple[Problem, ...]:
+        """What could not be looked at."""
+        return tuple(problem for some in self.problems for problem in some)
+
+    def files(self, scope: Scope | None = None) -> Iterator[SourceFile]:
+        """The files, or those that a configuration holds for, checkout by checkout."""
+        for _, files in self._parted:
+            yield from (file for file, own in files if scope in (None, own))
+
+    def run(
+        self,
+        scopes: Collection[Scope] | None = None,
+        *,
+        jobs: int | None = None,
+        cache: bool = True,
+        on_progress: Callable[[int, int], None] | None = None,
+        debug: bool = False,
+    ) -> Outcome:
+        """Check the files, or those of some configurations; the others are as in `run.check`."""
+        groups = [group for group in self._groups if scopes is None or group[1] in scopes]
+        parts = prepare([(scope.settings, files) for _, scope, files in groups], cache=cache)
+        check(parts, jobs=jobs, on_progress=on_progress, debug=debug)
+        results = [
+            (number, scope, part.tally.result())
+            for (number, scope, _), part in zip(groups, parts, strict=True)
+        ]
+        checked = [
+            Checked(
+                _shown(checkout, paths[0]),
+                joined(
+                    [
+                        RunResult(problems=self.problems[at]),
+                        *(result for number, _, result in results if number == at),
+                    ]
+                ),
+                len(self._parted[at][1]),
+                len(self._parted[at][0]),
+            )
+            for at, (checkout, paths) in enumerate(self.division.paths.items())
+        ]
+        return Outcome(tuple(checked), [(scope, result) for _, scope, result in results])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run found.
+
+    Attributes:
+        checkouts: by checkout, with what could not be looked at.
+        parts: in files, by checkout and configuration.
+    """
+
+    checkouts: tuple[Checked, ...]
+    parts: list[tuple[Scope, RunResult]]
+
+    @property
+    def scopes(self) -> dict[Scope, RunResult]:
+        """What was found in the files of each configuration that has some."""
+        groups: dict[Scope, list[RunResult]] = {}
+        for scope, result in self.parts:
+            groups.setdefault(scope, []).append(result)
+        return {scope: joined(results) for scope, results in groups.items()}
+
+    @property
+    def result(self) -> RunResult:
+        """All that was found."""
+        return joined(one.result for one in self.checkouts)
 
 
 def _shown(checkout: Path, path: str) -> str:
     return str(checkout) if Path(path).is_absolute() else os.path.relpath(checkout)
-
-
-def by_scope(checked: Sequence[Checked], scopes: Sequence[Scope]) -> list[RunResult]:
-    """The results of each scope's checkouts as one."""
-    results: list[list[RunResult]] = [[] for _ in scopes]
-    for one in checked:
-        results[one.scope].append(one.result)
-    return [joined(group) for group in results]

@@ -8,15 +8,22 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING
 
-from embercoach.config.patterns import PathPatterns
+from embercoach.config.errors import ConfigError
+from embercoach.config.exclusion import excluding, patterns_of
+from embercoach.config.files import OWN_FILE, SHARED_FILE, home_folder
 from embercoach.engine.gitignore import Ignored, ignored_in
-from embercoach.engine.languages import SUFFIXES
+from embercoach.engine.languages import SUFFIXES, is_known
 from embercoach.engine.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embercoach.config import Settings
+    from embercoach.config import Configurations
+    from embercoach.config.load import Scope
+    from embercoach.config.patterns import PathPatterns
+
+#: Names in a folder that may end the search for a configuration.
+_DECIDING = (OWN_FILE, SHARED_FILE, ".git")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,41 +35,74 @@ class SourceFile:
 
 
 class Discovery:
-    """The files found, in order of how they are shown, and what could not be looked at."""
+    """The files found, in order of how they are shown, and what could not be looked at.
+
+    Attributes:
+        files: each with the configuration that holds for it.
+        problems: paths that could not be looked at, and named files that are of no known kind.
+        mistakes: in configuration files, each once; nothing below their folders is among the files.
+        folders: that were walked, absolute.
+        scopes: configurations that were met on the way, and those of files.
+    """
 
     def __init__(self) -> None:
-        self.files: list[SourceFile] = []
+        self.files: list[tuple[SourceFile, Scope]] = []
         self.problems: list[Problem] = []
+        self.mistakes: dict[str, ConfigError] = {}
+        self.folders: list[str] = []
+        self.scopes: dict[Scope, None] = {}
 
 
-def discover(paths: Iterable[str], settings: Settings, *, force_exclude: bool = False) -> Discovery:
+def discover(
+    paths: Iterable[str], configurations: Configurations, *, force_exclude: bool = False
+) -> Discovery:
     """Find the files to check.
 
     Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; symlinks to
-    folders are not followed. A file that is named itself is taken whatever its suffix, unless it
-    is excluded and ``force_exclude``.
+    folders are not followed. A file that is named itself is taken even if its suffix is another
+    one of Python's or none, unless it is excluded and ``force_exclude``.
     """
     found = Discovery()
-    walk = _Walk(settings, found)
     for given in paths:
         absolute = os.path.abspath(given)  # noqa: PTH100  (Path.absolute keeps "..")
-        if force_exclude and walk.excluded.match_below(absolute):
-            continue
         try:
+            if force_exclude and is_excluded(absolute, configurations):
+                continue
             mode = Path(absolute).stat().st_mode
         except (OSError, ValueError) as error:
             found.problems.append(_unreadable(given, absolute, error))
             continue
         if S_ISDIR(mode):
-            walk.folder(absolute, os.path.normpath(given))
+            _Walk(configurations, found).folder(absolute, os.path.normpath(given))
         elif S_ISREG(mode):
-            found.files.append(SourceFile(Path(absolute), os.path.normpath(given)))
+            _take_named(given, absolute, configurations, found)
         else:
             message = "not a regular file; `embercoach check -` reads standard input"
             found.problems.append(Problem(given, 1, 1, message))
-    unique = {str(file.path): file for file in reversed(found.files)}
-    found.files = sorted(unique.values(), key=lambda file: file.shown)
+    unique = {str(file.path): (file, scope) for file, scope in reversed(found.files)}
+    found.files = sorted(unique.values(), key=lambda pair: pair[0].shown)
     return found
+
+
+def is_excluded(path: str, configurations: Configurations) -> bool:
+    """Whether a walk over the project would leave out an absolute path, by a pattern."""
+    return excluding(path, configurations, Path.cwd()) is not None
+
+
+def _take_named(
+    given: str, absolute: str, configurations: Configurations, found: Discovery
+) -> None:
+    try:
+        scope = configurations.nearest(os.path.dirname(absolute))  # noqa: PTH120  (hot)
+    except ConfigError as error:
+        found.mistakes[str(error)] = error
+        return
+    if is_known(absolute):
+        found.files.append((SourceFile(Path(absolute), os.path.normpath(given)), scope))
+        return
+    suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
+    message = f"unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}"
+    found.problems.append(Problem(given, 1, 1, message))
 
 
 def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Problem:
@@ -75,49 +115,77 @@ def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Probl
 class _Walk:
     """Walks folders; hot, so paths are plain texts here."""
 
-    def __init__(self, settings: Settings, found: Discovery) -> None:
-        self.excluded = PathPatterns(settings.exclude, settings.root)
+    def __init__(self, configurations: Configurations, found: Discovery) -> None:
+        self._configurations = configurations
         self._found = found
-        self._gitignore = settings.respect_gitignore
+        self._excluded: dict[Scope, PathPatterns] = {}
+        self._home = home_folder()
 
     def folder(self, absolute: str, shown: str) -> None:
         """Collect the files of a folder that the user named."""
-        ignored = ignored_in(absolute) if self._gitignore else None
-        pending = [(absolute, "" if shown == os.curdir else shown, ignored)]
+        start = self._scope(absolute)
+        if start is None:
+            return
+        self._found.folders.append(absolute)
+        name = "" if shown == os.curdir else shown
+        pending = [(absolute, name, start, _ignored(start, absolute))]
         while pending:
-            path, name, above = pending.pop()
+            path, name, scope, ignored = pending.pop()
             try:
                 entries = sorted(os.scandir(path), key=lambda entry: entry.name)
             except OSError as error:
                 message = f"cannot be listed: {error.strerror or error}"
                 self._found.problems.append(Problem(name or path, 1, 1, message))
                 continue
-            inside = above
-            if above is not None and any(entry.name == ".gitignore" for entry in entries):
-                inside = above.with_file(path)
+            names = {entry.name for entry in entries}
+            # One look for each folder: most have nothing that ends or starts a configuration.
+            if path in self._home or not names.isdisjoint(_DECIDING):
+                own = self._scope(path)
+                if own is None:
+                    continue
+                if own.settings.respect_gitignore != scope.settings.respect_gitignore:
+                    ignored = _ignored(own, path)
+                scope = own
+            if ignored is not None and ".gitignore" in names:
+                ignored = ignored.with_file(path)
             for entry in entries:
-                self._entry(entry, os.path.join(name, entry.name), inside, pending)  # noqa: PTH118
+                self._entry(entry, os.path.join(name, entry.name), scope, ignored, pending)  # noqa: PTH118
+
+    def _scope(self, folder: str) -> Scope | None:
+        try:
+            scope = self._configurations.nearest(folder)
+        except ConfigError as error:
+            self._found.mistakes[str(error)] = error
+            return None
+        self._found.scopes[scope] = None
+        self._excluded[scope] = patterns_of(scope.settings.exclude, scope.settings.root)
+        return scope
 
     def _entry(
         self,
         entry: os.DirEntry[str],
         shown: str,
+        scope: Scope,
         ignored: Ignored | None,
-        pending: list[tuple[str, str, Ignored | None]],
+        pending: list[tuple[str, str, Scope, Ignored | None]],
     ) -> None:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not is_folder and not entry.name.endswith(SUFFIXES):
             return
-        if self.excluded.match(entry.path, folder=is_folder):
+        if self._excluded[scope].match(entry.path, folder=is_folder):
             return
         if ignored is not None and ignored.match(entry.path, folder=is_folder):
             return
         if is_folder:
-            pending.append((entry.path, shown, ignored))
+            pending.append((entry.path, shown, scope, ignored))
         elif os.path.isfile(entry.path):  # noqa: PTH113
-            self._found.files.append(SourceFile(Path(entry.path), shown))
+            self._found.files.append((SourceFile(Path(entry.path), shown), scope))
         elif _dangling(entry):
             self._found.problems.append(Problem(shown, 1, 1, "a symbolic link to nowhere"))
+
+
+def _ignored(scope: Scope, folder: str) -> Ignored | None:
+    return ignored_in(folder) if scope.settings.respect_gitignore else None
 
 
 def _dangling(entry: os.DirEntry[str]) -> bool:

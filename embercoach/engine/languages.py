@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.notebooks import SUFFIX as NOTEBOOK_SUFFIX
@@ -25,6 +26,10 @@ _BY_SUFFIX: dict[str, Language] = {
 }
 #: The suffixes that folders are searched for.
 SUFFIXES = (".py", ".pyi", *_BY_SUFFIX)
+#: More suffixes of Python by which pre-commit names files.
+PYTHON_SUFFIXES = (".pyw", ".pyt", ".wsgi", ".tac", ".gyp", ".gypi")
+#: Bytes of a line that names the interpreter, at most; systems read fewer.
+SHEBANG = 512
 #: What a comment starts with that ends with its line.
 MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTIVE_C: "//"}
 
@@ -45,10 +50,30 @@ def language_of(path: str) -> Language:
     return _BY_SUFFIX.get(path[dot:], PYTHON) if dot >= 0 else PYTHON
 
 
+def is_known(path: str) -> bool:
+    """Whether a file is of a kind that is checked where it is named itself.
+
+    Scripts in Python often have no suffix, and some only a line that names the interpreter.
+    """
+    suffix = os.path.splitext(path)[1]  # noqa: PTH122  (hot)
+    return suffix in ("", *SUFFIXES, *PYTHON_SUFFIXES) or _names_python(path)
+
+
+def _names_python(path: str) -> bool:
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123  (hot)
+            first = stream.readline(SHEBANG)
+    except OSError:
+        return True  # which reading it reports
+    return first.startswith(b"#!") and b"python" in first
+
+
 def relevant(
     data: bytes, language: Language = PYTHON, builders: tuple[KernelBuilder, ...] = ()
 ) -> bool:
     """Whether a file's bytes are worth decoding and parsing."""
     if any(word in data for word in _RELEVANT[language]):
         return True
+    if language == NOTEBOOK and data and not data.rstrip().endswith(b"}"):
+        return True  # cut off: nobody knows what was in it, which a run reports
     return language in (PYTHON, NOTEBOOK) and any(b.last_name.encode() in data for b in builders)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.config.patterns import PathPatterns, relative
+from embercoach.config.exclusion import patterns_of, start_of_walk, steps
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
 from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
-    from embercoach.config import Settings
+    from embercoach.config import Configurations, Settings
+    from embercoach.config.load import Scope
 
 Why = Literal[
     "missing",
@@ -37,49 +38,54 @@ class Reason:
         pattern: what names it, of `excluded` and `ignored`.
         file: the absolute path of git's file with the pattern, of `ignored`.
         place: the absolute path that is named: the file's own, or that of a folder it lies in.
+        scope: the configuration that decides, of `excluded`.
     """
 
     why: Why
     pattern: str = ""
     file: str = ""
     place: str = ""
+    scope: Scope | None = None
 
 
-def passed_over(path: str, settings: Settings) -> Reason | None:
-    """Why a run over the project does not check an absolute path; None if it does."""
+def passed_over(path: str, configurations: Configurations) -> Reason | None:
+    """Why a run over the project does not check an absolute path; None if it does.
+
+    Raises:
+        ConfigError: a mistake in its configuration.
+    """
     if not os.path.lexists(path):
         return Reason("missing")
-    reason = _undiscovered(path, settings)
-    return reason if reason is not None or Path(path).is_dir() else _unread(path, settings)
+    reason = _undiscovered(path, configurations)
+    if reason is not None or Path(path).is_dir():
+        return reason
+    return _unread(path, configurations.of(path).settings)
 
 
-def _undiscovered(path: str, settings: Settings) -> Reason | None:
-    root = str(settings.root)
-    inside = path == root or path.startswith(root.rstrip(os.sep) + os.sep)
-    current = root if inside else os.path.dirname(path)  # noqa: PTH120
-    excluded = PathPatterns(settings.exclude, settings.root)
-    ignored = ignored_in(current) if settings.respect_gitignore else None
-    names = relative(path, current).split("/") if path != current else ()
-    for name in names:
-        inner = None if ignored is None else ignored.with_file(current)
-        current = os.path.join(current, name)  # noqa: PTH118
-        reason = _at(current, excluded, inner)
+def _undiscovered(path: str, configurations: Configurations) -> Reason | None:
+    here = Path.cwd()
+    ignored = ignored_in(start_of_walk(path, configurations, here))
+    for scope, current in steps(path, configurations, here):
+        inner = None if ignored is None else ignored.with_file(os.path.dirname(current))  # noqa: PTH120
+        reason = _at(current, scope, inner if scope.settings.respect_gitignore else None)
         if reason is not None:
             return reason
         ignored = inner
     return None
 
 
-def _at(path: str, excluded: PathPatterns, ignored: Ignored | None) -> Reason | None:
+def _at(path: str, scope: Scope, ignored: Ignored | None) -> Reason | None:
     place = Path(path)
     folder = place.is_dir() and not place.is_symlink()
     if place.is_dir() and place.is_symlink():
         return Reason("link", place=path)
     if not folder and not path.endswith(SUFFIXES):
         return Reason("suffix", place=path)
+    settings = scope.settings
+    excluded = patterns_of(settings.exclude, settings.root)
     pattern = excluded.naming(path, folder=folder)
     if pattern is not None:
-        return Reason("excluded", pattern, place=path)
+        return Reason("excluded", pattern, place=path, scope=scope)
     named = ignored.naming(path, folder=folder) if ignored is not None else None
     if named is not None:
         file, pattern = named

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.config import Configurations
 from embercoach.engine.cache import Cache, States
 from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile, discover
@@ -134,7 +135,7 @@ def run(
 
     Args:
         paths: files and folders, as the user named them; findings show them so.
-        settings: what to check and how loudly.
+        settings: what to check and how loudly, for all files; configurations are not read.
         jobs: processes at most; None decides by cores and work.
         cache: whether to read and write the project's cache.
         stdin: a file's name and bytes to check instead of ``paths``; the name decides on per-file
@@ -144,7 +145,9 @@ def run(
         debug: add tracebacks to the messages of internal errors.
     """
     if stdin is None:
-        (part,) = prepare([(settings, paths)], cache=cache, force_exclude=force_exclude)
+        found = discover(paths, Configurations.fixed(settings), force_exclude=force_exclude)
+        (part,) = prepare([(settings, [file for file, _ in found.files])], cache=cache)
+        part.tally.problems += found.problems
     else:
         name, data = stdin
         file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
@@ -155,26 +158,17 @@ def run(
 
 
 def prepare(
-    scopes: Sequence[tuple[Settings, Sequence[str]]],
-    *,
-    cache: bool = True,
-    force_exclude: bool = False,
+    groups: Iterable[tuple[Settings, Iterable[SourceFile]]], *, cache: bool = True
 ) -> list[Part]:
-    """Find the files of some settings and paths; each has a part of the run, and they share caches.
-
-    The arguments are those of ``run``.
-    """
+    """A part of a run for each group of files with the same settings; parts share caches."""
     states = States(time.time_ns())
     caches: dict[tuple[Path, tuple[KernelBuilder, ...]], Cache] = {}
     parts = []
-    for settings, paths in scopes:
+    for settings, files in groups:
         key = (settings.root, settings.kernel_builders)
         if cache and key not in caches:
             caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders))
-        found = discover(paths, settings, force_exclude=force_exclude)
-        files = [(file, None) for file in found.files]
-        parts.append(Part(settings, caches.get(key), states, files))
-        parts[-1].tally.problems += found.problems
+        parts.append(Part(settings, caches.get(key), states, [(file, None) for file in files]))
     return parts
 
 

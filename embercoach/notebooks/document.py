@@ -71,6 +71,12 @@ def read(text: str) -> Document:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        if cut and text.strip():
+            line = text.count("\n") + 1
+            column = len(text) - text.rfind("\n")
+            message = "truncated notebook: the file ends within its JSON"
+            raise NotebookError(line, column, message) from error
         message = f"not a notebook: not valid JSON: {error.msg}"
         raise NotebookError(error.lineno, error.colno, message) from error
     except RecursionError as error:

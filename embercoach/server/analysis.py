@@ -23,7 +23,7 @@ from embercoach.engine.verdict import Judge
 from embercoach.fixes.source import bytes_of
 from embercoach.server.baselines import Baselines
 from embercoach.server.positions import Positions
-from embercoach.server.projects import Projects, Stamp, is_excluded, stamp_of
+from embercoach.server.projects import Projects, Stamp, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ class Analysis:
         configured = self._projects.of(document.path)
         settings = configured.settings
         result = RunResult()
-        if settings is not None and not is_excluded(document.path, settings):
+        if settings is not None and not configured.excludes(document.path):
             result = self._result(document, settings)
             if settings.baseline is not None:
                 result = self._baselines.new_in(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.config import ConfigError, Overrides, Settings, load
-from embercoach.config.files import OWN_FILE, SHARED_FILE
-from embercoach.config.patterns import PathPatterns
+from embercoach.config import ConfigError, Configurations, Settings
+from embercoach.config.exclusion import excluding
+from embercoach.config.files import OWN_FILE, SHARED_FILE, searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 #: When and how large a file was; None where it was not there.
 Stamp = tuple[int, int] | None
@@ -34,11 +34,21 @@ class Configured:
         settings: in force; those before ``error`` came, None where there were none.
         error: what is wrong with the configuration file.
         stamps: of all files that could be one.
+        configurations: of the folder and those above it; None where that one has a mistake.
+        base: the editor's folder that it lies in.
     """
 
     settings: Settings | None
     error: ConfigError | None
     stamps: tuple[Stamp, ...]
+    configurations: Configurations | None = None
+    base: Path = Path()
+
+    def excludes(self, path: Path) -> bool:
+        """Whether a run over the project would leave out a file by a pattern of its name."""
+        if self.configurations is None:
+            return False
+        return excluding(str(path), self.configurations, self.base) is not None
 
 
 class Projects:
@@ -54,8 +64,8 @@ class Projects:
         """The configuration of a file, by its absolute path."""
         folder = path.parent
         stamps = tuple(
-            stamp_of(candidate / name)
-            for candidate in (folder, *folder.parents)
+            stamp_of(Path(candidate, name))
+            for candidate in searched(str(folder))
             for name in (OWN_FILE, SHARED_FILE)
         )
         known = self._known.get(folder)
@@ -64,17 +74,14 @@ class Projects:
         return known
 
     def _read(self, path: Path, stamps: tuple[Stamp, ...], before: Configured | None) -> Configured:
+        base = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         try:
-            (scope,) = load((str(path),), Overrides())
+            configurations = Configurations()
+            settings = configurations.nearest(str(path.parent)).settings
         except ConfigError as error:
-            return Configured(before.settings if before else None, error, stamps)
-        settings = scope.settings
+            if before is not None:
+                return replace(before, error=error, stamps=stamps)
+            return Configured(None, error, stamps)
         if settings.source is None:
-            root = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
-            settings = replace(settings, root=root)
-        return Configured(settings, None, stamps)
-
-
-def is_excluded(path: Path, settings: Settings) -> bool:
-    """Whether a run over the project would pass over a file by the pattern of its name."""
-    return PathPatterns(settings.exclude, settings.root).match_below(str(path))
+            settings = replace(settings, root=base)
+        return Configured(settings, None, stamps, configurations, base)

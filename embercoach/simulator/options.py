@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 import time
+import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.config import load
+from embercoach.config import Overrides, load
+from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings
 
 if TYPE_CHECKING:
@@ -65,7 +67,9 @@ def options_for(folder: Path) -> Options:
     if handed is not None:
         _end_with_parent()
         return Options.from_json(handed)
-    (scope,) = load([str(folder)])
+    (scope,) = load([str(folder)], Overrides(allow_compiler=compiler_allowed()))
+    for warning in scope.warnings:
+        warnings.warn(f"EmberCoach: {warning}", stacklevel=2)
     return Options(scope.settings.simulator)
 
 

@@ -258,7 +258,8 @@ def test_mistakes(embercoach: Cli, configured: Path) -> None:
     (configured / "pyproject.toml").write_text("[tool.embercoach]\nselct = []\n")
     ran = embercoach("config", "d.py")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("Error: pyproject.toml:2: unknown key 'selct'")
+    assert ran.err.startswith("Error: unknown key 'selct' in [tool.embercoach]")
+    assert ran.err.endswith(" (pyproject.toml:2)\n")
     ran = embercoach("config", "--isolated", "--config", "x.toml")
     assert (ran.code, ran.out) == (2, "")
     assert "--config and --isolated exclude each other" in ran.err

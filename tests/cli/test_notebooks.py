@@ -207,11 +207,13 @@ def test_what_cannot_be_checked(embercoach: Cli, file: Path) -> None:
     file.write_text(cut)
     ran = embercoach(".", "--output-format", "concise")
     assert ran.code == 2
-    line, column = LineIndex(cut).place(cut.rindex('"'))
-    said = "not a notebook: not valid JSON: Unterminated string starting at"
+    line, column = LineIndex(cut).place(len(cut))
+    said = "truncated notebook: the file ends within its JSON"
     assert f"a.ipynb:{line}:{column}: {said}\n" in ran.out
-    # What does not mention MLX is not read, and a notebook of another language is passed over.
     file.write_text("{")
+    assert "a.ipynb:1:2: truncated notebook" in embercoach(".").out
+    # What does not mention MLX is not read, and a notebook of another language is passed over.
+    file.write_text("{]}")
     assert embercoach(".").code == 0
     file.write_text(written(notebook(*CELLS, metadata={"language_info": {"name": "julia"}})))
     assert "1 without MLX code skipped" in embercoach(".").out

@@ -394,9 +394,13 @@ def test_the_configuration_counts(simulate: Simulate, tmp_path: Path) -> None:
     settings.write_text("[simulator]\ntimeout = 'long'\n")
     result = simulate("--", "python", "script.py", "turn")
     assert result.returncode == 2
-    assert "embercoach.toml:2: simulator.timeout: must be a number, not a text" in result.stderr
+    wrong = "simulator.timeout must be a number, got string (embercoach.toml:2)"
+    assert wrong in result.stderr
     settings.write_text("[simulator]\ncompiler = 'no-such-clang'\n")
-    result = simulate("--", "python", "script.py", "turn")
+    result = simulate("--compile-only", "--", "python", "-c", "pass")
+    assert result.returncode == 0
+    assert "simulator.compiler is ignored without --allow-compiler" in result.stderr
+    result = simulate("--allow-compiler", "--", "python", "script.py", "turn")
     assert result.returncode == 2
     assert result.stderr.startswith("embercoach: there is no compiler 'no-such-clang'")
     assert "Traceback" not in result.stderr

@@ -69,7 +69,7 @@ WHERE = "kernel-builders: 'pack.kernel.Kernel'"
     ("body", "line", "words"),
     [
         ("kernel-builders = 1", 2,
-         "kernel-builders: must be a table from dotted names to tables, not a number"),
+         "kernel-builders must be a table from dotted names to tables, got number"),
         ("[tool.embercoach.kernel-builders.pack.kernel.Kernel]\nsource = 'body'", 2,
          "'pack' is no dotted name in quotes, such as \"package.module.Name\""),
         ("[tool.embercoach.kernel-builders.'a.b-c']\nsource = 'body'", 2, "'a.b-c' is no dotted"),
@@ -85,18 +85,18 @@ WHERE = "kernel-builders: 'pack.kernel.Kernel'"
         (f"{TABLE}source = ''", 2, "source: '' is no name of a parameter"),
         (f"{TABLE}source = -1", 2, "source: positions are counted from 0, and -1 is none"),
         (f"{TABLE}source = true", 2, "source must be a parameter's name, its position, or "),
-        (f"{TABLE}source = ['body']", 2, "{ value = ... }, not a list"),
+        (f"{TABLE}source = ['body']", 2, "{ value = ... }, got list"),
         (f"{TABLE}source = 'body'\nheader = 'body'", 2,
          f"{WHERE}: source and header cannot both be 'body'"),
         (f"{TABLE}source = 3\nheader = 3", 2, "source and header cannot both be 3"),
         (f"{TABLE}source = 'body'\nheader = {{ valu = '' }}", 2,
          "header: a table here has one key, 'value'"),
         (f"{TABLE}source = 'body'\nheader = {{ value = 1 }}", 2,
-         "header: value must be a text, not a number"),
+         "header: value must be a string, got number"),
         (f"{TABLE}source = 'body'\ninput_names = {{ value = [1] }}", 2,
-         "input_names: value must be a list of texts"),
+         "input_names: value must be a list of strings"),
         (f"{TABLE}source = 'body'\natomic_outputs = {{ value = 0 }}", 2,
-         "atomic_outputs: value must be true or false, not a number"),
+         "atomic_outputs: value must be true or false, got number"),
         (f"{TABLE}source = 'body'\ncompile_options = {{ value = '' }}", 2,
          "compile_options can be a parameter's name or position only"),
     ],
@@ -104,5 +104,6 @@ WHERE = "kernel-builders: 'pack.kernel.Kernel'"
 def test_mistakes_are_told(body: str, line: int, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         builders_of(tmp_path, body)
-    assert str(caught.value).startswith(f"{tmp_path / 'pyproject.toml'}:{line}: kernel-builders: ")
+    assert str(caught.value).startswith("kernel-builders")
+    assert str(caught.value).endswith(f" ({tmp_path / 'pyproject.toml'}:{line})")
     assert words in str(caught.value)

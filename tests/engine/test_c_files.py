@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embercoach.config import Settings
+from embercoach.config import Configurations, Settings
 from embercoach.engine.annotation import annotate_files
 from embercoach.engine.files import discover
 from embercoach.engine.languages import Language, language_of, relevant
@@ -47,9 +47,8 @@ def test_folders_are_searched(project: Path) -> None:
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(BAD)
-    shown = [
-        f.shown for f in discover(["."], Settings(root=project, exclude=("build", ".venv"))).files
-    ]
+    settings = Settings(root=project, exclude=("build", ".venv"))
+    shown = [file.shown for file, _ in discover(["."], Configurations.fixed(settings)).files]
     assert shown == ["a.metal", "b/c.mm", "b/d.m"]
 
 

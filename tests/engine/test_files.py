@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.config import Settings
+from embercoach.config import Configurations, Settings
 from embercoach.engine.files import discover
 
 
@@ -27,10 +27,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def shown(*paths: str, force_exclude: bool = False, **settings: object) -> list[str]:
     options = Settings(root=Path.cwd(), **settings)  # type: ignore[arg-type]
-    found = discover(paths, options, force_exclude=force_exclude)
+    found = discover(paths, Configurations.fixed(options), force_exclude=force_exclude)
     assert found.problems == []
-    assert all(file.path == Path.cwd() / file.shown for file in found.files)
-    return [file.shown for file in found.files]
+    assert all(file.path == Path.cwd() / file.shown for file, _ in found.files)
+    return [file.shown for file, _ in found.files]
 
 
 def test_suffixes_order_and_defaults(project: Path) -> None:
@@ -118,7 +118,7 @@ def test_symlinks(project: Path) -> None:
 
 
 def problems(*paths: str) -> list[tuple[str, str]]:
-    found = discover(paths, Settings(root=Path.cwd()))
+    found = discover(paths, Configurations.fixed(Settings(root=Path.cwd())))
     return [(problem.path, problem.message) for problem in found.problems]
 
 

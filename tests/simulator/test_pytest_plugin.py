@@ -258,8 +258,6 @@ def test_without_checks_nothing_is_found(project: Path) -> None:
          "--embercoach-simulate: unknown kind of finding 'crush'; did you mean 'crash'?"),
         ({"pyproject.toml": "[tool.embercoach.simulator]\ntimout = 3\n"}, [SIMULATE],
          "unknown key 'timout'; did you mean 'timeout'?"),
-        ({"pyproject.toml": "[tool.embercoach.simulator]\ncompiler = 'no-such-clang'\n"},
-         [SIMULATE], "there is no compiler 'no-such-clang'"),
         ({}, ["--embercoach-no-checks"], "--embercoach-no-checks needs --embercoach-simulate"),
     ],
 )  # fmt: skip
@@ -272,6 +270,20 @@ def test_mistakes_of_usage(
     assert result.returncode == 4, result.stdout + result.stderr
     assert words in result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_the_compiler_of_a_project_needs_permission(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "embercoach.toml").write_text("[simulator]\ncompiler = 'no-such-clang'\n")
+    (project / "test_a.py").write_text("def test_nothing():\n    pass\n")
+    result = run_pytest(SIMULATE, cwd=project)
+    assert result.returncode == 0, result.stdout
+    assert "EmberCoach: simulator.compiler is ignored without --allow-compiler" in result.stdout
+    monkeypatch.setenv("EMBERCOACH_ALLOW_COMPILER", "1")
+    result = run_pytest(SIMULATE, cwd=project)
+    assert result.returncode == 4
+    assert "there is no compiler 'no-such-clang'" in result.stdout + result.stderr
 
 
 COST = """\

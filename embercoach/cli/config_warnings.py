@@ -1,0 +1,53 @@
+"""Probable mistakes in configurations: found over a run, and printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.config.errors import ConfigWarning
+from embercoach.config.patterns import PathPatterns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from embercoach.engine.checkouts import Plan
+
+#: Keys of tables from patterns of files.
+PER_FILE = ("per-file-ignores", "per-file-profiles")
+
+
+def warn(warnings: Iterable[ConfigWarning]) -> None:
+    """Print warnings on standard error."""
+    from embercoach.report.excerpt import visible
+
+    for warning in warnings:
+        click.echo(visible(f"embercoach: warning: {warning}"), err=True)
+
+
+def idle_patterns(plan: Plan) -> Iterator[ConfigWarning]:
+    """Warn of patterns of files that match no file, where a run covers all that they are for."""
+    if not plan.division.is_whole:
+        return
+    for scope in plan.scopes:
+        file, root = scope.file, scope.settings.root
+        if file is None or not _covers(plan.walked, root):
+            continue
+        if scope.top.exclude is not None or scope.top.extend_exclude:
+            continue  # what the command line leaves out may be what they are for
+        paths: list[str] | None = None
+        for key in PER_FILE:
+            for pattern in file.table.get(key, {}):
+                if paths is None:
+                    paths = [str(one.path) for one in plan.files(scope)]
+                # `!pattern` is for all other files: what it names should be there as well.
+                patterns = PathPatterns([pattern.removeprefix("!")], root)
+                if not any(map(patterns.match_below, paths)):
+                    line = file.line_of((key, pattern))
+                    yield ConfigWarning(f'{key}."{pattern}" matches no file', file.path, line)
+
+
+def _covers(walked: Iterable[str], root: Path) -> bool:
+    return any(root.is_relative_to(folder) for folder in walked)
