@@ -20,9 +20,10 @@ import click
 from embercoach.cli import codes
 from embercoach.cli.flow import UserError
 from embercoach.config import DEFAULT_EXCLUDE, ConfigError, load
-from embercoach.config.files import OWN_FILE, SHARED_FILE, folder_of
+from embercoach.config.files import SHARED_FILE, folder_of
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.languages import SUFFIXES
+from embercoach.project_files import OWN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from embercoach.config.errors import ConfigError
+from embercoach.project_files import OWN_FILE
+from embercoach.safe_read import read_bytes
 
-OWN_FILE = "embercoach.toml"
 SHARED_FILE = "pyproject.toml"
 SECTION = "tool.embercoach"
 
@@ -92,7 +93,7 @@ def read(path: Path, *, required: bool = True) -> ConfigFile | None:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path) from error
 

@@ -17,6 +17,7 @@ from embercoach.finding import Edit, Fix, PlacedError
 from embercoach.fixes.application import apply
 from embercoach.fixes.source import LineIndex, decode, encode
 from embercoach.fixes.writing import replace_file
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +85,7 @@ def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
     for shown, of_file in by_file.items():
         path = Path(shown)
         try:
-            source = decode(path.read_bytes())
+            source = decode(read_bytes(path))
             text = annotated(source.text, of_file, source.newline, language_of(path.name))
             replace_file(path, encode(text, source))
             done += len(of_file)

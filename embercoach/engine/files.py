@@ -12,6 +12,8 @@ from embercoach.config.patterns import PathPatterns
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.problem import Problem
+from embercoach.project_files import boundary
+from embercoach.safe_read import is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,9 +40,9 @@ class Discovery:
 def discover(paths: Iterable[str], settings: Settings, *, force_exclude: bool = False) -> Discovery:
     """Find the files to check.
 
-    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; symlinks to
-    folders are not followed. A file that is named itself is taken whatever its suffix, unless it
-    is excluded and ``force_exclude``.
+    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; links to
+    folders, and to files outside the project, are not followed. A file that is named itself is
+    taken whatever its suffix, unless it is excluded and ``force_exclude``.
     """
     found = Discovery()
     walk = _Walk(settings, found)
@@ -79,9 +81,11 @@ class _Walk:
         self.excluded = PathPatterns(settings.exclude, settings.root)
         self._found = found
         self._gitignore = settings.respect_gitignore
+        self._project = ""
 
     def folder(self, absolute: str, shown: str) -> None:
         """Collect the files of a folder that the user named."""
+        self._project = boundary(absolute) or absolute
         ignored = ignored_in(absolute) if self._gitignore else None
         pending = [(absolute, "" if shown == os.curdir else shown, ignored)]
         while pending:
@@ -115,9 +119,15 @@ class _Walk:
         if is_folder:
             pending.append((entry.path, shown, ignored))
         elif os.path.isfile(entry.path):  # noqa: PTH113
+            if self._leads_outside(entry):
+                return
             self._found.files.append(SourceFile(Path(entry.path), shown))
         elif _dangling(entry):
             self._found.problems.append(Problem(shown, 1, 1, "a symbolic link to nowhere"))
+
+    def _leads_outside(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry is a link to a file outside the project: a folder's author names it."""
+        return entry.is_symlink() and not is_inside(entry.path, self._project)
 
 
 def _dangling(entry: os.DirEntry[str]) -> bool:

@@ -11,6 +11,8 @@ from embercoach.config.patterns import PathPatterns, relative
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
 from embercoach.finding import PlacedError
+from embercoach.project_files import boundary
+from embercoach.safe_read import is_inside, read_bytes
 
 if TYPE_CHECKING:
     from embercoach.config import Settings
@@ -57,20 +59,21 @@ def _undiscovered(path: str, settings: Settings) -> Reason | None:
     root = str(settings.root)
     inside = path == root or path.startswith(root.rstrip(os.sep) + os.sep)
     current = root if inside else os.path.dirname(path)  # noqa: PTH120
+    top = boundary(current) or current
     excluded = PathPatterns(settings.exclude, settings.root)
     ignored = ignored_in(current) if settings.respect_gitignore else None
     names = relative(path, current).split("/") if path != current else ()
     for name in names:
         inner = None if ignored is None else ignored.with_file(current)
         current = os.path.join(current, name)  # noqa: PTH118
-        reason = _at(current, excluded, inner)
+        reason = _at(current, excluded, inner, top)
         if reason is not None:
             return reason
         ignored = inner
     return None
 
 
-def _at(path: str, excluded: PathPatterns, ignored: Ignored | None) -> Reason | None:
+def _at(path: str, excluded: PathPatterns, ignored: Ignored | None, top: str) -> Reason | None:
     place = Path(path)
     folder = place.is_dir() and not place.is_symlink()
     if place.is_dir() and place.is_symlink():
@@ -84,7 +87,9 @@ def _at(path: str, excluded: PathPatterns, ignored: Ignored | None) -> Reason | 
     if named is not None:
         file, pattern = named
         return Reason("ignored", pattern, file, path)
-    return None if folder or place.is_file() else Reason("unreadable", place=path)
+    if not folder and not place.is_file():
+        return Reason("unreadable", place=path)
+    return Reason("link", place=path) if place.is_symlink() and not is_inside(path, top) else None
 
 
 def _unread(path: str, settings: Settings) -> Reason | None:
@@ -93,7 +98,7 @@ def _unread(path: str, settings: Settings) -> Reason | None:
     from embercoach.fixes.source import decode
 
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(path)
     except OSError:
         return Reason("unreadable", place=path)
     language = language_of(path)

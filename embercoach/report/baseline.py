@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.fixes.writing import replace_file
 from embercoach.report.fingerprints import fingerprints
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ def read(file: Path) -> Baseline:
         BaselineError: absent, unreadable, no baseline, or one of a newer version.
     """
     try:
-        data = json.loads(file.read_bytes())
+        data = json.loads(read_bytes(file))
     except FileNotFoundError as error:
         update = f"`embercoach baseline update --baseline {shown(file)}`"
         raise BaselineError(

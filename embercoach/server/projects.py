@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError, Overrides, Settings, load
-from embercoach.config.files import OWN_FILE, SHARED_FILE
+from embercoach.config.files import SHARED_FILE
 from embercoach.config.patterns import PathPatterns
+from embercoach.project_files import OWN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,9 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach import __version__
-from embercoach.config.files import OWN_FILE, SHARED_FILE
+from embercoach.config.files import SHARED_FILE
 from embercoach.engine.languages import SUFFIXES
+from embercoach.project_files import OWN_FILE
 from embercoach.server import actions
 from embercoach.server.analysis import Analysis, Checked, Document
 from embercoach.server.diagnostics import SOURCE, configuration_diagnostic, diagnostics
