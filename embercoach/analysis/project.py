@@ -85,13 +85,13 @@ class Project:
         """
         return self._module(path, source, is_shared=False)
 
-    def load(self, path: Path, importer: Module) -> Module | None:
-        """The module of another file.
+    def load(self, path: Path, folder: Path) -> Module | None:
+        """The module of a file that a file in a folder imports.
 
-        None if it is absent, does not parse, or is no file that the importer may read.
+        None if it is absent, does not parse, or is not to be read from there.
         """
         # Two projects, one in the other, may import the same file, and one of them may not.
-        key = path, self.boundaries(importer.path.parent).imports
+        key = path, self.boundaries(folder).imports
         if key in self._imported:
             if path in self._parsed:
                 self._parsed.move_to_end(path)

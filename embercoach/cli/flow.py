@@ -270,7 +270,7 @@ def _on_stdin(request: Request, scope: Scope, watching: tuple[Guard, ...]) -> in
     settings = scope.settings
     data = sys.stdin.buffer.read()
     if request.force_exclude and _is_excluded(request.name, settings):
-        if request.fix:
+        if request.fix and not request.diff:
             sys.stdout.buffer.write(data)
         return codes.CLEAN
     check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)

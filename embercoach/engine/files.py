@@ -81,11 +81,13 @@ class _Walk:
         self.excluded = PathPatterns(settings.exclude, settings.root)
         self._found = found
         self._gitignore = settings.respect_gitignore
+        self._root = settings.root
         self._project = ""
 
     def folder(self, absolute: str, shown: str) -> None:
         """Collect the files of a folder that the user named."""
-        self._project = boundary(absolute) or absolute
+        root = str(self._root)
+        self._project = boundary(absolute) or (root if is_inside(absolute, root) else absolute)
         ignored = ignored_in(absolute) if self._gitignore else None
         pending = [(absolute, "" if shown == os.curdir else shown, ignored)]
         while pending:
@@ -119,9 +121,8 @@ class _Walk:
         if is_folder:
             pending.append((entry.path, shown, ignored))
         elif os.path.isfile(entry.path):  # noqa: PTH113
-            if self._leads_outside(entry):
-                return
-            self._found.files.append(SourceFile(Path(entry.path), shown))
+            if not self._leads_outside(entry):
+                self._found.files.append(SourceFile(Path(entry.path), shown))
         elif _dangling(entry):
             self._found.problems.append(Problem(shown, 1, 1, "a symbolic link to nowhere"))
 

@@ -17,7 +17,7 @@ from embercoach.engine.verdict import Judge
 from embercoach.engine.workers import Crash, spread
 from embercoach.fixes.rounds import BrokenSourceError, settle
 from embercoach.fixes.source import DecodingError, SourceText, decode, encode
-from embercoach.fixes.writing import replace_file
+from embercoach.fixes.writing import distinct, replace_file
 from embercoach.notebooks import is_notebook
 from embercoach.safe_read import read_bytes
 
@@ -162,6 +162,8 @@ def fix_once(
 ) -> list[FixedFile]:
     """Fix the files in which a run found something to fix, without writing them."""
     shown = sorted({f.path for f in result.findings if applicable(f, settings, unsafe=unsafe)})
+    if stdin is None:
+        shown = distinct(shown)
     tasks = [(path, stdin[1] if stdin else None) for path in shown]
     sizes = [len(stdin[1]) if stdin else _size(path) for path in shown]
     make = partial(Fixer, settings, unsafe=unsafe, debug=debug)

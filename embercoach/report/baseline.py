@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embercoach.fixes.writing import replace_file
+from embercoach.fixes.writing import create_file, replace_file
 from embercoach.report.fingerprints import fingerprints
 from embercoach.safe_read import read_bytes
 
@@ -125,10 +125,8 @@ def write(baseline: Baseline) -> None:
     findings = f"[\n    {lines}\n  ]" if lines else "[]"
     text = f'{{\n  "kind": "{KIND}",\n  "version": {VERSION},\n  "findings": {findings}\n}}\n'
     try:
-        if baseline.file.exists():
-            replace_file(baseline.file, text.encode())
-        else:
-            baseline.file.write_bytes(text.encode())
+        write = replace_file if baseline.file.exists() else create_file
+        write(baseline.file, text.encode())
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise BaselineError(f"{shown(baseline.file)}: cannot be written: {reason}") from error
