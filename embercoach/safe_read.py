@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-from stat import S_ISDIR, S_ISREG
+from stat import FILE_ATTRIBUTE_REPARSE_POINT, S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Bytes of a file that are read at most, where the caller sets no other limit.
 MOST_BYTES = 100_000_000
@@ -91,6 +95,19 @@ def read_text(
 def is_inside(path: str | os.PathLike[str], root: str) -> bool:
     """Whether the real path of a file lies in a folder, and in no private or pseudo folder."""
     return _inside(os.path.realpath(path), os.path.realpath(root))
+
+
+def is_own(path: str | os.PathLike[str], is_type: Callable[[int], bool]) -> bool:
+    """Whether a path is of a type (`stat.S_ISDIR`) and of this user; a link is of no such type.
+
+    Raises:
+        OSError: there is no such path.
+    """
+    status = os.lstat(path)
+    if getattr(status, "st_file_attributes", 0) & FILE_ATTRIBUTE_REPARSE_POINT:
+        return False
+    own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+    return own and is_type(status.st_mode)
 
 
 def _check_type(status: os.stat_result, path: str | os.PathLike[str]) -> None:

@@ -15,17 +15,17 @@ import os
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from stat import FILE_ATTRIBUTE_REPARSE_POINT, S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISREG
 from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
 from embercoach.engine.payload import content_of
 from embercoach.finding import SEVERITIES, Severity
-from embercoach.safe_read import MOST_NAMED_BYTES, TooLargeError, read_bytes
+from embercoach.safe_read import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 FOLDER = ".embercoach_cache"
 #: Of the names of files with results; behind it stands a fingerprint.
@@ -174,7 +174,7 @@ class Cache:
     def _load(self) -> None:
         try:
             self._stamp = _stamp(self._file)
-            if not (_is_own(self._folder, S_ISDIR) and _is_own(self._file, S_ISREG)):
+            if not (is_own(self._folder, S_ISDIR) and is_own(self._file, S_ISREG)):
                 raise ValueError("not ours")
             self.entries, severities = _unpacked(
                 read_bytes(self._file, limit=MOST_KEPT, follow=False)
@@ -197,7 +197,7 @@ class Cache:
 
     def _prepare_folder(self) -> None:
         if os.path.lexists(self._folder):
-            if not _is_own(self._folder, S_ISDIR):
+            if not is_own(self._folder, S_ISDIR):
                 raise PermissionError(errno.EPERM, "not a folder of this user", str(self._folder))
             return
         self._folder.mkdir()
@@ -219,15 +219,6 @@ def _is_our_name(name: str) -> bool:
     """Whether a file of the folder has a name that we give to results."""
     digits = name.removeprefix(PREFIX)
     return digits != name and len(digits) == LENGTH and not set(digits) - set(hexdigits.lower())
-
-
-def _is_own(path: Path, is_type: Callable[[int], bool]) -> bool:
-    """Whether a path is of a type and this user's; a link is of neither type."""
-    status = path.lstat()
-    if getattr(status, "st_file_attributes", 0) & FILE_ATTRIBUTE_REPARSE_POINT:
-        return False
-    own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-    return own and is_type(status.st_mode)
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from embercoach.config import Settings
-from embercoach.engine import cache as cache_module
 from embercoach.engine.cache import FOLDER, VERSIONS, _digest
 from embercoach.engine.payload import content_of
 from embercoach.engine.run import run
@@ -122,7 +121,7 @@ def test_a_folder_of_another_user_is_not_used(
     check()
     content = cache_file(project).read_bytes()
     me = os.geteuid()
-    monkeypatch.setattr(cache_module.os, "geteuid", lambda: me + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     (project / "b.py").write_text("import mlx\n")
     assert check() == FRESH
     assert cache_file(project).read_bytes() == content
