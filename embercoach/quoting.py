@@ -7,7 +7,7 @@ MOST_QUOTED = 60
 #: The same for code that a help proposes.
 MOST_PROPOSED = 120
 #: Characters of a message at most, whatever it quotes.
-MOST_SAID = 600
+MOST_SAID = 400
 
 
 def quoted(value: str, most: int = MOST_QUOTED) -> str:
@@ -28,12 +28,14 @@ def visible(text: str) -> str:
 
 
 def bounded(message: str, most: int = MOST_QUOTED) -> str:
-    """A message in which nothing between backquotes is long, nor is the whole.
+    """A message in which nothing between backquotes is long, no word is, nor is the whole.
 
     Checks write values as they are; this is where the message leaves them.
     """
     if len(message) <= most and message.isprintable():
         return message
-    parts = message[: MOST_SAID * 4].split("`")
+    parts = message.split("`")
     parts[1::2] = [quoted(part, most) for part in parts[1::2]]
+    # A value may hold backquotes.
+    parts[::2] = [" ".join([quoted(word, most) for word in part.split(" ")]) for part in parts[::2]]
     return quoted("`".join(parts), MOST_SAID)
