@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from stat import FILE_ATTRIBUTE_REPARSE_POINT, S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _FLAGS = os.O_RDONLY
 for _name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT"):
     _FLAGS |= getattr(os, _name, 0)
 _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+#: Windows' links to folders, which are folders to `os.lstat` (``stat.IO_REPARSE_TAG_MOUNT_POINT``).
+_JUNCTION = 0xA0000003
 
 
 class RefusedError(OSError):
@@ -104,7 +106,7 @@ def is_own(path: str | os.PathLike[str], is_type: Callable[[int], bool]) -> bool
         OSError: there is no such path.
     """
     status = os.lstat(path)
-    if getattr(status, "st_file_attributes", 0) & FILE_ATTRIBUTE_REPARSE_POINT:
+    if getattr(status, "st_reparse_tag", 0) == _JUNCTION:
         return False
     own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     return own and is_type(status.st_mode)

@@ -109,7 +109,8 @@ class Project:
         """The folders that the files of a folder may read from."""
         known = self._boundaries.get(folder)
         if known is None:
-            package = _package_folder(folder)
+            # The user may have named a link to the folder; its files read each other.
+            package = _package_folder(folder).resolve()
             found = boundary(str(package))
             known = Boundaries(found or str(package), found or str(_top(package)))
             self._boundaries[folder] = known
