@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.strings import MAX_FOLDED
 from embercoach.analysis.values import STR, UNKNOWN, BoundMember, FilePath, Piece, Str, Value
+from embercoach.safe_read import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,12 +109,12 @@ def _reads_text(arguments: Arguments, modes: int) -> bool:
 
 
 def _read(frame: Frame, path: Path) -> Value:
-    """The text of a file; findings of the file at hand depend on it from now on."""
-    frame.module.dependencies.add(path)
+    """The text of a file inside the project; the findings of this file now depend on it."""
+    module = frame.module
+    module.dependencies.add(path)
     try:
-        if not path.is_file() or path.stat().st_size > MAX_FOLDED:
-            return STR
-        text = path.read_text(encoding="utf-8")
+        root = module.project.boundaries(module.path.parent).texts
+        text = read_text(path, limit=MAX_FOLDED, root=root)
     except (OSError, ValueError):
         return STR
     return Str((Piece(text),)) if text else Str(())

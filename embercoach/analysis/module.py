@@ -123,7 +123,7 @@ class Module:
         path = self.project.resolve(self, name, level)
         if path is None or path == self.path:
             return None
-        module = self.project.load(path)
+        module = self.project.load(path, self.path.parent)
         if module is not None and module is not self:
             self.imported.add(module)
         return module

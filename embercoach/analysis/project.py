@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,7 +13,8 @@ from embercoach.analysis.module import Module
 from embercoach.analysis.parse import TooDeepError
 from embercoach.analysis.remembering import forget
 from embercoach.analysis.source_tree import SourceTree, read_tree
-from embercoach.project_files import PROJECT_FILES
+from embercoach.project_files import PROJECT_FILES, boundary
+from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +24,19 @@ if TYPE_CHECKING:
 #: Source characters of parsed modules kept at most, besides those in use: a tree takes some
 #: 100 bytes of memory a character.
 KEPT_CHARACTERS = 6_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """The folders that what a file reads must lie in: the project's, if anything marks it.
+
+    Attributes:
+        texts: of files that it opens; else the folder that its package lies in.
+        imports: of modules; else the last of the folders that imports start from.
+    """
+
+    texts: str
+    imports: str
 
 
 class Project:
@@ -38,10 +53,11 @@ class Project:
         """Make an empty one for projects with these wrappers of ``metal_kernel``."""
         self.kernel_builders = kernel_builders
         self._parsed: OrderedDict[Path, SourceTree] = OrderedDict()
-        self._imported: dict[Path, Module | None] = {}
+        self._imported: dict[tuple[Path, str], Module | None] = {}
         self._characters = 0
         self._probes: dict[Path, bool] = {}
         self._roots: dict[Path, tuple[Path, ...]] = {}
+        self._boundaries: dict[Path, Boundaries] = {}
 
     def open(self, path: Path, source: str) -> Module:
         """A module of its own for a file that is about to be checked, from the source given.
@@ -52,19 +68,36 @@ class Project:
         """
         return self._module(path, source, is_shared=False)
 
-    def load(self, path: Path) -> Module | None:
-        """The module of another file; None if it is absent or does not parse."""
-        if path in self._imported:
+    def load(self, path: Path, folder: Path) -> Module | None:
+        """The module of a file that a file in a folder imports.
+
+        None if it is absent, does not parse, or is not to be read from there.
+        """
+        # Two projects, one in the other, may import the same file, and one of them may not.
+        key = path, self.boundaries(folder).imports
+        if key in self._imported:
             if path in self._parsed:
                 self._parsed.move_to_end(path)
-            return self._imported[path]
+            return self._imported[key]
         module: Module | None = None
         try:
-            module = self._module(path, path.read_text(encoding="utf-8"), is_shared=True)
-        except (OSError, UnicodeDecodeError, cst.ParserSyntaxError, TooDeepError, RecursionError):
+            source = read_text(path, limit=MOST_NAMED_BYTES, root=key[1])
+            module = self._module(path, source, is_shared=True)
+        except (OSError, ValueError, cst.ParserSyntaxError, TooDeepError, RecursionError):
             module = None
-        self._imported[path] = module
+        self._imported[key] = module
         return module
+
+    def boundaries(self, folder: Path) -> Boundaries:
+        """The folders that the files of a folder may read from."""
+        known = self._boundaries.get(folder)
+        if known is None:
+            # The user may have named a link to the folder; its files read each other.
+            package = _package_folder(folder).resolve()
+            found = boundary(str(package))
+            known = Boundaries(found or str(package), found or str(_top(package)))
+            self._boundaries[folder] = known
+        return known
 
     def release(self) -> None:
         """Forget files beyond the limit, those that have not been asked for longest first."""
@@ -82,6 +115,7 @@ class Project:
         self._imported.clear()
         self._probes.clear()
         self._roots.clear()
+        self._boundaries.clear()
         forget()
 
     def _module(self, path: Path, source: str, *, is_shared: bool) -> Module:
@@ -146,12 +180,10 @@ class Project:
         """
         roots = self._roots.get(folder)
         if roots is None:
-            package = folder
-            while (package / "__init__.py").exists() and package.parent != package:
-                package = package.parent
+            package = _package_folder(folder)
             found = [package, folder]
             above = (package, *package.parents)
-            top = next((p for p in above if _is_project(p)), above[min(2, len(above) - 1)])
+            top = _top(package)
             for folder_above in above[: above.index(top) + 1]:
                 found += [folder_above, folder_above / "src"]
             roots = self._roots[folder] = tuple(dict.fromkeys(found))
@@ -160,6 +192,19 @@ class Project:
 
 #: Folders of installed packages: neighbours there are libraries, not parts of one project.
 INSTALLATIONS = ("site-packages", "dist-packages")
+
+
+def _package_folder(folder: Path) -> Path:
+    """The folder that the outermost package of a folder's files lies in."""
+    while (folder / "__init__.py").exists() and folder.parent != folder:
+        folder = folder.parent
+    return folder
+
+
+def _top(package: Path) -> Path:
+    """The last folder that imports start from: the project's top, or two folders up."""
+    above = (package, *package.parents)
+    return next((p for p in above if _is_project(p)), above[min(2, len(above) - 1)])
 
 
 def _is_project(folder: Path) -> bool:

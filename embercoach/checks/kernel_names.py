@@ -14,6 +14,7 @@ from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, resolve_name, scope_of
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.keywords import KEYWORDS, is_identifier
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,8 +67,8 @@ def _own_name(definition: Definition, module: Module) -> Iterator[Report]:
         definition,
         module,
         argument.node,
-        f"{' and '.join(map(repr, wrong))} in the name of a kernel: MLX puts the name into that of "
-        f"a Metal function as it is, and {FAILS}",
+        f"{quoted(' and '.join(map(repr, wrong)))} in the name of a kernel: MLX puts the name into "
+        f"that of a Metal function as it is, and {FAILS}",
         "use letters, digits and underscores",
     )
 

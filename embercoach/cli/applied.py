@@ -12,6 +12,7 @@ from embercoach.config.selectors import decisions, matches
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
 from embercoach.engine.passing import passed_over
 from embercoach.engine.verdict import Judge
+from embercoach.safe_read import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,7 +174,7 @@ def _reason(scope: Scope, reason: Reason, given: str) -> dict[str, Any]:
 
 def _line(file: Path, pattern: str) -> int | None:
     """The last line of a file of git's that is a pattern."""
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_text(file, errors="replace").splitlines()
     return next((n for n in range(len(lines), 0, -1) if lines[n - 1] == pattern), None)
 
 
@@ -189,7 +190,7 @@ def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
         case "ignored":
             return f"git ignores {what}, by the pattern `{reason.pattern}`"
         case "link":
-            return f"{what} is a symbolic link to a folder, and these are not followed"
+            return _link(what, place)
         case "suffix":
             return f"its suffix is none of {', '.join(SUFFIXES)}"
         case "unreadable":
@@ -201,6 +202,12 @@ def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
         case "irrelevant":
             builders = [builder.last_name for builder in scope.settings.kernel_builders]
             return _irrelevant(given, builders)
+
+
+def _link(what: str, place: Path) -> str:
+    if place.is_dir():
+        return f"{what} is a symbolic link to a folder, and these are not followed"
+    return f"{what} is a symbolic link to a file outside the project"
 
 
 def _irrelevant(given: str, builders: list[str]) -> str:

@@ -49,7 +49,11 @@ COUNTING = ("text", "concise", "json")
 # What to change
 @click.option("--fix", is_flag=True, help="Apply safe fixes of what is listed.")
 @click.option("--unsafe-fixes", is_flag=True, help="Let --fix and --diff apply unsafe fixes too.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change; exit 1 if anything.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show what --fix would change, and change nothing; exit 1 if anything.",
+)
 @click.option(
     "--add-noqa",
     is_flag=True,
@@ -102,7 +106,6 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 def _refuse_contradictions(request: Any) -> None:
     for one, other in (
-        ("fix", "diff"),
         ("fix", "add_noqa"),
         ("diff", "add_noqa"),
         ("diff", "baseline_strict"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
-
-import click
 
 from embercoach.config.errors import ConfigWarning
 from embercoach.config.patterns import PathPatterns
+from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,10 +21,8 @@ PER_FILE = ("per-file-ignores", "per-file-profiles")
 
 def warn(warnings: Iterable[ConfigWarning]) -> None:
     """Print warnings on standard error."""
-    from embercoach.report.excerpt import visible
-
     for warning in warnings:
-        click.echo(visible(f"embercoach: warning: {warning}"), err=True)
+        print_text(f"embercoach: warning: {warning}", sys.stderr)
 
 
 def idle_patterns(plan: Plan) -> Iterator[ConfigWarning]:

@@ -270,7 +270,7 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
     watching = _guards(request, (scope,), configurations, Division((request.name,)), [])
     data = sys.stdin.buffer.read()
     if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
-        if request.fix:
+        if request.fix and not request.diff:
             sys.stdout.buffer.write(data)
         return codes.CLEAN
     check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)

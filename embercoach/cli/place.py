@@ -18,6 +18,7 @@ from embercoach.notebooks import is_notebook
 from embercoach.report import machine, text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines, width_of
+from embercoach.safe_read import read_bytes
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _source(place: Place) -> str:
     from embercoach.fixes.source import DecodingError, LineIndex, decode
 
     try:
-        source = decode(Path(place.file).read_bytes()).text
+        source = decode(read_bytes(place.file)).text
     except OSError as error:
         message = f"{place.file} cannot be read: {error.strerror or error}"
         raise click.UsageError(message) from error

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from embercoach.config.files import OWN_FILE, folder_of
-from embercoach.project_files import PROJECT_FILES
+from embercoach.config.files import folder_of
+from embercoach.project_files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES
 
 #: What stands at the top of a checkout.
-MARKS = (*PROJECT_FILES, ".hg", OWN_FILE)
+MARKS = (*PROJECT_FILES, *CHECKOUT_FOLDERS, OWN_FILE)
 
 
 class Checkouts:

@@ -6,15 +6,16 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any
 
+from embercoach import safe_read
 from embercoach.config.errors import ConfigError, ConfigWarning, nearest
+from embercoach.project_files import OWN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OWN_FILE = "embercoach.toml"
 SHARED_FILE = "pyproject.toml"
 SECTION = "tool.embercoach"
 #: Bytes; nobody writes as many settings.
@@ -151,17 +152,11 @@ def read_bytes(path: Path) -> bytes:
         ConfigError: it cannot be read, is not a regular file, or is too large.
     """
     try:
-        if not S_ISREG(path.stat().st_mode):
-            raise ConfigError("configuration must be a regular file", path)
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST + 1)
+        return safe_read.read_bytes(path, limit=LARGEST)
     except OSError as error:
         raise ConfigError(
             f"configuration cannot be read: {error.strerror or error}", path
         ) from error
-    if len(data) > LARGEST:
-        raise ConfigError(f"configuration must be at most {LARGEST >> 20} MB", path)
-    return data
 
 
 def decoded(data: bytes, path: Path) -> str:

@@ -16,7 +16,8 @@ from embercoach.engine.suppressions import lines_of, read_directives
 from embercoach.finding import Edit, Fix, PlacedError
 from embercoach.fixes.application import apply
 from embercoach.fixes.source import LineIndex, decode, encode
-from embercoach.fixes.writing import replace_file
+from embercoach.fixes.writing import distinct, replace_file
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,10 +82,11 @@ def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
         by_file.setdefault(finding.path, []).append(finding)
     done = 0
     problems = []
-    for shown, of_file in by_file.items():
+    for shown in distinct(by_file):
+        of_file = by_file[shown]
         path = Path(shown)
         try:
-            source = decode(path.read_bytes())
+            source = decode(read_bytes(path))
             text = annotated(source.text, of_file, source.newline, language_of(path.name))
             replace_file(path, encode(text, source))
             done += len(of_file)

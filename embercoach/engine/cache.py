@@ -9,26 +9,36 @@ file or its folder, a run goes on without.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
+from embercoach.engine.payload import content_of
 from embercoach.finding import SEVERITIES, Severity
+from embercoach.safe_read import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FOLDER = ".embercoach_cache"
+#: Of the names of files with results; behind it stands a fingerprint.
+PREFIX = "results-"
+LENGTH = 24
 TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder is EmberCoach's cache; it can be deleted at any time.\n"
 )
 #: Versions of the program whose results are kept side by side.
 VERSIONS = 3
+#: Bytes of a file with results that are read at most.
+MOST_KEPT = 500_000_000
 #: A dependency written this shortly before the run (ns) may have changed during it.
 UNSETTLED = 2_000_000_000
 
@@ -40,10 +50,11 @@ _Severities: TypeAlias = "dict[tuple[str, str, str], Severity]"
 
 
 class States:
-    """The state of files during one run, each looked up once: a digest, absent, or a folder."""
+    """The state of files during one run, each looked up once: a digest, or one of the marks."""
 
     ABSENT = ""
     FOLDER = "/"
+    LARGE = "+"
 
     def __init__(self, started: int) -> None:
         self._known: dict[str, str] = {}
@@ -67,15 +78,16 @@ class States:
 
     def _look(self, path: str) -> str:
         try:
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123  (hot)
-                data = file.read()
-            if Path(path).stat().st_mtime_ns > self._started - UNSETTLED:
+            digest = digest_of(read_bytes(path, limit=MOST_NAMED_BYTES))
+            if os.stat(path).st_mtime_ns > self._started - UNSETTLED:  # noqa: PTH116  (hot)
                 self._unsettled.add(path)
-            return digest_of(data)
         except IsADirectoryError:
             return self.FOLDER
-        except OSError:
+        except TooLargeError:
+            return self.LARGE
+        except (OSError, ValueError):
             return self.ABSENT
+        return digest
 
 
 @dataclass(slots=True)
@@ -112,7 +124,7 @@ class Cache:
 
     @property
     def _file(self) -> Path:
-        return self._folder / f"results-{self.fingerprint}"
+        return self._folder / f"{PREFIX}{self.fingerprint}"
 
     def get(self, path: str, digest: str, states: States) -> Inspection | None:
         """The result for a file's content, if all it depends on is as it was."""
@@ -121,7 +133,10 @@ class Cache:
             return None
         if not all(self._holds(need, states) for need in entry.needs):
             return None
-        return Inspection(entry.kind, digest, (), entry.payload.decode())
+        content = content_of(entry.kind, entry.payload)
+        if content is None:
+            return None
+        return Inspection(entry.kind, digest, (), entry.payload.decode(), content)
 
     def _holds(self, need: tuple[str, str], states: States) -> bool:
         held = self._held.get(need)
@@ -159,7 +174,11 @@ class Cache:
     def _load(self) -> None:
         try:
             self._stamp = _stamp(self._file)
-            self.entries, severities = _unpacked(self._file.read_bytes())
+            if not (is_own(self._folder, S_ISDIR) and is_own(self._file, S_ISREG)):
+                raise ValueError("not ours")
+            self.entries, severities = _unpacked(
+                read_bytes(self._file, limit=MOST_KEPT, follow=False)
+            )
         except (OSError, *_DAMAGED):
             self.entries = {}
         else:
@@ -177,24 +196,37 @@ class Cache:
         return os.path.join(self.root, name)  # noqa: PTH118  (hot; keeps an absolute name)
 
     def _prepare_folder(self) -> None:
-        if self._folder.is_dir():
+        if os.path.lexists(self._folder):
+            if not is_own(self._folder, S_ISDIR):
+                raise PermissionError(errno.EPERM, "not a folder of this user", str(self._folder))
             return
         self._folder.mkdir()
         (self._folder / "CACHEDIR.TAG").write_text(TAG, encoding="utf-8")
         (self._folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
     def _prune(self) -> None:
-        files = sorted(self._folder.glob("results-*"), key=lambda file: file.stat().st_mtime)
-        for file in files[:-VERSIONS]:
-            file.unlink()
+        kept = [
+            entry
+            for entry in os.scandir(self._folder)
+            if _is_our_name(entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+        kept.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime)
+        for entry in kept[:-VERSIONS]:
+            os.unlink(entry.path)  # noqa: PTH108  (it has no Path)
+
+
+def _is_our_name(name: str) -> bool:
+    """Whether a file of the folder has a name that we give to results."""
+    digits = name.removeprefix(PREFIX)
+    return digits != name and len(digits) == LENGTH and not set(digits) - set(hexdigits.lower())
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
     try:
-        stat = file.stat()
+        status = file.lstat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_ino
+    return status.st_mtime_ns, status.st_ino
 
 
 def _replace(file: Path, parts: Iterable[bytes]) -> None:
@@ -233,16 +265,29 @@ def _unpacked(data: bytes) -> tuple[dict[str, Entry], _Severities]:
         raise ValueError("damaged")
     line, _, body = rest.partition(b"\n")
     header = cast("dict[str, Any]", json.loads(line))
-    states = [(name, state) for name, state in header["states"]]
-    entries = {
-        name: Entry(digest, _KINDS[kind], tuple([states[i] for i in needs]), body[start:end])
-        for name, (digest, kind, needs, start, end) in header["entries"].items()
-    }
+    states = [(_text(name), _text(state)) for name, state in header["states"]]
+    entries: dict[str, Entry] = {}
+    for name, (digest, kind, needs, start, end) in header["entries"].items():
+        _number(start, _number(end, len(body)))
+        needed = tuple([states[_number(number, len(states) - 1)] for number in needs])
+        entries[name] = Entry(_text(digest), _KINDS[kind], needed, body[start:end])
     severities: _Severities = {
-        (code, profile, context): _SEVERITIES[severity]
+        (_text(code), _text(profile), _text(context)): _SEVERITIES[severity]
         for code, profile, context, severity in header["severities"]
     }
     return entries, severities
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("damaged")
+    return value
+
+
+def _number(value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError("damaged")
+    return value
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

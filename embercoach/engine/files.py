@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from embercoach.config.errors import ConfigError
 from embercoach.config.exclusion import excluding, patterns_of
-from embercoach.config.files import OWN_FILE, SHARED_FILE, home_folder
+from embercoach.config.files import SHARED_FILE, home_folder
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import SUFFIXES, is_known
 from embercoach.engine.problem import Problem
+from embercoach.project_files import OWN_FILE, boundary
+from embercoach.safe_read import is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,9 +60,10 @@ def discover(
 ) -> Discovery:
     """Find the files to check.
 
-    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; symlinks to
-    folders are not followed. A file that is named itself is taken even if its suffix is another
-    one of Python's or none, unless it is excluded and ``force_exclude``.
+    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; links to
+    folders, and to files outside the project, are not followed. A file that is named itself is
+    taken even if its suffix is another one of Python's or none, unless it is excluded and
+    ``force_exclude``.
     """
     found = Discovery()
     for given in paths:
@@ -120,6 +123,7 @@ class _Walk:
         self._found = found
         self._excluded: dict[Scope, PathPatterns] = {}
         self._home = home_folder()
+        self._project = ""
 
     def folder(self, absolute: str, shown: str) -> None:
         """Collect the files of a folder that the user named."""
@@ -127,6 +131,8 @@ class _Walk:
         if start is None:
             return
         self._found.folders.append(absolute)
+        root = str(start.settings.root)
+        self._project = boundary(absolute) or (root if is_inside(absolute, root) else absolute)
         name = "" if shown == os.curdir else shown
         pending = [(absolute, name, start, _ignored(start, absolute))]
         while pending:
@@ -179,9 +185,14 @@ class _Walk:
         if is_folder:
             pending.append((entry.path, shown, scope, ignored))
         elif os.path.isfile(entry.path):  # noqa: PTH113
-            self._found.files.append((SourceFile(Path(entry.path), shown), scope))
+            if not self._leads_outside(entry):
+                self._found.files.append((SourceFile(Path(entry.path), shown), scope))
         elif _dangling(entry):
             self._found.problems.append(Problem(shown, 1, 1, "a symbolic link to nowhere"))
+
+    def _leads_outside(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry is a link to a file outside the project: a folder's author names it."""
+        return entry.is_symlink() and not is_inside(entry.path, self._project)
 
 
 def _ignored(scope: Scope, folder: str) -> Ignored | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.kernel_builder import KernelBuilder
 
 #: Raised when what the cache stores changes its meaning.
-FORMAT = 2
+FORMAT = 3
 #: Rooms and modules that decide what is found.
 DECISIVE = (
     "analysis",
@@ -24,6 +24,9 @@ DECISIVE = (
     "metal",
     "finding.py",
     "kernel_builder.py",
+    "project_files.py",
+    "quoting.py",
+    "safe_read.py",
     "fixes/source.py",
     "engine",
     "notebooks",

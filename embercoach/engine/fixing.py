@@ -17,8 +17,9 @@ from embercoach.engine.verdict import Judge
 from embercoach.engine.workers import Crash, spread
 from embercoach.fixes.rounds import BrokenSourceError, settle
 from embercoach.fixes.source import DecodingError, SourceText, decode, encode
-from embercoach.fixes.writing import replace_file
+from embercoach.fixes.writing import distinct, replace_file
 from embercoach.notebooks import is_notebook
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,7 +104,7 @@ class Fixer:
     def _fixed(self, shown: str, data: bytes | None) -> FixedFile:
         file = SourceFile(Path(os.path.abspath(shown)), shown)  # noqa: PTH100
         if data is None:
-            data = file.path.read_bytes()
+            data = read_bytes(file.path)
         source = decode(data)
         settled = settle(source.text, partial(self._proposals, file, source), source.newline)
         new = encode(settled.text, source)
@@ -161,6 +162,8 @@ def fix_once(
 ) -> list[FixedFile]:
     """Fix the files in which a run found something to fix, without writing them."""
     shown = sorted({f.path for f in result.findings if applicable(f, settings, unsafe=unsafe)})
+    if stdin is None:
+        shown = distinct(shown)
     tasks = [(path, stdin[1] if stdin else None) for path in shown]
     sizes = [len(stdin[1]) if stdin else _size(path) for path in shown]
     make = partial(Fixer, settings, unsafe=unsafe, debug=debug)
@@ -223,7 +226,7 @@ def _write(fixed: FixedFile) -> str | None:
     """Write a fixed file; what went wrong, if anything."""
     path = Path(fixed.shown)
     try:
-        if digest_of(path.read_bytes()) != fixed.before:
+        if digest_of(read_bytes(path)) != fixed.before:
             return "changed while it was being fixed; left as it is"
         replace_file(path, fixed.data)
     except OSError as error:

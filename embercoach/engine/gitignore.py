@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config.patterns import check_pattern, deciding, relative
+from embercoach.safe_read import read_text
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -78,7 +79,7 @@ def _repository(folder: str) -> str | None:
 
 def _read(file: str) -> GitIgnoreSpec | None:
     try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
+        text = read_text(file, errors="replace")
     except OSError:
         return None
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]

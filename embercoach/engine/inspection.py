@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
 from embercoach.engine.verdict import raw_to_tuple
 from embercoach.finding import PlacedError
+from embercoach.quoting import bounded
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from embercoach.checks import Project
@@ -33,10 +35,12 @@ class Inspection:
     digest: str
     dependencies: tuple[str, ...]
     payload: str
+    #: The payload as lists, where it was parsed before.
+    parsed: Any = field(default=None, compare=False, repr=False)
 
     def content(self) -> Any:
         """The payload as lists."""
-        return json.loads(self.payload)
+        return json.loads(self.payload) if self.parsed is None else self.parsed
 
 
 def digest_of(data: bytes) -> str:
@@ -65,7 +69,7 @@ class Inspector:
         """Inspect a file by its absolute path, from the bytes given or those on disk."""
         path, data = task
         try:
-            data = Path(path).read_bytes() if data is None else data
+            data = read_bytes(path) if data is None else data
         except OSError as error:
             return _without("failed", "", 1, 1, f"cannot be read: {error.strerror or error}")
         return self.inspect(data, Path(path))
@@ -101,14 +105,14 @@ class Inspector:
                 warnings.simplefilter("ignore")
                 return self._checked(data, text, digest, path)
         except PlacedError as error:
-            return _without("broken", digest, error.line, error.column, error.message)
+            return _without("broken", digest, error.line, error.column, bounded(error.message))
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
             if self._debug:
                 import traceback
 
-                message += "\n" + traceback.format_exc()
-            return _without("failed", digest, 1, 1, message)
+                return _without("failed", digest, 1, 1, f"{message}\n{traceback.format_exc()}")
+            return _without("failed", digest, 1, 1, bounded(message))
 
     def _checked(self, data: bytes, text: str, digest: str, path: Path) -> Inspection:
         from embercoach.engine.suppressions import may_hold_directives, read_directives
@@ -137,7 +141,9 @@ class Inspector:
         except checks.SyntaxProblem as error:
             line, column, message = _python_says(text) or (error.line, error.column, error.message)
             cell, line = (None, line) if notebook is None else notebook.table.place(line)
-            return _without("broken", digest, line, column, f"syntax error: {message}", cell)
+            return _without(
+                "broken", digest, line, column, bounded(f"syntax error: {message}"), cell
+            )
         found = report.findings
         if notebook is not None:
             from embercoach.engine.cells import fitted, kept_within

@@ -11,6 +11,8 @@ from embercoach.config.exclusion import patterns_of, start_of_walk, steps
 from embercoach.engine.gitignore import Ignored, ignored_in
 from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
 from embercoach.finding import PlacedError
+from embercoach.project_files import boundary
+from embercoach.safe_read import is_inside, read_bytes
 
 if TYPE_CHECKING:
     from embercoach.config import Configurations, Settings
@@ -64,17 +66,19 @@ def passed_over(path: str, configurations: Configurations) -> Reason | None:
 
 def _undiscovered(path: str, configurations: Configurations) -> Reason | None:
     here = Path.cwd()
-    ignored = ignored_in(start_of_walk(path, configurations, here))
+    start = start_of_walk(path, configurations, here)
+    top = boundary(start) or start
+    ignored = ignored_in(start)
     for scope, current in steps(path, configurations, here):
         inner = None if ignored is None else ignored.with_file(os.path.dirname(current))  # noqa: PTH120
-        reason = _at(current, scope, inner if scope.settings.respect_gitignore else None)
+        reason = _at(current, scope, inner if scope.settings.respect_gitignore else None, top)
         if reason is not None:
             return reason
         ignored = inner
     return None
 
 
-def _at(path: str, scope: Scope, ignored: Ignored | None) -> Reason | None:
+def _at(path: str, scope: Scope, ignored: Ignored | None, top: str) -> Reason | None:
     place = Path(path)
     folder = place.is_dir() and not place.is_symlink()
     if place.is_dir() and place.is_symlink():
@@ -90,7 +94,9 @@ def _at(path: str, scope: Scope, ignored: Ignored | None) -> Reason | None:
     if named is not None:
         file, pattern = named
         return Reason("ignored", pattern, file, path)
-    return None if folder or place.is_file() else Reason("unreadable", place=path)
+    if not folder and not place.is_file():
+        return Reason("unreadable", place=path)
+    return Reason("link", place=path) if place.is_symlink() and not is_inside(path, top) else None
 
 
 def _unread(path: str, settings: Settings) -> Reason | None:
@@ -99,7 +105,7 @@ def _unread(path: str, settings: Settings) -> Reason | None:
     from embercoach.fixes.source import decode
 
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(path)
     except OSError:
         return Reason("unreadable", place=path)
     language = language_of(path)

@@ -20,6 +20,7 @@ from embercoach.engine.languages import language_of, relevant
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.rulebook import RulePageError
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -271,8 +272,7 @@ class Part:
 
     def _read(self, file: SourceFile) -> bytes | None:
         try:
-            with open(file.path, "rb", buffering=0) as stream:  # noqa: PTH123  (hot)
-                return stream.read()
+            return read_bytes(file.path)
         except OSError as error:
             message = f"cannot be read: {error.strerror or error}"
             self.tally.problems.append(Problem(file.shown, 1, 1, message))

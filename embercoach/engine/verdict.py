@@ -13,6 +13,7 @@ from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
 from embercoach.engine.directives import CODES, Directive, Item
 from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity, Step
+from embercoach.quoting import MOST_PROPOSED, bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ RawTuple = Any
 
 
 def raw_to_tuple(finding: RawFinding) -> RawTuple:
-    """Nested plain tuples, in the order of RawFinding's fields."""
+    """Nested plain tuples, in the order of RawFinding's fields; messages are bounded from here."""
     fix = finding.fix
     return (
         finding.code,
@@ -33,17 +34,22 @@ def raw_to_tuple(finding: RawFinding) -> RawTuple:
         finding.column,
         finding.end_line,
         finding.end_column,
-        finding.message,
-        finding.help,
+        bounded(finding.message),
+        bounded(finding.help, MOST_PROPOSED),
         finding.context,
-        fix and (fix.title, fix.safe, tuple((e.start, e.end, e.text) for e in fix.edits)),
+        fix
+        and (
+            bounded(fix.title, MOST_PROPOSED),
+            fix.safe,
+            tuple((e.start, e.end, e.text) for e in fix.edits),
+        ),
         tuple(map(_step_to_tuple, finding.flow)),
         tuple(map(_step_to_tuple, finding.related)),
     )
 
 
 def _step_to_tuple(step: Step) -> RawTuple:
-    return (step.line, step.column, step.end_line, step.end_column, step.message)
+    return (step.line, step.column, step.end_line, step.end_column, bounded(step.message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embercoach.fixes.writing import replace_file
+from embercoach.fixes.writing import create_file, replace_file
 from embercoach.report.fingerprints import fingerprints
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ def read(file: Path) -> Baseline:
         BaselineError: absent, unreadable, no baseline, or one of a newer version.
     """
     try:
-        data = json.loads(file.read_bytes())
+        data = json.loads(read_bytes(file))
     except FileNotFoundError as error:
         update = f"`embercoach baseline update --baseline {shown(file)}`"
         raise BaselineError(
@@ -124,10 +125,8 @@ def write(baseline: Baseline) -> None:
     findings = f"[\n    {lines}\n  ]" if lines else "[]"
     text = f'{{\n  "kind": "{KIND}",\n  "version": {VERSION},\n  "findings": {findings}\n}}\n'
     try:
-        if baseline.file.exists():
-            replace_file(baseline.file, text.encode())
-        else:
-            baseline.file.write_bytes(text.encode())
+        write = replace_file if baseline.file.exists() else create_file
+        write(baseline.file, text.encode())
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise BaselineError(f"{shown(baseline.file)}: cannot be written: {reason}") from error

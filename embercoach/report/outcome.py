@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from embercoach.notebooks import is_notebook
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +160,6 @@ def _text(path: str) -> str:
     from embercoach.fixes.source import DecodingError, decode
 
     try:
-        return decode(Path(path).read_bytes()).text
+        return decode(read_bytes(path)).text
     except (OSError, DecodingError):
         return ""

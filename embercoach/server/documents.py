@@ -11,6 +11,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach.engine.languages import SUFFIXES
+from embercoach.quoting import quoted
 from embercoach.server.document import Document
 
 if TYPE_CHECKING:
@@ -108,9 +109,7 @@ class Documents:
 
 def cited(uri: str) -> str:
     """A URI as a message shows it: on one line, and not too long."""
-    shown = uri.encode("ascii", "backslashreplace").decode()
-    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
-    return shown if len(shown) <= _CITED else f"{shown[:_CITED]}..."
+    return quoted(uri, _CITED)
 
 
 def path_of(uri: str, folder: Path) -> Path | None:

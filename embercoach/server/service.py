@@ -24,6 +24,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from embercoach import __version__
+from embercoach.project_files import OWN_FILE
 from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
 from embercoach.server.documents import Documents, InvalidError
 from embercoach.server.jobs import Actions, Check, FixAll, Hover, Mistake, Outcome
@@ -360,7 +361,7 @@ def _register(service: Service) -> None:
     @service.feature(types.INITIALIZED)
     def _(server: Service, _params: types.InitializedParams) -> None:
         if server.watches:
-            from embercoach.config.files import OWN_FILE, SHARED_FILE
+            from embercoach.config.files import SHARED_FILE
 
             watcher = types.FileSystemWatcher(f"**/{{{OWN_FILE},{SHARED_FILE}}}")
             registration = types.Registration(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -11,8 +12,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any
 
+from embercoach.safe_read import is_own, read_bytes
 from embercoach.simulator.model import SimulatorError
 
 if TYPE_CHECKING:
@@ -54,13 +57,16 @@ class ObjectCache:
         """The entry of a key, None if there is none or its files are not what was stored."""
         folder = self.root / key
         try:
-            status = (folder / _FACTS).stat()
-            stored = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+            # Objects run as this user: nobody else may have put them there.
+            if not (is_own(self.root.resolve(), S_ISDIR) and is_own(folder, S_ISDIR)):
+                return None
+            status = (folder / _FACTS).lstat()
+            stored = json.loads(read_bytes(folder / _FACTS, follow=False))
             digests: dict[str, str] = stored["files"]
             if any(_digest(folder / name) != digest for name, digest in digests.items()):
                 return None
             facts: dict[str, Any] = stored["facts"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         if time.time() - status.st_mtime > GRACE / 2:
             with contextlib.suppress(OSError):
@@ -76,6 +82,8 @@ class ObjectCache:
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            if not is_own(self.root.resolve(), S_ISDIR):
+                raise PermissionError(errno.EPERM, "it belongs to another user")
             folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
         except OSError as error:
             raise SimulatorError(
@@ -120,6 +128,8 @@ class ObjectCache:
         for folder in folders:
             with contextlib.suppress(OSError):
                 last = folder.stat().st_mtime
+                if folder.is_symlink():
+                    continue
                 if not folder.name.startswith(_UNFINISHED):
                     last = (folder / _FACTS).stat().st_mtime
                     used.append((last, sum(p.stat().st_size for p in folder.iterdir()), folder))
@@ -141,4 +151,5 @@ class ObjectCache:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    data = read_bytes(path, limit=MOST_BYTES, follow=False)
+    return hashlib.sha256(data).hexdigest()

@@ -309,7 +309,7 @@ def test_what_was_let_go_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             f"from lib{number} import Box, same\nboxes = [same(Box()), same('a')]\nx = boxes[0]\n"
         )
         check_source(text + "def f(y=boxes):\n    return y[0] or 1\nf(x)\n", main, project)
-        checked.append(weakref.ref(project.load(library)))
+        checked.append(weakref.ref(project.load(library, tmp_path)))
     gc.collect()
     alive = [number for number, module in enumerate(checked) if module() is not None]
     assert alive

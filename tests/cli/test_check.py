@@ -130,7 +130,6 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--profile", "loud"], "'loud' is not one of 'recommended', 'ember'"),
         (["check", "--output-format", "xml"], "'xml' is not one of 'text'"),
         (["check", "--jobs", "0"], "0 is not in the range x>=1"),
-        (["check", "--fix", "--diff"], "--fix and --diff exclude each other"),
         (["check", "--fix", "--add-noqa"], "--fix and --add-noqa exclude each other"),
         (["check", "--config", "x.toml", "--isolated"], "--config and --isolated exclude"),
         (
@@ -281,6 +280,33 @@ def test_a_diff_changes_nothing(embercoach: Cli, project: Path) -> None:
     (project / "c.py").write_text("import mlx\n(")
     ran = embercoach(".", "--diff", "-q")
     assert (ran.code, ran.err) == (2, "c.py:2:1: syntax error: '(' was never closed\n")
+
+
+@pytest.mark.parametrize("options", [["--fix"], ["--fix", "--unsafe-fixes"]])
+def test_a_diff_previews_fixes(embercoach: Cli, project: Path, options: list[str]) -> None:
+    source = SAFE + "bad_bound\n"
+    (project / "a.py").write_text(source)
+    previewed = embercoach(".", "--diff", *options)
+    assert previewed == embercoach(".", "--diff", *options[1:])
+    assert previewed.code == 1
+    assert (project / "a.py").read_text() == source
+    stdin = ("-", "--diff", "--stdin-filename", "x.py")
+    ran = embercoach(*stdin, *options, stdin=source.encode())
+    assert ran == embercoach(*stdin, *options[1:], stdin=source.encode())
+    excluded = ("--force-exclude", "--exclude", "x.py")
+    assert embercoach(*stdin, *options, *excluded, stdin=source.encode()).out == ""
+
+
+def test_links_and_their_target_are_one_file(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(SAFE)
+    (project / "link.py").symlink_to("a.py")
+    ran = embercoach(".", "--diff")
+    assert ran.out.count("+++") == 1
+    assert ran.err == "Would fix 1 finding in 1 file.\n"
+    ran = embercoach(".", "--fix")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Fixed 1 finding in 1 file.\n" in ran.out
+    assert (project / "link.py").is_symlink()
 
 
 def test_suppressing_what_is_there(embercoach: Cli, project: Path) -> None:

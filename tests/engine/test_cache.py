@@ -162,11 +162,11 @@ def test_another_program_means_another_cache(
 ) -> None:
     check()
     for number in range(5):
-        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda _, n=number: f"program{n}")
+        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda _, n=number: f"{n:024x}")
         assert check().cached == 0
         assert check().cached == 3
     assert len(list((project / FOLDER).glob("results-*"))) == cache_module.VERSIONS
-    assert (project / FOLDER / "results-program4").exists()
+    assert (project / FOLDER / f"results-{4:024x}").exists()
 
 
 def test_other_kernel_builders_mean_another_cache(project: Path) -> None:

@@ -72,6 +72,40 @@ def test_a_fix_that_shows_another_finding_is_followed(project: Path) -> None:
     assert summary == FixSummary(2, 1)
 
 
+def linked(project: Path, text: str) -> Path:
+    """A file with a symbolic link before and a hard link behind it in the order of names."""
+    path = project / "b.py"
+    path.write_text(text)
+    path.chmod(0o640)
+    (project / "a.py").symlink_to("b.py")
+    (project / "c.py").hardlink_to(path)
+    return path
+
+
+def still_linked(project: Path) -> bool:
+    mode = (project / "b.py").stat().st_mode & 0o777
+    return (project / "a.py").is_symlink() and (project / "c.py").samefile("b.py") and mode == 0o640
+
+
+def test_links_to_a_file_are_fixed_with_it(project: Path) -> None:
+    path = linked(project, "import mlx\nbad_shape\n")
+    result, summary = fix()
+    assert path.read_text() == "import mlx\ngood_shape\n"
+    assert (summary, result.findings) == (FixSummary(1, 1), ())
+    assert still_linked(project)
+
+
+def test_links_to_a_file_are_suppressed_with_it(project: Path) -> None:
+    path = linked(project, "import mlx\nbad_bound\n")
+    settings = Settings(root=project)
+    done, problems = annotate_files(run((".",), settings).findings)
+    assert (done, problems) == (1, [])
+    assert path.read_text().count("embercoach: ignore") == 1
+    assert path.read_text().count("-") == 2
+    assert run((".",), settings).findings == ()
+    assert still_linked(project)
+
+
 def test_suppressed_and_deselected_findings_are_not_fixed(project: Path) -> None:
     text = "import mlx\nbad_shape  # noqa: HOST-PULL-009\n"
     (project / "a.py").write_text(text)

@@ -13,6 +13,7 @@ from embercoach.config import Settings
 from embercoach.engine.run import RunResult, run
 from embercoach.finding import Finding, Step
 from embercoach.rulebook import Rule, RulePageError
+from embercoach.safe_read import read_bytes
 
 pytestmark = pytest.mark.usefixtures("planted")
 forked = pytest.mark.skipif(sys.platform != "linux", reason="needs forked processes")
@@ -139,14 +140,14 @@ def test_files_without_the_words_are_not_even_decoded(project: Path) -> None:
 def test_unreadable_files_are_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("a.py", "import mlx\nbad_pull\n")
     write("b.py", "import mlx\nbad_pull\n")
-    real = open
+    real = os.open
 
-    def refuse(path: object, *args: object, **kwargs: object) -> object:
+    def refuse(path: str | Path, flags: int) -> int:
         if str(path).endswith("a.py"):
             raise PermissionError(13, "Permission denied")
-        return real(path, *args, **kwargs)  # type: ignore[call-overload]
+        return real(path, flags)
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("embercoach.safe_read.os.open", refuse)
     result = check()
     assert problems(result) == ["a.py:1:1: cannot be read: Permission denied"]
     assert [f.path for f in result.findings] == ["b.py"]
@@ -154,8 +155,7 @@ def test_unreadable_files_are_told(project: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_file_that_goes_away_meanwhile(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("a.py", "import mlx\nbad_pull\n")
-    read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda self: read(self.with_name("gone")))
+    monkeypatch.setattr("embercoach.engine.inspection.read_bytes", lambda _: read_bytes("gone"))
     assert problems(check()) == ["a.py:1:1: cannot be read: No such file or directory"]
 
 

@@ -22,17 +22,28 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "embercoach"
 
-BOTTOM = {"finding", "rulebook", "kernel_builder", "project_files", "terminal_text", "toml"}
+BOTTOM = {
+    "finding",
+    "kernel_builder",
+    "project_files",
+    "quoting",
+    "rulebook",
+    "safe_read",
+    "terminal_text",
+    "toml",
+}
 # What each room may import besides itself. A new room needs a place here, chosen on purpose.
 MAY_IMPORT: dict[str, set[str]] = {
     "finding": set(),
     "kernel_builder": set(),
     "project_files": set(),
+    "quoting": {"terminal_text"},
+    "safe_read": set(),
     "terminal_text": set(),
     "toml": set(),
     "rulebook": {"finding", "toml"},
     "metal": set(),
-    "analysis": {"metal", "kernel_builder", "project_files"},
+    "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
     "checks": {"analysis", "metal"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.finding import PlacedError
 from embercoach.notebooks import is_notebook
 from embercoach.report.excerpt import visible
+from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,11 +81,9 @@ def read(path: str) -> Text | None:
     from embercoach.fixes.source import LineIndex, decode
 
     try:
-        file = Path(path)
-        # A pipe or a device would be waited for.
-        text = decode(file.read_bytes()).text if file.is_file() else None
-        if text is None or not is_notebook(path):
-            return None if text is None else Text(LineIndex(text))
+        text = decode(read_bytes(path)).text
+        if not is_notebook(path):
+            return Text(LineIndex(text))
         from embercoach.notebooks.module import parse
 
         notebook = parse(text)

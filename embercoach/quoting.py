@@ -1,0 +1,36 @@
+"""Bounds for what messages quote of linted code, whose author may write anything."""
+
+from __future__ import annotations
+
+from embercoach.terminal_text import escaped
+
+#: Characters of a value that a message quotes at most.
+MOST_QUOTED = 60
+#: The same for code that a help proposes.
+MOST_PROPOSED = 120
+#: Characters of a message at most, whatever it quotes.
+MOST_SAID = 400
+
+
+def quoted(value: str, most: int = MOST_QUOTED) -> str:
+    r"""A value as messages quote it: visible and short.
+
+    Characters that control a terminal, reorder or hide text become escapes such as ``\x1b``.
+    """
+    # An escape takes several characters: no more of the value than could be shown is looked at.
+    text = escaped(value[: most + 1])
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def bounded(message: str, most: int = MOST_QUOTED) -> str:
+    """A message in which nothing between backquotes is long, no word is, nor is the whole.
+
+    Checks write values as they are; this is where the message leaves them.
+    """
+    if len(message) <= most and message.isprintable():
+        return message
+    parts = message.split("`")
+    parts[1::2] = [quoted(part, most) for part in parts[1::2]]
+    # A value may hold backquotes.
+    parts[::2] = [" ".join([quoted(word, most) for word in part.split(" ")]) for part in parts[::2]]
+    return quoted("`".join(parts), MOST_SAID)

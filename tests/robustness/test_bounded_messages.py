@@ -1,0 +1,134 @@
+"""Messages stay short and visible whatever they quote of linted code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from embercoach.engine.inspection import Inspector
+from embercoach.engine.payload import content_of
+from embercoach.quoting import MOST_QUOTED, MOST_SAID, bounded, quoted, visible
+
+LONG = "a" * 50_000
+CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
+KERNEL = """\
+import mlx.core as mx
+
+kernel = mx.fast.metal_kernel(
+    name={name!r},
+    input_names=["inp", {input_name!r}],
+    output_names=["out"],
+    source={source!r},
+    header={header!r},
+)
+
+
+def f(x):
+    return kernel(
+        inputs=[x, x],
+        template=[({template!r}, mx.float32)],
+        grid=(1, 1, 1),
+        threadgroup=(1, 1, 1),
+        output_shapes=[(1,)],
+        output_dtypes=[mx.float32],
+    )
+"""
+GOOD = {"name": "k", "input_name": "b", "source": "out[0] = inp[0];", "header": "", "template": "T"}
+SOURCES = {
+    "undeclared": f"out[0] = {LONG};",
+    "foreign": f"std::{LONG}<int> x; out[0] = inp[0];",
+    "unused declarations": f"int {LONG}; out[{LONG}] = inp[{LONG} * 3];",
+    "control characters": f"out[0] = inp[0]; // {CONTROL}\n#error {CONTROL}{LONG}",
+    "calls": f"out[0] = {LONG}(inp[0]);",
+    "backquotes": f"out[0] = `{LONG}` + `{CONTROL}`;",
+}
+
+
+def messages(name: str, source: str) -> list[str]:
+    """All that is said of a file, which a cache would take back."""
+    inspection = Inspector().inspect(source.encode(), Path("/nowhere") / name)
+    assert inspection.kind in ("checked", "broken")
+    content = content_of(inspection.kind, inspection.payload.encode())
+    assert content is not None
+    if inspection.kind == "broken":
+        return [content[2]]
+    steps = [step[4] for one in content[0] for steps in one[9:11] for step in steps]
+    return [text for one in content[0] for text in (one[5], one[6])] + steps
+
+
+def assert_bounded(texts: list[str]) -> None:
+    for text in texts:
+        assert len(text) <= MOST_SAID
+        assert text.isprintable()
+        assert "a" * 2 * MOST_QUOTED + "a" not in text
+
+
+@pytest.mark.parametrize("value", [LONG, LONG + "-", CONTROL, CONTROL + LONG, "`" + LONG])
+@pytest.mark.parametrize("key", ["name", "input_name", "template"])
+def test_names_of_a_kernel(key: str, value: str) -> None:
+    assert_bounded(messages("a.py", KERNEL.format(**GOOD | {key: value})))
+
+
+def test_a_kernels_name_of_all_characters() -> None:
+    name = "".join(map(chr, range(33, 5_000)))
+    found = messages("a.py", KERNEL.format(**GOOD | {"name": name}))
+    assert any("in the name of a kernel" in text for text in found)
+    assert_bounded(found)
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize("key", ["source", "header"])
+def test_texts_of_a_kernel(key: str, source: str) -> None:
+    assert_bounded(messages("a.py", KERNEL.format(**GOOD | {key: source})))
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_metal_files(source: str) -> None:
+    text = f"[[kernel]] void {LONG}(device float* out [[buffer(0)]]) {{\n{source}\n}}\n"
+    assert_bounded(messages("a.metal", f"#include <metal_stdlib>\n{text}"))
+
+
+PYTHON = {
+    "an attribute": f"import mlx.core as mx\nx = mx.ones(2)\nfor i in x: print(x.{LONG}.item())",
+    "a function": f"import mlx.core as mx\n@mx.compile\ndef {LONG}(x: mx.array):\n    x.item()",
+    "a suppression": f"import mlx.core as mx  # embercoach: ignore[{'A' * 5_000}-001]",
+    "an encoding": f"# coding: {'x' * 5_000}\nimport mlx",
+    "a syntax error": f"import mlx\n{LONG} = = 1",
+    "half a character": "# coding: utf-7\nimport mlx\n+2AA-",
+}
+
+
+@pytest.mark.parametrize("source", PYTHON.values(), ids=PYTHON)
+def test_python(source: str) -> None:
+    assert_bounded(messages("a.py", source))
+
+
+# The functions themselves.
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("", ""),
+        ("a" * 60, "a" * 60),
+        ("a" * 61, "a" * 59 + "…"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\u202e\ud800", "\\u202e\\ud800"),
+        ("é漢", "é漢"),
+        ("\0" * 60, "\\x00" * 14 + "\\x0…"),
+    ],
+)
+def test_a_quoted_value(value: str, shown: str) -> None:
+    assert quoted(value) == shown
+    assert json.dumps(shown)
+
+
+def test_a_message_without_long_quotes_stays() -> None:
+    message = f"`{'a' * 60}` is no identifier, {'and more of it ' * 10}"
+    assert bounded(message) == message
+    assert bounded(f"`{'a' * 61}` is {'long ' * 20}") == f"`{'a' * 59}…` is {'long ' * 20}"
+    assert len(bounded("many words " * 1_000)) == MOST_SAID
+    assert visible("plain") == "plain"
