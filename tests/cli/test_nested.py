@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from embercoach.server.analysis import Analysis, Document
+from embercoach.server.analysis import Analysis
+from embercoach.server.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.payload import content_of
-from embercoach.quoting import MOST_QUOTED, MOST_SAID, bounded, quoted, visible
+from embercoach.quoting import MOST_QUOTED, MOST_SAID, bounded, quoted
 
 LONG = "a" * 50_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
@@ -131,4 +131,3 @@ def test_a_message_without_long_quotes_stays() -> None:
     assert bounded(message) == message
     assert bounded(f"`{'a' * 61}` is {'long ' * 20}") == f"`{'a' * 59}…` is {'long ' * 20}"
     assert len(bounded("many words " * 1_000)) == MOST_SAID
-    assert visible("plain") == "plain"
