@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -199,17 +200,20 @@ class Module:
 
         self.run()
         self.is_analysed = True
-        deferred: list[FunctionInfo] = []
-        while pending := [f for f in self.functions if f.analysed_with is None]:
-            for info in pending:
+        seen = 0
+        deferred: deque[FunctionInfo] = deque()
+        while seen < len(self.functions) or deferred:
+            found = self.functions[seen:]  # by what has been analysed so far
+            seen += len(found)
+            for info in found:
                 # A method may have been analysed meanwhile, for the attributes that it sets.
-                if info.analysed_with is None and info not in deferred:
+                if info.analysed_with is None:
                     if _needs_evidence(info):
                         deferred.append(info)
                     else:
                         analyse(info)
             while deferred:
-                info = deferred.pop(0)
+                info = deferred.popleft()
                 if info.analysed_with is None:
                     analyse(info)
                     break
@@ -226,14 +230,16 @@ class Module:
 
     def _spread_roles(self) -> None:
         """What a compiled or differentiated function calls is compiled or differentiated too."""
+        inner: dict[FunctionInfo | None, list[FunctionInfo]] = {}
+        for info in self.functions:
+            inner.setdefault(info.outer, []).append(info)
         for role in ("compiled", "vmapped", "differentiated"):
             pending = [info for info in self.functions if getattr(info, role)]
             seen = set(pending)
             while pending:
                 info = pending.pop()
                 setattr(info, role, True)
-                inner = [f for f in self.functions if f.outer is info]
-                for callee in [*info.calls, *inner]:
+                for callee in [*info.calls, *inner.get(info, ())]:
                     if callee not in seen and callee.module is self:
                         seen.add(callee)
                         callee.role_givers[role] = info

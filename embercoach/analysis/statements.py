@@ -265,7 +265,7 @@ def _delete(frame: Frame, node: cst.Del) -> bool:
             frame.assign_path(path, mutation.open_ended(owner))
         return True
     for name in target_names(node.target):
-        frame.names.pop(name, None)
+        frame.names.remove(name)
         frame.forget(name)
     return True
 
