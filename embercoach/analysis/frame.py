@@ -60,6 +60,7 @@ class Frame:
         "seen",
         "statement",
         "visit",
+        "work",
         "yielded",
     )
 
@@ -73,6 +74,7 @@ class Frame:
         depth: int = 0,
     ) -> None:
         self.module = module
+        self.work = module.work
         self.info = info
         self.outer = outer
         self.record = record

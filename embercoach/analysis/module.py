@@ -11,6 +11,7 @@ from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.mutation import forget_lists, grown_by_functions
 from embercoach.analysis.values import UNKNOWN, Class, FilePath, Function, Value
+from embercoach.analysis.work import Work, note_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,8 @@ class Module:
         self.project = project
         self.tree = tree
         self.is_shared = is_shared
+        self.work = Work.of(source, is_shared=is_shared)
+        note_reading(source)
         self.dependencies: set[Path] = set()  # files that its own imports probed
         self.imported: set[Module] = set()
         self.has_star_import = False

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from embercoach.analysis.work import WorkExceededError
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
 from embercoach.engine.verdict import raw_to_tuple
 from embercoach.finding import PlacedError
@@ -105,6 +106,9 @@ class Inspector:
                 return self._checked(data, text, digest, path)
         except PlacedError as error:
             return _without("broken", digest, error.line, error.column, error.message)
+        except WorkExceededError as error:
+            message = f"analysis exceeded its budget: {error}"
+            return _without("failed", digest, 1, 1, message)
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
             if self._debug:

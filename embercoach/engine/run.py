@@ -215,6 +215,7 @@ def _spread(
     debug: bool,
 ) -> None:
     import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
+    from embercoach.engine.budget import Exceeded
     from embercoach.engine.workers import Crash, spread
 
     work = [(str(file.path), data, part.builders) for part, file, data, _ in tasks]
@@ -226,6 +227,8 @@ def _spread(
         if isinstance(result, Crash):
             message = f"internal error while checking: {result}"
             part.tally.problems.append(Problem(file.shown, 1, 1, message))
+        elif isinstance(result, Exceeded):
+            part.tally.problems.append(Problem(file.shown, 1, 1, str(result)))
         else:
             part.keep(file, result)
         done += 1
