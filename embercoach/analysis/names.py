@@ -26,7 +26,9 @@ class Names(dict[str, Value]):
         self._keys: Keys[str] = Keys()
         self._version = EMPTY
         self._changed: dict[str, None] = {}  # since that version, in order
-        self._below: dict[str, dict[str, None]] = {}  # the paths that begin with a path, and one more
+        self._below: dict[
+            str, dict[str, None]
+        ] = {}  # the paths that begin with a path, and one more
 
     def __setitem__(self, key: str, value: Value) -> None:
         self._changed[key] = None

@@ -18,12 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from embercoach.analysis.work import characters_read
+from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, PYTHON, Language
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: Megabytes of source that a file may hold: what is checked within the bounds below.
+_LARGEST: dict[Language, float] = {PYTHON: 2, NOTEBOOK: 2, METAL: 1, OBJECTIVE_C: 1}
+MEGABYTE = 1_000_000
 
 What = Literal["time", "memory"]
 #: Seconds of the processor for a file, and those that each character of the modules that are
@@ -40,6 +45,21 @@ INTERVAL = 0.2
 GRACE = 5
 #: With this code a process of ours ends for its memory.
 MEMORY_EXIT = 86
+
+
+def size_problem(size: int, language: Language, limit: float | None) -> str | None:
+    """What is said of a file that holds more source than it may, None of another.
+
+    Args:
+        size: bytes of source; of a notebook, those of its code cells.
+        language: what it is written in.
+        limit: megabytes, None for the default.
+    """
+    most = _LARGEST[language] if limit is None else limit
+    if size <= most * MEGABYTE:
+        return None
+    what = "code in the notebook" if language == NOTEBOOK else "file"
+    return f"{what} exceeds max-file-size: {size / MEGABYTE:.3g} MB, at most {most:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,10 +134,9 @@ def _here(
 
 def _next_done(done: SimpleQueue[T], watch: Watch) -> T:
     while True:
-        try:
+        with contextlib.suppress(Empty):
             return done.get(timeout=INTERVAL)
-        except Empty:
-            watch.look()
+        watch.look()
 
 
 def _bound_garbage() -> None:

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
     Shape = Callable[[int], tuple[str, str]]
 
+KERNEL = (
+    "k = mx.fast.metal_kernel(name='k', input_names=['a'], output_names=['b'], "
+    "source='b[0] = a[0];')\n"
+)
+TEXT = "k = mx.fast.metal_kernel(name='k', input_names=['a'], output_names=['b'], source=s)\n"
 HEAD = "import mlx.core as mx\nx = mx.ones(3)\na = 1\n"
 TAIL = "for k in range(3):\n    float(x)\n"
 #: The characters themselves, in a piece where they stand for numbers.
@@ -69,7 +74,9 @@ SHAPES: dict[str, Shape] = {
     # The issue's own rows.
     "ifs on one name": repeated("if a == @: x = x + @\n"),
     "ifs on one name, in a function": repeated(
-        "    if a == @: x = x + @\n", head=HEAD + "def f(a, x):\n", tail="    return float(x)\nf(1, x)\n"
+        "    if a == @: x = x + @\n",
+        head=HEAD + "def f(a, x):\n",
+        tail="    return float(x)\nf(1, x)\n",
     ),
     "chain of functions": repeated(
         "def f@(x):\n    return f#(x)\n", tail="def f@(x):\n    return float(x)\nf0(x)\n" + TAIL
@@ -167,7 +174,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "layers": repeated(
         "        self.l@ = nn.Linear(3, 3)\n",
-        head="import mlx.core as mx\nimport mlx.nn as nn\nclass C(nn.Module):\n    def __init__(self):\n",
+        head=HEAD + "import mlx.nn as nn\nclass C(nn.Module):\n    def __init__(self):\n",
         tail="    def __call__(self, x):\n        return float(self.l0(x))\n",
     ),
     # Imports.
@@ -222,28 +229,26 @@ SHAPES: dict[str, Shape] = {
     "launches": repeated(
         "k(inputs=[x], grid=(@, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(1,)], "
         "output_dtypes=[mx.float32])\n",
-        head=HEAD + "k = mx.fast.metal_kernel(name='k', input_names=['a'], output_names=['b'], "
-        "source='b[0] = a[0];')\n",
+        head=HEAD + KERNEL,
     ),
     "kernel text in lines": repeated(
         "s += 'b[0] = a[@];'\n",
         head=HEAD + "s = ''\n",
-        tail="k = mx.fast.metal_kernel(name='k', input_names=['a'], output_names=['b'], source=s)\n",
+        tail=TEXT,
     ),
     "kernel text by cases": repeated(
         "if a == @: s += 'b[0] = a[@];'\n",
         head=HEAD + "s = ''\n",
-        tail="k = mx.fast.metal_kernel(name='k', input_names=['a'], output_names=['b'], source=s)\n",
+        tail=TEXT,
     ),
     "kernel names in a list": repeated(
         "names.append('a@')\n",
         head=HEAD + "names = []\n",
-        tail="k = mx.fast.metal_kernel(name='k', input_names=names, output_names=['b'], source='')\n",
+        tail=KERNEL.replace("['a']", "names"),
     ),
     "functions that launch": repeated(
         "def f@(x, n):\n    return f#(x, n + 1)\n",
-        head=HEAD + "k = mx.fast.metal_kernel(name='k', input_names=['a'], output_names=['b'], "
-        "source='b[0] = a[0];')\n",
+        head=HEAD + KERNEL,
         tail="def f@(x, n):\n    return k(inputs=[x], grid=(n, 1, 1), threadgroup=(1, 1, 1), "
         "output_shapes=[(1,)], output_dtypes=[mx.float32])\nf0(x, 1)\n",
     ),
