@@ -33,7 +33,7 @@ MAX_DEPTH = 3_000
 
 
 #: libcst's parser takes some 4 KB of memory, and 15 µs, for each bracket and each one around it.
-#: So many may be in a file, and so many more for each character. Real code has up to 0.2.
+#: So many may be in a file, and so many more for each character.
 MOST_NESTED = 25_000
 MOST_NESTED_A_CHARACTER = 0.9
 #: And some 0.5 µs for each link of a chain, as of sums or attributes, and each one around it. An

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Evaluations of expressions for a file, and those that each character of its text adds: in mlx-lm,
-#: mlx-vlm and mlx-audio a file takes at most 0.2 for a character.
+#: Evaluations of expressions for a file, and those that each character of its text adds: in mlx-lm
+#: a file takes at most 0.15 for a character.
 _FILE = 100_000
 _CHARACTER = 2
 
