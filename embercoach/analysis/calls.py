@@ -256,7 +256,7 @@ def _function(
         # What the method sets is what its class knows of it, not what was assigned here before.
         for name in classes.assigned_by(callee.bound.info, callee.info):
             frame.forget(f"{path}.{name}")
-            frame.names.pop(f"{path}.{name}", None)
+            frame.names.remove(f"{path}.{name}")
     return result
 
 

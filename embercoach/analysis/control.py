@@ -19,6 +19,8 @@ from embercoach.analysis.values import UNKNOWN, Symbol, Value
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
 
+    from embercoach.analysis.versions import Version
+
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
     from embercoach.analysis.statements import execute_body
@@ -38,7 +40,7 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
     narrow(frame, node.test, True)
     frame.periodic = periodic or _is_periodic(node.test)
     if _body(frame, node.body):
-        branches.append((frame.names, frame.evaluated))
+        branches.append(frame.fork())
     frame.periodic = periodic
     frame.restore(before)
     frame.statement = node
@@ -49,7 +51,7 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
     elif node.orelse is not None:
         falls = _body(frame, node.orelse.body)
     if falls:
-        branches.append((frame.names, frame.evaluated))
+        branches.append(frame.fork())
     frame.merge(branches)
     return bool(branches)
 
@@ -237,14 +239,14 @@ def _run_loop(
     for record in rounds:
         frame.record = record and recording
         frame.statement = node
-        entry = (dict(frame.names), NOTHING)
+        entry = (frame.names.version(), NOTHING)
         frame.evaluated = NOTHING
         frame.exits = []
         ends = [entry]
         completes = round_of(again)
         again = completes or any(not is_break for is_break, _ in frame.exits)
         if completes:
-            ends.append((frame.names, NOTHING))
+            ends.append((frame.names.version(), NOTHING))
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
         breaks = [state for is_break, state in frame.exits if is_break]
         frame.merge([*ends, *(state for is_break, state in frame.exits if not is_break)])
@@ -257,11 +259,10 @@ def _run_loop(
     return breaks
 
 
-def _forget_alternatives(frame: Frame, before: dict[str, Value]) -> None:
+def _forget_alternatives(frame: Frame, before: Version) -> None:
     """What a loop carries on may be more than what its first rounds make of it."""
-    for name, value in frame.names.items():
-        known = before.get(name)
-        if value is not known:
+    for name, _, value in list(frame.names.since(before)):
+        if value is not None:
             frame.names[name] = without_alternatives(value)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.values import UNKNOWN, Value
+from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
@@ -17,11 +18,21 @@ EVALUATORS: dict[type, Fn[[Frame, Any], Value]] = {}
 
 
 def evaluate(frame: Frame, node: cst.CSTNode) -> Value:
-    """The value of an expression; facts are recorded on the way."""
+    """The value of an expression; facts are recorded on the way.
+
+    Raises:
+        WorkExceededError: the file has taken all the work that it may.
+    """
     kind = type(node)
     if kind is cst.Name:  # half of all expressions
         value = frame.names.get(node.value)  # type: ignore[attr-defined]
         if value is not None:
             return value
     handler = EVALUATORS.get(kind)
-    return UNKNOWN if handler is None else handler(frame, node)
+    if handler is None:
+        return UNKNOWN
+    work = frame.work
+    work.left -= 1
+    if work.left < 0:
+        raise WorkExceededError
+    return handler(frame, node)

@@ -192,14 +192,15 @@ def _rounds(
     builds = holds_kernel(item)
     if not (frame.exact or type(item) is Str or builds):
         return None
-    names, record = frame.names, frame.record
+    names, record = frame.names.version(), frame.record
     # The kernels of each round are built by calls of their own.
-    frame.names, frame.record = dict(names), record and builds
+    frame.record = record and builds
     found: list[_Round] = []
     try:
         return found if _gather(frame, node.for_in, elements, found) else None
     finally:
-        frame.names, frame.record = names, record
+        frame.names.restore(names)
+        frame.record = record
 
 
 def _gather(

@@ -206,8 +206,7 @@ def _dict(frame: Frame, node: cst.Dict) -> Value:
 
 def _comprehension(frame: Frame, node: Any) -> Value:
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
-    outer_names = frame.names
-    frame.names = dict(outer_names)
+    outer_names = frame.names.version()
     result: Value
     try:
         _clauses(frame, node.for_in)
@@ -220,7 +219,7 @@ def _comprehension(frame: Frame, node: Any) -> Value:
             kind = _COMPREHENSIONS[type(node)]
             result = Sequence(kind, evaluate(frame, node.elt))
     finally:
-        frame.names = outer_names
+        frame.names.restore(outer_names)
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
     if frame.module.mentions_kernels:
         if isinstance(result, Sequence):

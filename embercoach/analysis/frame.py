@@ -6,7 +6,8 @@ import builtins
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import Fact, Place
-from embercoach.analysis.lattice import join, join_chosen
+from embercoach.analysis.lattice import join
+from embercoach.analysis.names import Names
 from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Visit
     from embercoach.analysis.module import Module
+    from embercoach.analysis.versions import Version
 
 #: Names and evaluated names at one point of the program.
-Snapshot = tuple[dict[str, Value], frozenset[str]]
+Snapshot = tuple["Version", frozenset[str]]
 #: Marks a name that is being evaluated in the background, among the evaluated ones.
 ASYNC = "async:"
 NOTHING: frozenset[str] = frozenset()
@@ -58,6 +60,7 @@ class Frame:
         "seen",
         "statement",
         "visit",
+        "work",
         "yielded",
     )
 
@@ -71,6 +74,7 @@ class Frame:
         depth: int = 0,
     ) -> None:
         self.module = module
+        self.work = module.work
         self.info = info
         self.outer = outer
         self.record = record
@@ -79,7 +83,7 @@ class Frame:
         self.visit: Visit | None = None  # the call that the body is run for, to see its launches
         self.seen: list[Fact] = []  # what is seen then
         self.depth = depth
-        self.names: dict[str, Value] = {}
+        self.names = Names()
         self.global_names: set[str] = set()
         self.loops = 0
         self.loop: cst.For | cst.While | None = None
@@ -143,22 +147,20 @@ class Frame:
 
     def forget(self, name: str) -> None:
         """Drop narrowed attribute paths below a name, and that it has been evaluated."""
-        prefix = name + "."
-        stale = [key for key in self.names if key.startswith(prefix)]
-        for key in stale:
-            del self.names[key]
+        self.names.forget_below(name)
         if self.evaluated:
+            prefix = name + "."
             self.evaluated = frozenset(
                 e for e in self.evaluated if e != name and not e.startswith(prefix)
             )
 
     def fork(self) -> Snapshot:
         """A snapshot to come back to for the other branch."""
-        return dict(self.names), self.evaluated
+        return self.names.version(), self.evaluated
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, which may be used again."""
-        self.names = dict(snapshot[0])
+        self.names.restore(snapshot[0])
         self.evaluated = snapshot[1]
 
     def merge(self, snapshots: Iterable[Snapshot]) -> None:
@@ -166,23 +168,12 @@ class Frame:
         branches = list(snapshots)
         if not branches:
             return
-        names, evaluated = branches[0]
-        names = dict(names)
-        choice = object()
-        for other, other_evaluated in branches[1:]:
-            pending = {e for e in evaluated | other_evaluated if e.startswith(ASYNC)}
-            evaluated = (evaluated & other_evaluated) | pending
-            for key, value in other.items():
-                known = names.get(key)
-                if known is None:
-                    # Bound on one branch only. A path is only narrowed there; forget it.
-                    if "." not in key:
-                        names[key] = value
-                elif known is not value:
-                    names[key] = join_chosen(known, value, choice)
-            for key in [k for k in names if "." in k and k not in other]:
-                del names[key]
-        self.names = names
+        _, evaluated = branches[0]
+        for _, other in branches[1:]:
+            if other is not evaluated:
+                pending = {e for e in evaluated | other if e.startswith(ASYNC)}
+                evaluated = (evaluated & other) | pending
+        self.names.join([names for names, _ in branches])
         self.evaluated = evaluated
 
     def place(self) -> Place:

@@ -305,7 +305,7 @@ def seen_in(visit: Visit) -> list[Fact]:
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
     """A frame in which the parameters are bound and nothing has been run yet."""
     frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
-    frame.names.update(zip((p.name for p in info.parameters), values, strict=False))
+    frame.names.set_all(zip((p.name for p in info.parameters), values, strict=False))
     for parameter in info.parameters:
         if parameter.name in info.shown_arrays and parameter.annotation is None:
             known = frame.names[parameter.name]

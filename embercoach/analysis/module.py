@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,6 +11,7 @@ from embercoach.analysis.definitions import ClassInfo, FunctionInfo, parameters_
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.mutation import forget_lists, grown_by_functions
 from embercoach.analysis.values import UNKNOWN, Class, FilePath, Function, Value
+from embercoach.analysis.work import Work, note_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +59,8 @@ class Module:
         self.tree = parsed.tree
         self.project = project
         self.is_shared = is_shared
+        self.work = Work.of(source, is_shared=is_shared)
+        note_reading(source)
         self.dependencies: set[Path] = set()  # files that its own imports probed
         self.imported: set[Module] = set()
         self.has_star_import = False
@@ -201,17 +205,20 @@ class Module:
 
         self.run()
         self.is_analysed = True
-        deferred: list[FunctionInfo] = []
-        while pending := [f for f in self.functions if f.analysed_with is None]:
-            for info in pending:
+        seen = 0
+        deferred: deque[FunctionInfo] = deque()
+        while seen < len(self.functions) or deferred:
+            found = self.functions[seen:]  # by what has been analysed so far
+            seen += len(found)
+            for info in found:
                 # A method may have been analysed meanwhile, for the attributes that it sets.
-                if info.analysed_with is None and info not in deferred:
+                if info.analysed_with is None:
                     if _needs_evidence(info):
                         deferred.append(info)
                     else:
                         analyse(info)
             while deferred:
-                info = deferred.pop(0)
+                info = deferred.popleft()
                 if info.analysed_with is None:
                     analyse(info)
                     break
@@ -228,14 +235,16 @@ class Module:
 
     def _spread_roles(self) -> None:
         """What a compiled or differentiated function calls is compiled or differentiated too."""
+        inner: dict[FunctionInfo | None, list[FunctionInfo]] = {}
+        for info in self.functions:
+            inner.setdefault(info.outer, []).append(info)
         for role in ("compiled", "vmapped", "differentiated"):
             pending = [info for info in self.functions if getattr(info, role)]
             seen = set(pending)
             while pending:
                 info = pending.pop()
                 setattr(info, role, True)
-                inner = [f for f in self.functions if f.outer is info]
-                for callee in [*info.calls, *inner]:
+                for callee in [*info.calls, *inner.get(info, ())]:
                     if callee not in seen and callee.module is self:
                         seen.add(callee)
                         callee.role_givers[role] = info

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
@@ -33,6 +35,15 @@ MAX_BRACKETS = 200
 #: the stack at several thousand of them.
 _LINKS = (*".([+-*/%@&|^~", "<<", ">>", "not", "and", "or", "if", "lambda", "await")
 MAX_DEPTH = 3_000
+#: libcst's parser takes some 4 KB of memory, and 15 µs, for each bracket and each one around it.
+#: So many may be in a file, and so many more for each character.
+MOST_NESTED = 25_000
+MOST_NESTED_A_CHARACTER = 0.9
+#: And some 0.5 µs for each link of a chain, as of sums or attributes, and each one around it. An
+#: expression of a thousand has half a million. Shorter ones than so many characters don't count.
+MOST_LINKED = 600_000
+MOST_LINKED_A_CHARACTER = 5
+_LONG = 500
 
 
 def outline_of(source: str) -> ast.Module | None:
@@ -52,6 +63,7 @@ def refuse_deep_nesting(source: str) -> None:
     Raises:
         TooDeepError: Python refuses the source for its nesting.
     """
+    refuse_wide_nesting(source)
     if not _may_be_deep(source):
         return
     try:
@@ -68,11 +80,51 @@ def refuse_deep_nesting(source: str) -> None:
             raise TooDeepError("expressions are nested too deeply")
 
 
+def refuse_wide_nesting(source: str) -> None:
+    """Refuse brackets in brackets of which so many are in a file that parsing exhausts memory.
+
+    Raises:
+        TooDeepError: there are too many.
+    """
+    most = MOST_NESTED + int(MOST_NESTED_A_CHARACTER * len(source))
+    if _nested_at_most(source) > most and _nested(source) > most:
+        raise TooDeepError("too many expressions are nested")
+
+
+def _nested_at_most(source: str) -> int:
+    """A quick bound of what ``_nested`` gives, which counts brackets in strings too."""
+    found = before = 0
+    for line in source.split("\n"):
+        opened = line.count("(") + line.count("[") + line.count("{")
+        if opened:
+            found += before * opened + opened * (opened + 1) // 2
+        closed = line.count(")") + line.count("]") + line.count("}")
+        before = max(0, before + opened - closed)
+    return found
+
+
+def _nested(source: str) -> int:
+    """The sum, over all brackets, of how many are around each one, itself included."""
+    found = depth = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.OP and token.string in "([{":
+                depth += 1
+                found += depth
+            elif token.type == tokenize.OP and token.string in ")]}":
+                depth -= 1
+    except (tokenize.TokenError, SyntaxError):
+        pass  # what follows is not parsed either
+    return found
+
+
 def _is_deep(tree: ast.Module, source: str) -> bool:
-    """Whether statements nest, or one expression does, beyond the limit.
+    """Whether statements nest, one expression does, or all together do beyond the limits.
 
     A level takes a character at least: only long expressions are looked into.
     """
+    linked = 0
+    most = MOST_LINKED + MOST_LINKED_A_CHARACTER * len(source)
     ends = [0, *accumulate(len(line) + 1 for line in source.split("\n"))]
     pending: list[tuple[ast.AST, int]] = [(tree, 0)]
     while pending:
@@ -82,23 +134,28 @@ def _is_deep(tree: ast.Module, source: str) -> bool:
         for child in ast.iter_child_nodes(node):
             if not isinstance(child, ast.expr):
                 pending.append((child, depth + 1))
-            elif ends[(child.end_lineno or child.lineno)] - ends[
-                child.lineno - 1
-            ] > MAX_DEPTH and _expression_is_deep(child):
-                return True
+            elif ends[(child.end_lineno or child.lineno)] - ends[child.lineno - 1] > _LONG:
+                deepest, around = _depths(child)
+                linked += around
+                if deepest > MAX_DEPTH or linked > most:
+                    return True
     return False
 
 
-def _expression_is_deep(expression: ast.expr) -> bool:
+def _depths(expression: ast.expr) -> tuple[int, int]:
+    """The depth of an expression, and the sum of its operations' depths, as libcst has them."""
+    deepest = linked = 0
     pending: list[tuple[ast.AST, int]] = [(expression, 0)]
     while pending:
         node, depth = pending.pop()
         if isinstance(node, ast.BoolOp):
+            linked += depth * len(node.values) + len(node.values) ** 2 // 2
             depth += len(node.values)  # flat to Python, a chain to libcst
-        if depth > MAX_DEPTH:
-            return True
+        elif not isinstance(node, (ast.Name, ast.Constant, ast.expr_context, ast.operator)):
+            linked += depth
+        deepest = max(deepest, depth)
         pending.extend((child, depth + 1) for child in ast.iter_child_nodes(node))
-    return False
+    return deepest, linked
 
 
 def _may_be_deep(source: str) -> bool:
@@ -139,6 +196,8 @@ def parse(source: str) -> cst.Module:
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.
+        TooDeepError: it nests too deeply for libcst's parser.
     """
+    refuse_deep_nesting(source)
     with unvalidated():
         return cst.parse_module(source)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import libcst as cst
 
 from embercoach.analysis.statements import target_names
-from embercoach.analysis.trees import SCOPES, head_of, walk
+from embercoach.analysis.trees import head_of, walk
+from embercoach.analysis.versions import EMPTY, Keys, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,8 @@ class Binding:
 
     ``node`` is what to point at, in ``statement``; ``value`` is the expression that the value comes
     from, None for a parameter and for what is ``opaque``: an import, a definition, a pattern.
-    ``index`` is the name's place among the targets of a loop over several.
+    ``index`` is the name's place among the targets of a loop over several, ``order`` the binding's
+    among those of its name.
     """
 
     name: str
@@ -35,9 +37,16 @@ class Binding:
     statement: cst.CSTNode
     value: cst.BaseExpression | None = None
     index: int | None = None
+    order: int = 0
 
 
-State = dict[str, tuple[Binding, ...]]
+#: The bindings of each name that may hold: a version of a map from names to tuples of them.
+State = Version
+#: Where more bindings of a name may hold than are of use, so many of them stand for all.
+MOST_BINDINGS = 4
+#: Times that statements may be walked, on average: in loops and ``finally`` they are walked again,
+#: and where those nest, once more for each of them.
+MOST_VISITS = 200
 #: Context managers that may end a body early and go on behind it.
 _SWALLOWING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
@@ -53,7 +62,11 @@ class Reaching:
         self._inside: set[tuple[int, str]] = set()  # statements, and names that they bind midway
         self._has_walrus = has_walrus
         self._exits: list[tuple[bool, State]] = []  # states at a break (True) and a continue
-        state: State = {}
+        self._names: Keys[str] = Keys()
+        self._in_order: list[Binding] = []  # as the walk comes to them
+        self._ranges: dict[int, tuple[int, int]] = {}  # in that list, those of a node's body
+        self._visits = 0
+        state: State = EMPTY
         if not isinstance(scope, cst.Module):
             for parameter in _parameters(scope.params):
                 name = parameter.name
@@ -70,8 +83,15 @@ class Reaching:
         state = self._before.get(id(statement))
         if state is None or name not in self.bindings or (id(statement), name) in self._inside:
             return None
-        reached = state.get(name, ())
-        return tuple(b for b in self.bindings[name] if b in reached)  # in the order of the source
+        if self._gave_up:
+            return None
+        reached: tuple[Binding, ...] = self._names.get(state, name) or ()
+        return tuple(sorted(reached, key=lambda binding: binding.order))
+
+    @property
+    def _gave_up(self) -> bool:
+        """Whether statements have been walked too often for the rest to be worth it."""
+        return self._visits > MOST_VISITS * (len(self._before) + MOST_VISITS)
 
     def _bind(
         self,
@@ -86,9 +106,12 @@ class Reaching:
         key = (id(node), name, id(value))
         binding = self._made.get(key)
         if binding is None:
-            binding = self._made[key] = Binding(name, kind, node, statement, value, index)
-            self.bindings.setdefault(name, []).append(binding)
-        return {**state, name: (binding,)}
+            known = self.bindings.setdefault(name, [])
+            binding = Binding(name, kind, node, statement, value, index, len(known))
+            self._made[key] = binding
+            known.append(binding)
+            self._in_order.append(binding)
+        return self._names.with_value(state, name, (binding,))
 
     def _run(self, body: Any, state: State | None) -> State | None:
         """Walk a suite or its statements; None once a statement leaves it."""
@@ -101,6 +124,9 @@ class Reaching:
                 state = self._run(statement.body, state)
                 continue
             self._before[id(statement)] = state
+            self._visits += 1
+            if self._gave_up:
+                return None
             handler = self._HANDLERS.get(kind)
             if self._has_walrus:
                 state = self._walruses(statement, state)
@@ -113,7 +139,7 @@ class Reaching:
             if isinstance(node, cst.NamedExpr) and isinstance(node.target, cst.Name):
                 name = node.target
                 bound = self._bind(state, name.value, "assigned", name, statement, node.value)
-                state = _merged((state, bound)) or state  # it may be in a part not evaluated
+                state = self._merged((state, bound)) or state  # it may be in a part not evaluated
                 self._inside.add((id(statement), name.value))
         return state
 
@@ -166,8 +192,9 @@ class Reaching:
         return self._opaque(_imported(node), node, state)
 
     def _delete(self, node: cst.Del, state: State) -> State | None:
-        gone = set(target_names(node.target))
-        return {name: bindings for name, bindings in state.items() if name not in gone}
+        for name in target_names(node.target):
+            state = self._names.with_value(state, name, None)
+        return state
 
     def _leave(self, node: cst.CSTNode, state: State) -> State | None:
         return None
@@ -187,7 +214,7 @@ class Reaching:
             orelse = self._run((node.orelse,), state)
         elif node.orelse is not None:
             orelse = self._run(node.orelse.body, state)
-        return _merged((body, orelse))
+        return self._merged((body, orelse))
 
     def _for(self, node: cst.For, state: State) -> State | None:
         def entered(head: State) -> State:
@@ -225,16 +252,33 @@ class Reaching:
             end = self._run(node.body, entered(head))
             again = [state for is_break, state in self._exits if not is_break]
             breaks = [state for is_break, state in self._exits if is_break]
-            joined = _merged((head, end, *again))
+            joined = self._merged((head, end, *again))
             assert joined is not None
-            if joined == head:
+            if joined is head:
                 break
             head = joined
         self._exits = outer
         after: State | None = head
         if node.orelse is not None:
             after = self._run(node.orelse.body, head)
-        return _merged((after if runs_out else None, *breaks))
+        return self._merged((after if runs_out else None, *breaks))
+
+    def _merged(self, states: Sequence[State | None]) -> State | None:
+        """What may be bound where several paths meet; None if none of them comes there."""
+        reached = [state for state in states if state is not None]
+        if not reached:
+            return None
+        found = reached[0]
+        for state in reached[1:]:
+            for name, known, bindings in self._names.differences(found, state):
+                if known is None:
+                    found = self._names.with_value(found, name, bindings)
+                elif bindings is not None and len(known) < MOST_BINDINGS:
+                    more = tuple(b for b in bindings if b not in known)
+                    if more:
+                        both = (*known, *more)[:MOST_BINDINGS]
+                        found = self._names.with_value(found, name, both)
+        return found
 
     def _with(self, node: cst.With, state: State) -> State | None:
         for item in node.items:
@@ -242,26 +286,30 @@ class Reaching:
                 names = tuple(target_names(item.asname.name))
                 state = self._opaque(names, node, state)
                 self._inside.update((id(node), name) for name in names)
-        after = self._run(node.body, state)
+        after = self._run_once(node.body, state)
         swallows = any(_called(item.item) in _SWALLOWING for item in node.items)
-        return _merged((after, self._during(node.body, state))) if swallows else after
+        return self._merged((after, self._during(node.body, state))) if swallows else after
+
+    def _run_once(self, body: Any, state: State | None) -> State | None:
+        """Walk a body, and note which bindings the first walk finds in it: those are all."""
+        start = len(self._in_order)
+        after = self._run(body, state)
+        self._ranges.setdefault(id(body), (start, len(self._in_order)))
+        return after
 
     def _during(self, body: cst.CSTNode, state: State) -> State:
-        """What may be bound anywhere between a body's start and its end."""
-        below = {id(node) for node in walk(body, (cst.BaseExpression, *SCOPES))}
-        found = dict(state)
-        for bindings in self.bindings.values():
-            for binding in bindings:
-                if id(binding.statement) in below:
-                    known = found.get(binding.name, ())
-                    if binding not in known:
-                        found[binding.name] = (*known, binding)
-        return found
+        """What may be bound anywhere between the start and the end of a body that was walked."""
+        for binding in self._in_order[slice(*self._ranges[id(body)])]:
+            known: tuple[Binding, ...] = self._names.get(state, binding.name) or ()
+            if binding not in known and len(known) < MOST_BINDINGS:
+                state = self._names.with_value(state, binding.name, (*known, binding))
+        return state
 
     def _try(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
         if node.finalbody is None:
             return self._handled(node, state)
         outer, self._exits = self._exits, []
+        start = len(self._in_order)
         done = self._handled(node, state)
         exits, self._exits = self._exits, outer
         final = node.finalbody.body
@@ -269,12 +317,17 @@ class Reaching:
         ends = [(is_break, self._run(final, left)) for is_break, left in exits]
         self._exits += [(is_break, end) for is_break, end in ends if end is not None]
         # It runs in any case: what is said of its statements holds whatever came before.
+        is_first = id(node) not in self._ranges
+        if is_first:
+            self._ranges[id(node)] = (start, len(self._in_order))
         self._run(final, self._during(node, state))
+        if is_first:
+            self._ranges[id(node)] = (start, len(self._in_order))
         return done
 
     def _handled(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
         """A ``try`` without its ``finally``."""
-        after = self._run(node.body, state)
+        after = self._run_once(node.body, state)
         raised = self._during(node.body, state)
         if node.orelse is not None:
             after = self._run(node.orelse.body, after)
@@ -282,14 +335,14 @@ class Reaching:
         for handler in node.handlers:
             names = target_names(handler.name.name) if handler.name is not None else ()
             ends.append(self._run(handler.body, self._opaque(names, handler, raised)))
-        return _merged(ends)
+        return self._merged(ends)
 
     def _match(self, node: cst.Match, state: State) -> State | None:
         ends: list[State | None] = [state]
         for case in node.cases:
             names = [n.value for n in walk(case.pattern) if isinstance(n, cst.Name)]
             ends.append(self._run(case.body, self._opaque(names, case, state)))
-        return _merged(ends)
+        return self._merged(ends)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Reaching, Any, State], State | None]]] = {
         cst.Assign: _assign,
@@ -312,22 +365,6 @@ class Reaching:
         cst.TryStar: _try,
         cst.Match: _match,
     }
-
-
-def _merged(states: Sequence[State | None]) -> State | None:
-    """What may be bound where several paths meet; None if none of them comes there."""
-    reached = [state for state in states if state is not None]
-    if not reached:
-        return None
-    found = dict(reached[0])
-    for state in reached[1:]:
-        for name, bindings in state.items():
-            known = found.get(name)
-            if known is None:
-                found[name] = bindings
-            elif known is not bindings and known != bindings:
-                found[name] = (*known, *(b for b in bindings if b not in known))
-    return found
 
 
 def _parameters(parameters: cst.Parameters) -> Iterator[cst.Param]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.conversion import Converted, Lines, UnconvertibleError, convert
-from embercoach.analysis.parse import outline_of, parse, refuse_deep_nesting, unvalidated
+from embercoach.analysis.parse import outline_of, parse, unvalidated
 from embercoach.analysis.positions import Span, locate
 from embercoach.analysis.trees import children
 
@@ -28,7 +28,6 @@ def read_tree(source: str) -> SourceTree:
         libcst.ParserSyntaxError: the source does not parse.
         TooDeepError: it nests more deeply than Python allows.
     """
-    refuse_deep_nesting(source)
     outline = None if source.startswith("\ufeff") else outline_of(source)
     if outline is not None:
         try:

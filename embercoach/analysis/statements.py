@@ -28,7 +28,6 @@ from embercoach.analysis.values import (
     Sequence,
     Str,
     Symbol,
-    Transformed,
     Union,
     Value,
 )
@@ -265,7 +264,7 @@ def _delete(frame: Frame, node: cst.Del) -> bool:
             frame.assign_path(path, mutation.open_ended(owner))
         return True
     for name in target_names(node.target):
-        frame.names.pop(name, None)
+        frame.names.remove(name)
         frame.forget(name)
     return True
 
@@ -285,7 +284,7 @@ def _function(frame: Frame, node: cst.FunctionDef) -> bool:
 
 def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) -> Value:
     """The value of a ``def``, with its decorators applied."""
-    from embercoach.analysis.transforms import ROLES, TRANSFORMS, mark
+    from embercoach.analysis.transforms import ROLES, TRANSFORMS, mark, wrapped
 
     info = frame.module.function_info(node, frame, cls)
     value: Value = Function(info)
@@ -297,7 +296,7 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
             kind = TRANSFORMS.get(applied.name, ("", 0))[0]
             if kind in ROLES:
                 mark(frame, (decorator.decorator, decorator), value, ROLES[kind])
-                value = Transformed(kind, value)
+                value = wrapped(kind, value)
         elif isinstance(decorator.decorator, cst.Call):
             path = evaluate(frame, decorator.decorator.func)
             if isinstance(path, Symbol):

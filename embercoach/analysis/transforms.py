@@ -54,6 +54,19 @@ ROLES = {
 }
 
 
+#: A function that is transformed more often is followed no further.
+MOST_TRANSFORMED = 16
+
+
+def wrapped(kind: str, inner: Value) -> Value:
+    """A callable around another, as deep as is followed."""
+    depth = 0
+    value = inner
+    while isinstance(value, Transformed):
+        value, depth = value.inner, depth + 1
+    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner)
+
+
 def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
     """Give a function its role: compiled, vmapped or differentiated."""
     if role is None:
@@ -83,11 +96,11 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     if kind == "partial":
         if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
             return inner
-        return Transformed("partial", inner)
+        return wrapped("partial", inner)
     if kind == "same" and name.startswith("functools."):
         return inner
     mark(frame, (node, frame.statement), inner, ROLES.get(kind))
-    return Transformed(kind, inner)
+    return wrapped(kind, inner)
 
 
 def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:

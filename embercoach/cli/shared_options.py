@@ -46,6 +46,12 @@ _CHOICE = (
         default=None,
         help="Pass over what git ignores (the default), or don't.",
     ),
+    click.option(
+        "--max-file-size",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="MEGABYTES",
+        help="Report larger files as problems (default: 2 for Python, 1 for Metal).",
+    ),
 )
 _SHOWN = (
     click.option(
@@ -84,6 +90,7 @@ MERGED = {
     "extend_exclude",
     "show_notes",
     "respect_gitignore",
+    "max_file_size",
     "baseline",
     "no_baseline",
 }
@@ -135,6 +142,7 @@ def overrides(options: dict[str, Any]) -> Overrides:
         extend_exclude=joined(options.get("extend_exclude", ())),
         show_notes=options.get("show_notes"),
         respect_gitignore=options.get("respect_gitignore"),
+        max_file_size=options.get("max_file_size"),
         baseline="" if options["no_baseline"] else options["baseline"],
     )
 

@@ -76,6 +76,12 @@ KEYS = (
         True,
     ),
     Key(
+        "max-file-size",
+        values.POSITIVE,
+        "Megabytes of source that a file may hold: a larger one is a problem. By default 2 for "
+        "Python and for the code cells of a notebook, 1 for Metal and Objective-C.",
+    ),
+    Key(
         "baseline",
         values.PATH,
         "A file of findings that are known and let be, in this file's folder or below.",

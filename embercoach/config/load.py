@@ -35,6 +35,7 @@ class Overrides:
     extend_exclude: tuple[str, ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
+    max_file_size: float | None = None
     #: A file, from the current folder; the empty text for none at all.
     baseline: str | None = None
     #: Whether a file's `simulator.compiler` counts; None where nothing is simulated.
@@ -240,6 +241,7 @@ def _layer(overrides: Overrides) -> Layer:
             extend_exclude=overrides.extend_exclude,
             show_notes=overrides.show_notes,
             respect_gitignore=overrides.respect_gitignore,
+            max_file_size=overrides.max_file_size,
             baseline=overrides.baseline,
         )
     except ConfigError as error:
@@ -260,6 +262,7 @@ def _settings(base: Layer, top: Layer, root: Path, file: ConfigFile | None) -> S
         per_file_profiles=() if top.profile else base.per_file_profiles,
         exclude=(*exclude, *base.extend_exclude, *top.extend_exclude),
         respect_gitignore=_first(top.respect_gitignore, base.respect_gitignore, default=True),
+        max_file_size=top.max_file_size or base.max_file_size,
         show_notes=_first(top.show_notes, base.show_notes, default=False),
         simulator=base.simulator,
         kernel_builders=base.kernel_builders,

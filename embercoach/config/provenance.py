@@ -81,6 +81,7 @@ def _said(top: Layer) -> dict[str, Any]:
         "extend-exclude": list(top.extend_exclude) or None,
         "show-notes": top.show_notes,
         "respect-gitignore": top.respect_gitignore,
+        "max-file-size": top.max_file_size,
         "baseline": top.baseline,
     }
     return {key: value for key, value in said.items() if value is not None}

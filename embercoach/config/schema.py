@@ -29,6 +29,7 @@ class Layer:
     per_file_profiles: tuple[tuple[str, str], ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
+    max_file_size: float | None = None
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     kernel_builders: tuple[KernelBuilder, ...] = ()
     baseline: str | None = None
@@ -60,6 +61,7 @@ def layer_of(file: ConfigFile) -> Layer:
         per_file_profiles=said.get("per-file-profiles", ()),
         show_notes=said.get("show-notes"),
         respect_gitignore=said.get("respect-gitignore"),
+        max_file_size=said.get("max-file-size"),
         simulator=_simulator(file),
         kernel_builders=said.get("kernel-builders", ()),
         baseline=said.get("baseline"),

@@ -77,6 +77,7 @@ class Settings:
         per_file_profiles: pattern and profile; the last match counts.
         exclude: patterns of files and folders that discovery passes over.
         respect_gitignore: pass over what git ignores.
+        max_file_size: megabytes that a file may hold; None for each language's default.
         show_notes: list notes, instead of only counting them.
         simulator: how kernels are run.
         kernel_builders: wrappers of ``mx.fast.metal_kernel``.
@@ -91,6 +92,7 @@ class Settings:
     per_file_profiles: tuple[tuple[str, str], ...] = ()
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     respect_gitignore: bool = True
+    max_file_size: float | None = None
     show_notes: bool = False
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     kernel_builders: tuple[KernelBuilder, ...] = ()

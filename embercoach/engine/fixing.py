@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.engine.budget import Exceeded
 from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile
 from embercoach.engine.inspection import Inspection, Inspector, digest_of
@@ -87,7 +88,9 @@ class Fixer:
         self._debug = debug
         self._unsafe = unsafe
         self._judge = Judge(settings)
-        self._inspector = inspector or Inspector(settings.kernel_builders, debug=debug)
+        self._inspector = inspector or Inspector(
+            settings.kernel_builders, debug=debug, max_size=settings.max_file_size
+        )
 
     def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
         """Fix a file by its path as shown, from the bytes given or those on disk."""
@@ -171,6 +174,8 @@ def fix_once(
     for number, outcome in spread(make, tasks, sizes, [Path(path).parent for path in shown], jobs):
         if isinstance(outcome, Crash):
             fixed.append(_unfixed(shown[number], f"internal error while fixing: {outcome}"))
+        elif isinstance(outcome, Exceeded):
+            fixed.append(_unfixed(shown[number], str(outcome)))
         else:
             fixed.append(outcome)
     return sorted(fixed, key=lambda file: file.shown)

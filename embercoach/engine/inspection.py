@@ -9,9 +9,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from embercoach.analysis.work import WorkExceededError
+from embercoach.engine.budget import size_problem
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
 from embercoach.engine.verdict import raw_to_tuple
 from embercoach.finding import PlacedError
+from embercoach.metal.work_budget import WorkBudgetExceeded
 from embercoach.quoting import bounded
 from embercoach.safe_read import read_bytes
 
@@ -56,11 +59,14 @@ class Inspector:
         builders: tuple[KernelBuilder, ...] = (),
         *,
         debug: bool = False,
+        max_size: float | None = None,
     ) -> None:
         """Make one for projects with these wrappers of ``mx.fast.metal_kernel``.
 
-        Set ``debug`` to add the traceback to the message of a failure.
+        Set ``debug`` to add the traceback to the message of a failure. ``max_size`` is the setting
+        ``max-file-size``.
         """
+        self._max_size = max_size
         self._builders = builders
         self._debug = debug
         self._project: Project | None = None
@@ -106,6 +112,9 @@ class Inspector:
                 return self._checked(data, text, digest, path)
         except PlacedError as error:
             return _without("broken", digest, error.line, error.column, bounded(error.message))
+        except (WorkExceededError, WorkBudgetExceeded) as error:
+            message = f"analysis exceeded its budget: {error}"
+            return _without("failed", digest, 1, 1, message)
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
             if self._debug:
@@ -126,6 +135,10 @@ class Inspector:
             if notebook is None:
                 return Inspection("skipped", digest, (), "[]")
             text = notebook.source
+        # Not in bytes where some were decoded: the difference does not matter here.
+        too_large = size_problem(len(text), language, self._max_size)
+        if too_large is not None:
+            return _without("failed", digest, 1, 1, too_large)
         directives = read_directives(text, language) if may_hold_directives(data) else ()
         if any(directive.kind == "skip-file" for directive in directives):
             return Inspection("skipped", digest, (), "[]")
@@ -155,19 +168,25 @@ class Inspector:
         return Inspection("checked", digest, report.dependencies, payload)
 
 
+#: A file's absolute path and its bytes, if they are given; wrappers of kernels, and max-file-size.
+Task = tuple[str, bytes | None, "tuple[KernelBuilder, ...]", float | None]
+
+
 class Inspectors:
-    """Inspects files of several projects, with an inspector for each set of kernel builders."""
+    """Inspects files of several projects, with an inspector for each one's settings."""
 
     def __init__(self, *, debug: bool = False) -> None:
         self._debug = debug
-        self._inspectors: dict[tuple[KernelBuilder, ...], Inspector] = {}
+        self._inspectors: dict[tuple[tuple[KernelBuilder, ...], float | None], Inspector] = {}
 
-    def __call__(self, task: tuple[str, bytes | None, tuple[KernelBuilder, ...]]) -> Inspection:
+    def __call__(self, task: Task) -> Inspection:
         """Inspect a file by its absolute path, from the bytes given or those on disk."""
-        path, data, builders = task
-        if builders not in self._inspectors:
-            self._inspectors[builders] = Inspector(builders, debug=self._debug)
-        return self._inspectors[builders]((path, data))
+        path, data, builders, max_size = task
+        key = (builders, max_size)
+        if (known := self._inspectors.get(key)) is None:
+            known = Inspector(builders, debug=self._debug, max_size=max_size)
+            self._inspectors[key] = known
+        return known((path, data))
 
 
 def _without(

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config import Configurations
+from embercoach.engine.budget import size_problem
 from embercoach.engine.cache import Cache, States
 from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile, discover
 from embercoach.engine.fingerprint import fingerprint
 from embercoach.engine.inspection import Inspection, Inspectors, digest_of
-from embercoach.engine.languages import language_of, relevant
+from embercoach.engine.languages import NOTEBOOK, Language, language_of, relevant
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.rulebook import RulePageError
@@ -210,9 +211,10 @@ def _spread(
     debug: bool,
 ) -> None:
     import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
+    from embercoach.engine.budget import Exceeded
     from embercoach.engine.workers import Crash, spread
 
-    work = [(str(file.path), data, part.builders) for part, file, data, _ in tasks]
+    work = [(str(file.path), data, part.builders, part.max_size) for part, file, data, _ in tasks]
     sizes = [size for _, _, _, size in tasks]
     folders = [file.path.parent for _, file, _, _ in tasks]
     done = total - len(tasks)
@@ -221,6 +223,8 @@ def _spread(
         if isinstance(result, Crash):
             message = f"internal error while checking: {result}"
             part.tally.problems.append(Problem(file.shown, 1, 1, message))
+        elif isinstance(result, Exceeded):
+            part.tally.problems.append(Problem(file.shown, 1, 1, str(result)))
         else:
             part.keep(file, result)
         done += 1
@@ -241,6 +245,7 @@ class Part:
         """Take files with their bytes, or None for what is on disk."""
         self.files = files
         self.builders = settings.kernel_builders
+        self.max_size = settings.max_file_size
         self.cache = cache
         self.tally = Tally(Judge(settings, None if cache is None else cache.severities))
         self._states = states
@@ -253,8 +258,11 @@ class Part:
             data = self._read(file) if given is None else given
             if data is None:
                 continue
-            if not relevant(data, language_of(file.path.name), self.builders):
+            language = language_of(file.path.name)
+            if not relevant(data, language, self.builders):
                 self.tally.skipped += 1
+            elif self._is_too_large(file, language, data):
+                continue
             elif self.cache is not None:
                 digest = digest_of(data)
                 self._states.learn(str(file.path), digest)
@@ -277,6 +285,16 @@ class Part:
             message = f"cannot be read: {error.strerror or error}"
             self.tally.problems.append(Problem(file.shown, 1, 1, message))
             return None
+
+    def _is_too_large(self, file: SourceFile, language: Language, data: bytes) -> bool:
+        """Whether a file is too large to be checked, which is a problem."""
+        # Of a notebook the code counts, not its outputs: reading it tells.
+        if language == NOTEBOOK:
+            return False
+        message = size_problem(len(data), language, self.max_size)
+        if message is not None:
+            self.tally.problems.append(Problem(file.shown, 1, 1, message))
+        return message is not None
 
     def _check_cached(
         self, files: list[tuple[SourceFile, str, int]]

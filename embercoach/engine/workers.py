@@ -10,9 +10,18 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from embercoach.engine.budget import (
+    INTERVAL,
+    MEMORY_EXIT,
+    PROCESS_MEMORY,
+    Exceeded,
+    Watch,
+    end_at,
+    resident,
+)
 from embercoach.engine.chunks import Chunks
 
 if TYPE_CHECKING:
@@ -68,7 +77,7 @@ def spread(
     sizes: Sequence[int],
     groups: Sequence[Hashable],
     jobs: int | None,
-) -> Iterator[tuple[int, R | Crash]]:
+) -> Iterator[tuple[int, R | Crash | Exceeded]]:
     """Do tasks, big ones first, and yield each one's number and result as it is done.
 
     Args:
@@ -94,28 +103,40 @@ def _here(
     tasks: Sequence[T],
     sizes: Sequence[int],
     order: Sequence[int],
-) -> Iterator[tuple[int, R]]:
+) -> Iterator[tuple[int, R | Exceeded]]:
     """Do the tasks in this process, one after the other, on a stack that is deep enough."""
     work = make()
     collecting = gc.isenabled()
     gc.disable()
-    done: SimpleQueue[tuple[int, R] | None] = SimpleQueue()
+    done: SimpleQueue[tuple[int, R | Exceeded] | None] = SimpleQueue()
+    watch = Watch()
 
     def run() -> None:
+        nonlocal work
         try:
             for number in order:
-                done.put((number, work(tasks[number])))
+                result = watch.run(work, tasks[number])
+                done.put((number, result))
+                if isinstance(result, Exceeded):
+                    work = make()  # it may have been left in the midst of something
                 _bound_garbage()
         finally:
             done.put(None)
 
     try:
         run_deep(run, max(sizes[number] for number in order))
-        while (result := done.get()) is not None:
+        while (result := _next_done(done, watch)) is not None:
             yield result
     finally:
         if collecting:
             gc.enable()
+
+
+def _next_done(done: SimpleQueue[T], watch: Watch) -> T:
+    while True:
+        with contextlib.suppress(Empty):
+            return done.get(timeout=INTERVAL)
+        watch.look()
 
 
 def _bound_garbage() -> None:
@@ -124,11 +145,17 @@ def _bound_garbage() -> None:
         gc.collect()
 
 
-def _on_deep_stack(work: Callable[[T], R], task: T, size: int = LARGE) -> R:
-    results: list[R] = []
-    thread = run_deep(lambda: results.append(work(task)), size)
-    if thread is not None:
-        thread.join()
+def _watched(work: Callable[[T], R], task: T) -> R | Exceeded:
+    """Do a task on a deep stack, in a process that ends if the task does not."""
+    watch = Watch()
+    results: list[R | Exceeded] = []
+    end_at(watch.seconds())
+    thread = run_deep(lambda: results.append(watch.run(work, task)), LARGE)
+    while thread is not None and thread.is_alive():
+        thread.join(INTERVAL)
+        if watch.look() == "memory":
+            os._exit(MEMORY_EXIT)  # what it took would be on the next one's account
+        end_at(watch.left())
     return results[0]
 
 
@@ -160,7 +187,14 @@ class _Child(Generic[T]):
     process: BaseProcess
     pipe: Connection[Any, Any]
     group: Hashable = None
+    exceeds_memory: bool = False
     assigned: deque[int] = field(default_factory=deque)
+
+    def bound_memory(self) -> None:
+        """End the process if it takes too much: native code may keep it from doing so itself."""
+        if (resident(self.process.pid) or 0) > PROCESS_MEMORY:
+            self.exceeds_memory = True
+            self.process.kill()
 
     def give(self, chunks: Chunks, tasks: Sequence[T]) -> None:
         self.group, chunk = chunks.take(self.group)
@@ -175,7 +209,7 @@ def _in_processes(
     tasks: Sequence[T],
     chunks: Chunks,
     jobs: int,
-) -> Iterator[tuple[int, R | Crash]]:
+) -> Iterator[tuple[int, R | Crash | Exceeded]]:
     import multiprocessing
     from multiprocessing.connection import wait
 
@@ -187,7 +221,9 @@ def _in_processes(
             while chunks and len(children) < jobs:
                 children.append(_start(context, make))
                 children[-1].give(chunks, tasks)
-            ready = wait([child.pipe for child in children])
+            ready = wait([child.pipe for child in children], timeout=INTERVAL)
+            for child in children:
+                child.bound_memory()
             for child in [child for child in children if child.pipe in ready]:
                 try:
                     number, result = child.pipe.recv()
@@ -252,10 +288,15 @@ def safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def _crash(child: _Child[T]) -> Crash:
+def _crash(child: _Child[T]) -> Crash | Exceeded:
     child.pipe.close()
     child.process.join()
-    return Crash(child.process.exitcode)
+    code = child.process.exitcode
+    if child.exceeds_memory or code == MEMORY_EXIT:
+        return Exceeded("memory")
+    if code is not None and code == -getattr(signal, "SIGXCPU", 0):
+        return Exceeded("time")
+    return Crash(code)
 
 
 def _serve(pipe: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]]) -> None:
@@ -277,5 +318,8 @@ def _serve(pipe: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]])
         if chunk is None:
             return
         for number, task in chunk:
-            pipe.send((number, _on_deep_stack(work, task)))
+            result = _watched(work, task)
+            pipe.send((number, result))
+            if isinstance(result, Exceeded):
+                work = make()
             _bound_garbage()

@@ -104,7 +104,7 @@ GOOD_FILES: dict[str, bytes] = {
     "cr": b"import mlx\rbad_pull\r",
     "feed": b"import mlx\n\x0c\nbad_pull\n",
     "noend": b"import mlx\nbad_pull",
-    "long": b"import mlx\nx = '" + b"a" * 5_000_000 + b"'\nbad_pull\n",
+    "long": b"import mlx\nx = '" + b"a" * 1_900_000 + b"'\nbad_pull\n",
     "kernel": b"metal_kernel\nbad_pull\n",
 }
 

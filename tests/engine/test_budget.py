@@ -1,0 +1,154 @@
+"""Files that take too much time, memory or room: a problem each, and the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.analysis import work
+from embercoach.config import Settings
+from embercoach.engine import budget
+from embercoach.engine.budget import Exceeded, Watch, size_problem
+from embercoach.engine.run import run
+from embercoach.engine.workers import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+forked = pytest.mark.skipif(sys.platform != "linux", reason="needs forked processes")
+PULL = "import mlx.core as mx\nx = mx.ones(3)\nfor i in range(3):\n    float(x)\n"
+
+
+def looping() -> Callable[[int], int]:
+    def do(number: int) -> int:
+        while number == 1:
+            with contextlib.suppress(Exception):  # as a check might
+                sum(range(1000))
+        return number
+
+    return do
+
+
+def computing() -> Callable[[int], int]:
+    """In native code, which no exception interrupts."""
+    return lambda number: number if number != 1 else len(str(sum(itertools.count())))
+
+
+def hoarding() -> Callable[[int], int]:
+    def do(number: int) -> int:
+        kept = []
+        while number == 1:
+            kept.append(b"x" * 5_000_000)
+            time.sleep(0.005)
+        return number
+
+    return do
+
+
+def done(make: Callable[[], Callable[[int], int]], jobs: int) -> dict[int, object]:
+    return dict(spread(make, range(4), [10] * 4, [0] * 4, jobs))
+
+
+@pytest.fixture(autouse=True)
+def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SECONDS", 0.1)
+    monkeypatch.setattr(budget, "GRACE", 0)
+    monkeypatch.setattr(budget, "MEMORY", 100_000_000)
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=forked)])
+def test_a_task_that_does_not_end_is_ended(jobs: int) -> None:
+    assert done(looping, jobs) == {0: 0, 1: Exceeded("time"), 2: 2, 3: 3}
+
+
+@forked
+def test_native_code_that_does_not_end_is_ended() -> None:
+    assert done(computing, 2) == {0: 0, 1: Exceeded("time"), 2: 2, 3: 3}
+
+
+@forked
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_task_that_takes_all_memory_is_ended(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SECONDS", 60)
+    assert done(hoarding, jobs) == {0: 0, 1: Exceeded("memory"), 2: 2, 3: 3}
+
+
+def test_a_file_that_others_are_read_for_has_more_time() -> None:
+    watch = Watch()
+    watch.run(lambda _: None, None)
+    before = watch.seconds()
+    work.note_reading("x" * 1_000_000)
+    assert watch.seconds() == pytest.approx(before + 10)
+
+
+def test_what_exceeds_the_counted_work_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SECONDS", 60)
+    monkeypatch.setattr(work, "_FILE", 30)
+    monkeypatch.setattr(work, "_CHARACTER", 0)
+    (tmp_path / "good.py").write_text(PULL)
+    calls = "".join(f"def f{i}(x): return f{i + 1}(x) + f{i + 1}([x])\n" for i in range(9))
+    (tmp_path / "heavy.py").write_text(f"{PULL}{calls}f0(x)\n")
+    settings = Settings(root=tmp_path)
+    first = run([str(tmp_path)], settings)
+    again = run([str(tmp_path)], settings)  # from the cache, as far as that goes
+    assert first.findings == again.findings
+    assert {finding.path for finding in first.findings} == {str(tmp_path / "good.py")}
+    for result in (first, again):
+        (problem,) = result.problems
+        assert problem.path == str(tmp_path / "heavy.py")
+        assert problem.message.startswith("analysis exceeded its budget: ")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_above_max_file_size_is_a_problem(tmp_path: Path, *, named: bool) -> None:
+    (tmp_path / "small.py").write_text(PULL)
+    large = tmp_path / "large.py"
+    large.write_text(PULL + "#" * 2000)
+    settings = Settings(root=tmp_path, max_file_size=0.001)
+    paths = [str(tmp_path / "small.py"), str(large)] if named else [str(tmp_path)]
+    result = run(paths, settings, cache=False)
+    (problem,) = result.problems
+    assert problem.path == str(large)
+    assert problem.message == "file exceeds max-file-size: 0.00207 MB, at most 0.001"
+    assert {finding.path for finding in result.findings} == {str(tmp_path / "small.py")}
+
+
+def test_a_large_file_that_concerns_nobody_is_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("x = 1\n" * 1000)
+    result = run([str(tmp_path)], Settings(root=tmp_path, max_file_size=0.001), cache=False)
+    assert (result.problems, result.files_skipped) == ((), 1)
+
+
+@pytest.mark.parametrize(("outputs", "code", "problems"), [(9000, 1, 0), (1, 9000, 1)])
+def test_of_a_notebook_the_code_counts(
+    tmp_path: Path, outputs: int, code: int, problems: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SECONDS", 60)
+    cell = {
+        "cell_type": "code",
+        "metadata": {},
+        "execution_count": 1,
+        "source": PULL + "#" * code,
+        "outputs": [{"output_type": "stream", "name": "stdout", "text": "x" * outputs}],
+    }
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    settings = Settings(root=tmp_path, max_file_size=0.005)
+    result = run([str(tmp_path)], settings, cache=False)
+    assert len(result.problems) == problems
+    assert bool(result.findings) == (problems == 0)
+
+
+def test_limits_differ_by_language() -> None:
+    size = 1_500_000
+    assert size_problem(size, "python", None) is None
+    assert size_problem(size, "metal", None) == "file exceeds max-file-size: 1.5 MB, at most 1"
