@@ -112,7 +112,9 @@ def _small_kernels(size: int) -> str:
 
 
 def _calling_functions(size: int) -> str:
-    calls = _repeated("float f{0}(float v) {{ return f(v) + {0}; }}\n".replace("{{", "{").replace("}}", "}"), size)
+    calls = _repeated(
+        "float f{0}(float v) {{ return f(v) + {0}; }}\n".replace("{{", "{").replace("}}", "}"), size
+    )
     return "float f(float v) { return v; }\n" + calls + kernel("x[i] = f1(x[i]) + f2(x[i]);")
 
 
@@ -141,9 +143,11 @@ def _recursion(size: int) -> str:
 
 def _overloads(size: int) -> str:
     count = _count(size, 60)
-    return "struct S {};\n" + "".join(
-        f"struct S{n} {{}};\nfloat f(S{n} v) {{ return {n}; }}\n" for n in range(count)
-    ) + kernel("x[i] = f(x[i]);" * 10)
+    return (
+        "struct S {};\n"
+        + "".join(f"struct S{n} {{}};\nfloat f(S{n} v) {{ return {n}; }}\n" for n in range(count))
+        + kernel("x[i] = f(x[i]);" * 10)
+    )
 
 
 def _calls_of_overloads(size: int) -> str:
@@ -164,8 +168,11 @@ def _chain_of_structs(size: int) -> str:
 
 
 def _members(size: int) -> str:
-    return "struct S {\n" + _repeated("  float m{0};\n", size) + "};\n" + kernel(
-        "S s; s.m1 = 1; x[i] = s.m1;"
+    return (
+        "struct S {\n"
+        + _repeated("  float m{0};\n", size)
+        + "};\n"
+        + kernel("S s; s.m1 = 1; x[i] = s.m1;")
     )
 
 
@@ -188,16 +195,20 @@ def _namespaces(size: int) -> str:
 
 def _aliases(size: int) -> str:
     count = _count(size, 24)
-    return "using T0 = float;\n" + "".join(
-        f"using T{n + 1} = T{n};\n" for n in range(count)
-    ) + kernel(f"T{count} v = x[i]; x[i] = v;")
+    return (
+        "using T0 = float;\n"
+        + "".join(f"using T{n + 1} = T{n};\n" for n in range(count))
+        + kernel(f"T{count} v = x[i]; x[i] = v;")
+    )
 
 
 def _constants(size: int) -> str:
     count = _count(size, 34)
-    return "constant int c0 = 1;\n" + "".join(
-        f"constant int c{n + 1} = c{n} + 1;\n" for n in range(count)
-    ) + kernel(f"x[i] = c{count};")
+    return (
+        "constant int c0 = 1;\n"
+        + "".join(f"constant int c{n + 1} = c{n} + 1;\n" for n in range(count))
+        + kernel(f"x[i] = c{count};")
+    )
 
 
 def _defines(size: int) -> str:
@@ -292,7 +303,9 @@ def _racing(size: int) -> str:
 
 
 def _racing_arrays(size: int) -> str:
-    return _repeated("threadgroup float s{0}[64];\ns{0}[i] = i;\nx[i] = s{0}[(i + 1) % 64];\n", size)
+    return _repeated(
+        "threadgroup float s{0}[64];\ns{0}[i] = i;\nx[i] = s{0}[(i + 1) % 64];\n", size
+    )
 
 
 def _nested_loops(size: int) -> str:

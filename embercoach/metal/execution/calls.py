@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import expressions, library, places
 from embercoach.metal.execution.conversions import fitted
-from embercoach.metal.execution.machine import Frame, LostError
+from embercoach.metal.execution.events import LostError
+from embercoach.metal.execution.machine import Frame
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import bind_structure, bind_template, structure_of

@@ -17,6 +17,14 @@ Memory = Literal["device", "constant", "threadgroup", "thread"]
 AccessKind = Literal["read", "write", "atomic"]
 
 
+class LostError(Exception):
+    """Something is met that is not followed."""
+
+    def __init__(self, spot: Spot | None = None) -> None:
+        super().__init__("lost")
+        self.spot = spot
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """How a kernel is launched, as far as it is known.
