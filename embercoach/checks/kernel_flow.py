@@ -56,8 +56,10 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
         # Of a run that is assumed only what the others have too is told.
         needed = [one for one in told if not (configuration.assumed and one.is_settled)]
         if needed and _is_likely(trace := kernel.trace(number), kernel):
+            before = trace.inspected.steps
             for one in needed:
                 one.look(trace)
+            kernel.budget.spend(trace.inspected.steps - before)
     for one in told:
         yield from one.agreed()
 

@@ -81,8 +81,16 @@ class Syntax:
     tail: int
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
+    _parents: dict[int, Node] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
+
+    def parent(self, node: Node) -> Node | None:
+        """The node right above one. The grammar's own way to it starts at the root."""
+        if not self._parents:
+            for above in self.nodes:
+                self._parents.update((child.id, above) for child in above.children)
+        return self._parents.get(node.id)
 
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: Steps after which one run of a kernel ends.
-RUN = 12_000_000
+RUN = 6_000_000
 #: Steps of a file's kernels together, and those that each character of its text adds.
-_FILE = 24_000_000
+_FILE = 12_000_000
 _CHARACTER = 20
 #: What a run may take when many others took theirs.
 _LEAST = 100_000
@@ -47,7 +47,7 @@ class WorkBudget:
         """
         if self.left <= 0:
             raise WorkBudgetExceeded
-        return max(_LEAST, min(RUN, self.left // 8))
+        return max(_LEAST, min(RUN, self.left // 2))
 
     def spend(self, steps: int) -> None:
         """Take off what a run took."""

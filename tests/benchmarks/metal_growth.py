@@ -80,6 +80,14 @@ def _nested_if(size: int) -> str:
     return _nested("#if A\n", "#endif\n", "int x;\n", size) + kernel("x[i] = 0;")
 
 
+def _nested_true_if(size: int) -> str:
+    return _nested("#if 1\n", "#endif\n", "int x;\n", size) + kernel("x[i] = 0;")
+
+
+def _long_macros(size: int) -> str:
+    return f"#define A {'a' * (size // 2)}\n" + kernel(_repeated("A ", size // 2))
+
+
 def _sequence_of_unknown_if(size: int) -> str:
     return _repeated("#if __METAL_VERSION__ > {0}\n#define A{0} 1\n#endif\n", size) + kernel(
         "x[i] = 0;"
@@ -497,6 +505,8 @@ def _nested_in_body(opening: str, closing: str) -> Callable[[int], str]:
 
 FILES: dict[str, Callable[[int], str]] = {
     "nested #if": _nested_if,
+    "nested true #if": _nested_true_if,
+    "long macros": _long_macros,
     "nested unknown #if": _nested_unknown_if,
     "unknown #if": _sequence_of_unknown_if,
     "#elif": _elifs,
