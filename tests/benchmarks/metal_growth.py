@@ -111,7 +111,10 @@ def _false_elifs(size: int) -> str:
 
 
 def _kernels_with_loop(size: int) -> str:
-    body = "  threadgroup float s[32]; for (int q = 0; q < 100; ++q) { s[i % 32] = x[q]; x[i] = s[q % 32]; }"
+    body = (
+        "  threadgroup float s[32];\n"
+        "  for (int q = 0; q < 100; ++q) { s[i % 32] = x[q + {0}]; x[i] = s[q % 32]; }"
+    )
     return _repeated(kernel(body, "{0}"), size)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Call, Expression, Function, Spot
     from embercoach.metal.program.types import Type
 
+#: Steps that comparing an overload with a call takes.
+_OVERLOAD = 64
 MAX_DEPTH = 8
 _LIMITS = frozenset({"numeric_limits", "Limits"})
 _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
@@ -89,6 +91,9 @@ def _method(m: Machine, state: State, node: Call) -> Result:
 
 def _fitting(m: Machine, functions: list[Function], given: tuple[Expression, ...]) -> Function:
     """The overload that a call means, as far as its arguments tell."""
+    if len(functions) == 1:
+        return functions[0]
+    m.pool.steps += _OVERLOAD * len(functions)
 
     def distance(function: Function) -> int:
         pairs = zip(function.parameters, given, strict=False)

@@ -23,6 +23,8 @@ _GROUPS = ("group.x", "group.y", "group.z")
 _VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
 _TRIES = 4_096
+#: Steps after which no more pairs are compared.
+_MAX_STEPS = 8_000_000
 #: Steps that a pair of elements takes, for each condition that it is asked under.
 _CANDIDATE = 30
 #: Threadgroups that are tried where one that is further on meets one that is further back.
@@ -54,6 +56,7 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
     """Where threadgroups meet in device memory, one for each pair of places in the text."""
     found: dict[tuple[Spot, Spot], Crossing] = {}
     pairs = 0
+    most = trace.inspected.steps + _MAX_STEPS
     barriers = [
         event
         for event in trace.events
@@ -69,7 +72,7 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
                 if kinds in ({"read"}, {"atomic"}) or key in found:
                     continue
                 pairs += 1
-                if pairs > _MAX_PAIRS:
+                if pairs > _MAX_PAIRS or trace.inspected.steps > most:
                     return tuple(found.values())
                 crossing = _crossing(first, second, trace, barriers)
                 if crossing is not None:
