@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -18,10 +19,8 @@ SIZE = 2_000
 @pytest.mark.parametrize("name", [name for name in SHAPES if name.startswith("metal: ")])
 def test_every_shape_ends_in_findings_or_a_problem(name: str) -> None:
     _, text = SHAPES[name](SIZE)
-    try:
-        checks.check_metal(text)
-    except WorkBudgetExceeded as error:
-        assert "work budget" in str(error)
+    with suppress(WorkBudgetExceeded):
+        assert all(found.line for found in checks.check_metal(text).findings)
 
 
 def _calls(name: str, size: int) -> int:
