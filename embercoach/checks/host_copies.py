@@ -141,7 +141,7 @@ class _Host:
         )
 
     def _is_cloned(self, call: Node) -> bool:
-        parent = call.parent
+        parent = self.syntax.parent(call)
         if parent is not None and parent.type == "field_expression":
             return self._field(parent) in ("clone", "to")
         if parent is None or parent.type != "init_declarator":

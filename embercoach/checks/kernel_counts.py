@@ -21,9 +21,9 @@ def written_for_another_size(code: MetalCode) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.coverage import mismatches
 
     for kernel in code.kernels:
-        for trace in kernel.traces:
-            if not trace.configuration.assumed:
-                yield from map(_report, mismatches(trace))
+        for number, configuration in enumerate(kernel.configurations):
+            if not configuration.assumed:
+                yield from map(_report, mismatches(kernel.trace(number)))
 
 
 def _report(found: Mismatch) -> MetalReport:

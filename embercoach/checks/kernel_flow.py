@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from embercoach.checks.metal_checks import metal_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.checks.metal_checks import MetalCode, MetalKernel, MetalReport
     from embercoach.metal.execution.events import Trace
@@ -51,9 +51,47 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
     from embercoach.checks.kernel_races import shared_memory
 
     finders: tuple[Finder, ...] = (unreached, shared_memory, outputs, dropped_results, past_arrays)
-    traces = [trace for trace in kernel.traces if _is_likely(trace, kernel)]
-    for finder in finders:
-        yield from agreed([(trace, tuple(finder(trace, whole))) for trace in traces])
+    told = [_Told(finder, whole) for finder in finders]
+    for number, configuration in enumerate(kernel.configurations):
+        # Of a run that is assumed only what the others have too is told.
+        needed = [one for one in told if not (configuration.assumed and one.is_settled)]
+        if needed and _is_likely(trace := kernel.trace(number), kernel):
+            before = trace.inspected.steps
+            for one in needed:
+                one.look(trace)
+            kernel.budget.spend(trace.inspected.steps - before)
+    for one in told:
+        yield from one.agreed()
+
+
+class _Told:
+    """What one finder tells of the runs of a kernel."""
+
+    def __init__(self, finder: Finder, whole: bool) -> None:
+        self._finder = finder
+        self._whole = whole
+        self._found: list[tuple[Trace, tuple[MetalReport, ...]]] = []
+        self._everywhere: set[Key] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing can be left that assumed runs agree on."""
+        return self._everywhere is not None and not self._everywhere
+
+    def look(self, trace: Trace) -> None:
+        """Look at a run."""
+        reports = tuple(self._finder(trace, self._whole))
+        self._found.append((trace, reports))
+        keys = set(map(_key, reports))
+        self._everywhere = keys if self._everywhere is None else self._everywhere & keys
+
+    def agreed(self) -> Iterator[MetalReport]:
+        """The reports that hold for a launch as it is known, or for all that may be."""
+        for trace, reports in self._found:
+            known = not trace.configuration.assumed
+            for report in reports:
+                if known or _key(report) in (self._everywhere or ()):
+                    yield report
 
 
 def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
@@ -68,17 +106,6 @@ def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
         return True
     attributes = {v.attribute for v in kernel.program.variables.values()}
     return bool(attributes & THREADS) and all(found.thread == 0 for found in outside(trace))
-
-
-def agreed(found: Sequence[tuple[Trace, Sequence[MetalReport]]]) -> Iterator[MetalReport]:
-    """The reports that hold for a launch as it is known, or for all that may be."""
-    keys = [{_key(report) for report in reports} for _, reports in found]
-    everywhere = set.intersection(*keys) if keys else set()
-    for trace, reports in found:
-        known = not trace.configuration.assumed
-        for report in reports:
-            if known or _key(report) in everywhere:
-                yield report
 
 
 def _key(report: MetalReport) -> Key:

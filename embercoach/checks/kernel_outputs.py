@@ -31,8 +31,9 @@ def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.stores import overlaps
 
     told: set[Spot] = set()
+    used = _used(trace)
     for overlap in overlaps(trace):
-        if overlap.certain or _is_used(trace, overlap.axis):
+        if overlap.certain or _AXES[overlap.axis or 0] in used:
             told.add(overlap.access.spot)
             yield _overlap(overlap)
     found = races(trace, "device")
@@ -41,20 +42,20 @@ def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
         if not told & {race.first.spot, race.second.spot}:
             told |= {race.first.spot, race.second.spot}
             yield _race(race)
-    yield from _crossed(trace, crossings(trace), told)
+    yield from _crossed(used, crossings(trace), told)
 
 
-def _is_used(trace: Trace, axis: int | None) -> bool:
-    """Whether the kernel counts on several threadgroups along an axis: it asks which one it is."""
+def _used(trace: Trace) -> frozenset[str]:
+    """The axes along which the kernel counts on several threadgroups: it asks which one it is."""
     from embercoach.metal.execution.events import Access
 
-    name = f"group.{_AXES[axis or 0]}"
-    return any(
-        symbol.operation == name
+    operations = {
+        symbol.operation
         for event in trace.events
         if isinstance(event, Access)
         for symbol, _ in event.index.terms
-    )
+    }
+    return frozenset(axis for axis in _AXES if f"group.{axis}" in operations)
 
 
 def _overlap(overlap: Overlap) -> MetalReport:
@@ -88,10 +89,12 @@ def _race(race: Race) -> MetalReport:
     return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)
 
 
-def _crossed(trace: Trace, found: tuple[Crossing, ...], told: set[Spot]) -> Iterator[MetalReport]:
+def _crossed(
+    used: frozenset[str], found: tuple[Crossing, ...], told: set[Spot]
+) -> Iterator[MetalReport]:
     for crossing in found:
         first, second = crossing.first.spot, crossing.second.spot
-        if told & {first, second} or not (crossing.certain or _is_used(trace, crossing.axis)):
+        if told & {first, second} or not (crossing.certain or _AXES[crossing.axis] in used):
             continue
         if crossing.barriers:
             barrier = crossing.barriers[-1].spot

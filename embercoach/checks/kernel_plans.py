@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from embercoach.checks.launches import configurations, kernel_of, launches_of
 from embercoach.checks.metal_checks import MetalKernel
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Variable
     from embercoach.metal.program.state import Names
+    from embercoach.metal.work_budget import WorkBudget
+
+
+class _Planned:
+    """The kernels of one file that were planned so far, and the steps that they have left."""
+
+    def __init__(self, source: str) -> None:
+        from embercoach.metal.work_budget import WorkBudget
+
+        self.budget = WorkBudget.of(source)
+        #: By the identity of their definition, which stays while it is kept here.
+        self.kernels: dict[int, tuple[Definition, tuple[MetalKernel, ...]]] = {}
+
+
+#: Of the file that is checked.
+_planned: WeakKeyDictionary[Module, _Planned] = WeakKeyDictionary()
 
 
 def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...]:
@@ -23,6 +40,20 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
 
     Empty where the names of inputs or outputs, or some of the texts, are unknown.
     """
+    planned = _planned.get(module)
+    if planned is None:
+        _planned.clear()
+        planned = _planned[module] = _Planned(module.source)
+    known = planned.kernels.get(id(definition))
+    if known is None:
+        known = definition, _kernels_of(definition, module, planned.budget)
+        planned.kernels[id(definition)] = known
+    return known[1]
+
+
+def _kernels_of(
+    definition: Definition, module: Module, budget: WorkBudget
+) -> tuple[MetalKernel, ...]:
     from embercoach.metal.program.lowering import Names, lower_body
 
     planned: dict[Names, MetalKernel] = {}
@@ -36,7 +67,7 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
         own = tuple(c for c in tried if _belongs(c, names, launch))
         if own and names not in planned:
             program = lower_body(kernel.source, kernel.header, names)
-            planned[names] = MetalKernel(kernel.name, program, own)
+            planned[names] = MetalKernel(kernel.name, program, own, budget)
     return tuple(planned.values())
 
 

@@ -22,6 +22,7 @@ from embercoach.checks.kernels import (
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -297,8 +298,9 @@ def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> s
     for stem, names in (("inp", inputs), ("input", inputs), ("out", outputs), ("output", outputs)):
         for end in ("", "_shape", "_strides", "_ndim"):
             number = name.removeprefix(stem).removesuffix(end)
-            if f"{stem}{number}{end}" == name and number.isdecimal() and int(number) < len(names):
-                return names[int(number)] + end
+            position = whole_number(number) if number.isdecimal() else None
+            if f"{stem}{number}{end}" == name and position is not None and position < len(names):
+                return names[position] + end
     return None
 
 

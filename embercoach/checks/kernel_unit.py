@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalReport, metal_check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +166,7 @@ def _location(parameter: Parameter) -> tuple[AttributeMark | None, int | None]:
     mark = next((m for m in parameter.attributes if m.name in LOCATIONS), None)
     if mark is None or mark.arguments is None or not mark.arguments.isdecimal():
         return mark, None
-    return mark, int(mark.arguments)
+    return mark, whole_number(mark.arguments)
 
 
 def _is_optional(parameter: Parameter) -> bool:

@@ -26,9 +26,9 @@ from embercoach.checks.registry import CODES
 if TYPE_CHECKING:
     from embercoach.metal.body import MetalText
     from embercoach.metal.execution.events import Configuration, Trace
-    from embercoach.metal.execution.machine import Allowance
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program, Spot, Text
+    from embercoach.metal.work_budget import WorkBudget
 
 #: What is said of that place where it is shown itself.
 OTHER = "the other place"
@@ -63,26 +63,35 @@ class MetalKernel:
         name: the entry point's, or the ``name`` that Python gives, empty if that is unknown.
         program: always with a ``body``; of an entry point the parameters are its variables.
         configurations: launches, known or assumed. A finding must hold in all of them.
-        allowance: the steps that following it may take, shared by the kernels of a file.
+        budget: the steps that following it may take, shared by the kernels of a file.
     """
 
     name: str
     program: Program
     configurations: tuple[Configuration, ...]
-    allowance: Allowance | None = None
+    budget: WorkBudget
+    _followed: dict[int, Trace] = field(default_factory=dict, repr=False)
 
-    @cached_property
+    @property
     def traces(self) -> tuple[Trace, ...]:
         """What following the kernel gives, for each way of launching it."""
-        from embercoach.metal.execution.follow import follow
-        from embercoach.metal.execution.machine import Allowance
+        return tuple(map(self.trace, range(len(self.configurations))))
 
-        allowance = self.allowance or Allowance()
-        found = []
-        for configuration in self.configurations:
-            found.append(follow(self.program, configuration, budget=allowance.share))
-            allowance.spend(found[-1].steps)
-        return tuple(found)
+    def trace(self, number: int) -> Trace:
+        """What following the kernel gives for one of its configurations.
+
+        Raises:
+            WorkBudgetExceeded: the file's kernels took the steps of all.
+        """
+        from embercoach.metal.execution.follow import follow
+
+        found = self._followed.get(number)
+        if found is None:
+            share = self.budget.share
+            found = follow(self.program, self.configurations[number], budget=share)
+            self.budget.spend(found.steps)
+            self._followed[number] = found
+        return found
 
 
 @dataclass(frozen=True, eq=False)

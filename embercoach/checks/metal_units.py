@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from embercoach.checks.metal_checks import MetalReport
     from embercoach.metal.body import MetalText
+    from embercoach.metal.work_budget import WorkBudget
 
 #: Where a finding of these files stands: there is nothing like a loop of Python around it.
 CONTEXT = "default"
@@ -22,8 +23,9 @@ CONTEXT = "default"
 def check_unit(source: str) -> tuple[RawFinding, ...]:
     """The findings of a ``.metal`` file."""
     from embercoach.metal.body import read_unit
+    from embercoach.metal.work_budget import WorkBudget
 
-    return placed(reports_of(read_unit(source)), source)
+    return placed(reports_of(read_unit(source), WorkBudget.of(source)), source)
 
 
 def check_objective_c_file(source: str) -> tuple[RawFinding, ...]:
@@ -31,20 +33,22 @@ def check_objective_c_file(source: str) -> tuple[RawFinding, ...]:
     from embercoach.checks.host_copies import host_copies
     from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
+    from embercoach.metal.work_budget import WorkBudget
 
     file = parse(source)
     found = list(placed(host_copies(file), source))
+    budget = WorkBudget.of(source)
     for unit in embedded_units(file):
-        found += placed(reports_of(unit.text), source, unit.offsets)
+        found += placed(reports_of(unit.text, budget), source, unit.offsets)
     return tuple(sorted(found, key=lambda f: (f.line, f.column, f.code)))
 
 
-def reports_of(text: MetalText) -> Iterator[MetalReport]:
-    """What the checks say about a text at file scope."""
+def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
+    """What the checks say about a text at file scope, in the steps that its file has left."""
     from embercoach.checks.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY
 
-    code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text))
+    code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))
     for check in (*METAL_CHECKS, *UNIT_ONLY):
         yield from check(code)
 

@@ -18,6 +18,7 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.trees import children
 from embercoach.analysis.values import Number
+from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
@@ -385,4 +386,4 @@ def _term(size: Size, depth: int) -> Key:
 def number(text: str) -> int | None:
     """The value of an integer literal of Metal, such as ``32u``; None for other text."""
     digits = text.strip().strip("()").rstrip("uUlL")
-    return int(digits) if digits.isascii() and digits.isdecimal() else None
+    return whole_number(digits) if digits.isascii() and digits.isdecimal() else None

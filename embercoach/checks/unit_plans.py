@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Function, Program
+    from embercoach.metal.work_budget import WorkBudget
 
 #: Threadgroups that an entry point is tried with: what is found must hold in all of them.
 LINES = (64, 256)
@@ -30,12 +31,16 @@ _OF_GRID = frozenset({"thread_position_in_grid", "threads_per_grid", "grid_size"
 _OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup"})
 
 
-def kernels_of_unit(text: str) -> tuple[MetalKernel, ...]:
-    """The kernels of a file: entry points that were understood whole."""
-    from embercoach.metal.execution.machine import Allowance
+def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
+    """The kernels of a text at file scope: entry points that were understood whole.
+
+    Args:
+        text: a file, or a text inside one.
+        budget: the steps that the file's kernels may take.
+    """
     from embercoach.metal.program.lowering import lower_unit
 
-    program, allowance = lower_unit(text), Allowance()
+    program = lower_unit(text)
     entries = [
         entry
         for overloads in program.functions.values()
@@ -47,7 +52,7 @@ def kernels_of_unit(text: str) -> tuple[MetalKernel, ...]:
             entry.name,
             _launched(program, entry, alone=number > 0),
             tuple(_configurations(program, entry)),
-            allowance,
+            budget,
         )
         for number, entry in enumerate(entries)
     )

@@ -139,7 +139,7 @@ def _read(
     try:
         found = resolve(syntax, around.names, around.macros)
         threads = ThreadFacts(syntax, found)
-    except NestingError:
+    except (NestingError, RecursionError):
         return MetalText(text, (syntax.stretch(0, len(syntax.data)),), names_known=False)
     sound = around.parse_ok and around.names_known
     foreign = any(

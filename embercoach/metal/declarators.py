@@ -194,6 +194,7 @@ def function(syntax: Syntax, node: Node, declarator: Declarator) -> Function | N
         ),
         place=syntax.place(declarator.names[0]),
         extent=syntax.place(node),
-        member=node.parent is not None and node.parent.type == "field_declaration_list",
+        member=(above := syntax.parent(node)) is not None
+        and above.type == "field_declaration_list",
         result=type_words(syntax, node) + "*" * declarator.pointer,
     )

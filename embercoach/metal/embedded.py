@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.body import read_unit
+from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,8 @@ def _is_metal(text: MetalText) -> bool:
 
 def _literals(syntax: Syntax) -> Iterator[Node]:
     for node in syntax.nodes:
-        joined = node.parent is not None and node.parent.type == "concatenated_string"
+        above = syntax.parent(node)
+        joined = above is not None and above.type == "concatenated_string"
         if node.type == "concatenated_string" or (node.type in _LITERALS and not joined):
             yield node
 
@@ -109,7 +111,8 @@ def _escaped(words: str) -> str | None:
     if inside in _ESCAPES:
         return _ESCAPES[inside]
     digits, base = (inside[1:], 16) if inside[:1] in "xuU" else (inside, 8)
+    code = whole_number(digits, base)
     try:
-        return chr(int(digits, base))
+        return None if code is None else chr(code)
     except (ValueError, OverflowError):
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
+from embercoach.metal.numerals import whole_number
 from embercoach.metal.source import FoldedText, UnfoldableError, concat
 
 if TYPE_CHECKING:
@@ -107,8 +108,9 @@ def _field(text: str, start: int) -> _Field:
 def _looked_up(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
     if name in keywords:
         return keywords[name]
-    if _is_number(name) and int(name) < len(arguments):
-        return arguments[int(name)]
+    position = whole_number(name) if _is_number(name) else None
+    if position is not None and position < len(arguments):
+        return arguments[position]
     raise UnfoldableError(f"no value for the field {name!r}")
 
 

@@ -49,7 +49,7 @@ def foreign_parts(syntax: Syntax, scopes: Scopes) -> Iterator[Foreign]:
     """Every use of what Metal has not, in the order of the text."""
     for node in syntax.nodes:
         kind = _kind(syntax, scopes, node)
-        if kind is not None and syntax.holds(node) and not _is_doubtful(node):
+        if kind is not None and syntax.holds(node) and not _is_doubtful(syntax, node):
             yield _foreign(syntax, node, kind)
 
 
@@ -97,7 +97,8 @@ def _is_std(syntax: Syntax, scopes: Scopes, node: Node) -> bool:
     scope = node.child_by_field_name("scope")
     if scope is None or scope.type != "namespace_identifier" or syntax.words(scope) != "std":
         return False
-    outermost = node.parent is None or node.parent.type != "qualified_identifier"
+    above = syntax.parent(node)
+    outermost = above is None or above.type != "qualified_identifier"
     return outermost and "std" not in _names(scopes)
 
 
@@ -108,12 +109,12 @@ def _names(scopes: Scopes) -> frozenset[str]:
     )
 
 
-def _is_doubtful(node: Node) -> bool:
+def _is_doubtful(syntax: Syntax, node: Node) -> bool:
     current: Node | None = node
     while current is not None:
         if current.type in _DOUBTFUL:
             return True
-        current = current.parent
+        current = syntax.parent(current)
     return False
 
 

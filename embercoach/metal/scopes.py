@@ -200,7 +200,9 @@ class ScopeWalk:
             if scope.open or name in scope.maybe:
                 return
         if not self.quiet and name not in self._outer and self.syntax.holds(node):
-            self._pending.append((name, kind, self.syntax.place(node), _is_variable(node)))
+            self._pending.append(
+                (name, kind, self.syntax.place(node), _is_variable(self.syntax, node))
+            )
 
     def finish(self) -> Scopes:
         """The findings, with the uses that stayed free."""
@@ -217,9 +219,9 @@ class ScopeWalk:
         return self.found
 
 
-def _is_variable(node: Node) -> bool:
+def _is_variable(syntax: Syntax, node: Node) -> bool:
     """Whether the name is indexed, assigned or counted up."""
-    parent = node.parent
+    parent = syntax.parent(node)
     if parent is None:
         return False
     if parent.type == "assignment_expression":

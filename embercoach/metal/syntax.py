@@ -8,6 +8,7 @@ A body is wrapped into a function for the grammar's sake.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cache
@@ -51,6 +52,9 @@ _PREFIX = b"void _(){\n"
 _SUFFIX = b"\n}\n"
 # Each round can bring qualifiers to light that error recovery had swallowed.
 _ROUNDS = 4
+# Each ``<`` may begin the arguments of a template: the grammar follows both ways.
+_MAX_OPEN = 100
+_ANGLES = re.compile(rb"[<>;{}]")
 
 
 @cache
@@ -81,8 +85,16 @@ class Syntax:
     tail: int
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
+    _parents: dict[int, Node] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
+
+    def parent(self, node: Node) -> Node | None:
+        """The node right above one. The grammar's own way to it starts at the root."""
+        if not self._parents:
+            for above in self.nodes:
+                self._parents.update((child.id, above) for child in above.children)
+        return self._parents.get(node.id)
 
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
@@ -148,15 +160,32 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
     faults = [syntax.place(n) for n in _faults(nodes)]
-    if body is None:
+    if body is None or _is_ambiguous(data):
         faults.append(syntax.stretch(len(prefix), len(data)))
     object.__setattr__(syntax, "faults", tuple(faults))
     return syntax
 
 
 def tree_of(data: bytes) -> Node:
-    """The C++ tree of a text in bytes."""
-    return _parser().parse(data).root_node
+    """The C++ tree of a text in bytes; of one with too many ``<``, that of an empty text."""
+    return _parser().parse(b"" if _is_ambiguous(data) else data).root_node
+
+
+def _is_ambiguous(data: bytes) -> bool:
+    """Whether a statement opens more ``<`` than the grammar tells apart in linear time."""
+    if data.count(b"<") <= _MAX_OPEN:
+        return False
+    found = 0
+    for byte in _ANGLES.findall(data):
+        if byte == b"<":
+            found += 1
+            if found > _MAX_OPEN:
+                return True
+        elif byte == b">":
+            found = max(found - 1, 0)
+        else:
+            found = 0
+    return False
 
 
 def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
@@ -179,7 +208,10 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
         _characters=None if len(data) == len(text) else _character_table(data),
     )
-    object.__setattr__(syntax, "faults", tuple(syntax.place(n) for n in _faults(nodes)))
+    faults = [syntax.place(n) for n in _faults(nodes)]
+    if _is_ambiguous(edited):
+        faults.append(syntax.stretch(0, len(data)))
+    object.__setattr__(syntax, "faults", tuple(faults))
     return syntax
 
 
@@ -188,7 +220,7 @@ def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], di
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
     for _ in range(_ROUNDS):
-        nodes = tuple(walk(_parser().parse(bytes(edited)).root_node))
+        nodes = tuple(walk(tree_of(bytes(edited))))
         if not _exchange_once(edited, nodes, blanks, qualifiers):
             break
     return nodes, qualifiers

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.declarators import unpack
 from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, Product, StrideLoop
+from embercoach.metal.numerals import whole_number
 from embercoach.metal.operators import COMPARISONS
+from embercoach.metal.scopes import NestingError
 from embercoach.metal.syntax import walk
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ _LOOPS: dict[str, ConditionKind] = {
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
 # Values pass through a handful of variables; longer chains gain nothing.
 _ROUNDS = 6
+# Mentions that are read, those inside others again.
+_MAX_READ = 400_000
 
 
 class ThreadFacts:
@@ -43,6 +47,7 @@ class ThreadFacts:
         self._bindings = scopes.bindings
         self._mentions = tuple(_mentions(syntax, scopes))
         self._starts = [start for start, _ in self._mentions]
+        self._read = 0
         self._derived: dict[Declaration, frozenset[str]] = {}
         self._derive()
 
@@ -54,6 +59,9 @@ class ThreadFacts:
         """The variables and attributes that an expression mentions."""
         first = bisect_left(self._starts, node.start_byte)
         last = bisect_left(self._starts, node.end_byte)
+        self._read += last - first
+        if self._read > _MAX_READ:
+            raise NestingError
         return tuple(source for _, source in self._mentions[first:last])
 
     def _resolved(self, sources: tuple[Declaration | str, ...]) -> frozenset[str]:
@@ -102,7 +110,7 @@ class ThreadFacts:
             if node.type != "identifier" or node.start_byte in self._bindings:
                 continue
             name = self._syntax.words(node)
-            parent = node.parent
+            parent = self._syntax.parent(node)
             if name not in ATTRIBUTES or (parent is not None and parent.type == "attribute"):
                 continue
             member = None
@@ -124,9 +132,10 @@ class ThreadFacts:
                     continue
                 factor = self._syntax.words(other)
                 if symbol.startswith("<<"):
-                    if value is right or not factor.isdecimal() or int(factor) > 31:
+                    by = whole_number(factor) if factor.isdecimal() else None
+                    if value is right or by is None or by > 31:
                         continue
-                    factor = str(1 << int(factor))
+                    factor = str(1 << by)
                 yield Product(attributes, factor, self._syntax.place(node))
 
     def spans_groups(self) -> bool:
@@ -146,10 +155,11 @@ class ThreadFacts:
         for node in self._syntax.nodes:
             if node.type != "number_literal" or not self._syntax.holds(node):
                 continue
-            parent = node.parent
+            parent = self._syntax.parent(node)
             digits = self._syntax.words(node).rstrip("uUlL")
-            if digits.isdecimal() and (parent is None or parent.type != "array_declarator"):
-                yield int(digits)
+            number = whole_number(digits) if digits.isdecimal() else None
+            if number is not None and (parent is None or parent.type != "array_declarator"):
+                yield number
 
     def guards(self) -> Iterator[Guard]:
         """Conditions that let only some threads through."""
@@ -252,7 +262,7 @@ class ThreadFacts:
 
     def _conditions(self, node: Node) -> Iterator[Condition]:
         """The conditions around a node, innermost first."""
-        child, parent = node, node.parent
+        child, parent = node, self._syntax.parent(node)
         while parent is not None and parent.type not in (
             "function_definition",
             "lambda_expression",
@@ -266,7 +276,7 @@ class ThreadFacts:
                     self.attributes_of(condition),
                     self._syntax.place(condition),
                 )
-            child, parent = parent, parent.parent
+            child, parent = parent, self._syntax.parent(parent)
 
     def _inside(self, condition: Node) -> str:
         """A condition's text without the parentheses around it."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 #: Steps after which one run of a kernel ends.
 RUN = 6_000_000
-#: Steps of a file's kernels together, and those that each character of its text adds.
-_FILE = 12_000_000
-_CHARACTER = 20
+#: Steps of a file's kernels together, those that each character of its text adds, and the most.
+_FILE = 16_000_000
+_CHARACTER = 450
+_MOST = 150_000_000
 #: What a run may take when many others took theirs.
 _LEAST = 100_000
 
@@ -36,7 +37,7 @@ class WorkBudget:
     @classmethod
     def of(cls, text: str) -> WorkBudget:
         """The budget of a file."""
-        return cls(_FILE + _CHARACTER * len(text))
+        return cls(min(_FILE + _CHARACTER * len(text), _MOST))
 
     @property
     def share(self) -> int:

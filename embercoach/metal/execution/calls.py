@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import expressions, library, places
 from embercoach.metal.execution.conversions import fitted
-from embercoach.metal.execution.machine import Frame, LostError
+from embercoach.metal.execution.events import LostError
+from embercoach.metal.execution.machine import Frame
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import bind_structure, bind_template, structure_of
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Call, Expression, Function, Spot
     from embercoach.metal.program.types import Type
 
+#: Steps that comparing an overload with a call takes.
+_OVERLOAD = 64
 MAX_DEPTH = 8
 _LIMITS = frozenset({"numeric_limits", "Limits"})
 _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
@@ -88,6 +91,9 @@ def _method(m: Machine, state: State, node: Call) -> Result:
 
 def _fitting(m: Machine, functions: list[Function], given: tuple[Expression, ...]) -> Function:
     """The overload that a call means, as far as its arguments tell."""
+    if len(functions) == 1:
+        return functions[0]
+    m.pool.steps += _OVERLOAD * len(functions)
 
     def distance(function: Function) -> int:
         pairs = zip(function.parameters, given, strict=False)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from embercoach.metal.execution.arithmetic import negate, truth
+from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.values import LANE, SIMD, Pool, Reach, Symbol, Value
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _NEGATED: dict[tuple[str, bool], Comparison] = {
 }
 #: Larger than any number that stands in a kernel.
 _FAR = 1 << 80
+#: Conditions of a path that are told apart; with more of them it is not followed on.
+MAX_CONDITIONS = 128
+#: Steps that each condition takes where one more is compared with them, if there are many.
+_CONDITION, _FEW = 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def narrow(
 ) -> tuple[int, Conditions]:
     """Lanes and conditions that are left when a condition holds, or does not; lanes 0 for none."""
     value = truth(pool, value if holds else negate(pool, truth(pool, value)))
-    pool.steps += 1
+    pool.steps += 1 + _CONDITION * max(0, len(conditions) - _FEW)
     if value.exact:
         return lanes_where(value, lanes), conditions
     symbol = value.symbol
@@ -115,23 +120,38 @@ def _with(lanes: int, conditions: Conditions, new: Condition) -> tuple[int, Cond
     """Add a condition unless it follows from the others; none is left if it contradicts them."""
     if not lanes or new in conditions:
         return lanes, conditions
+    if len(conditions) == MAX_CONDITIONS:
+        raise LostError
     opposite = Condition(new.symbol, not new.holds)
     if opposite in conditions:
         return 0, conditions
-    if not new.varies:
-        uniform = [(c, 0) for c in conditions if not c.varies]
-        if not possible([*uniform, (new, 0)]):
+    bound = None if new.varies else _bound(new, 0)
+    if bound is not None:
+        # They were consistent so far: only those that bound the same can contradict it.
+        alike = [(c, 0) for c in conditions if _bounds(c, bound[0])]
+        if not possible([*alike, (new, 0)]):
             return 0, conditions
-        if new.sides is not None and not possible([*uniform, (opposite, 0)]):
+        if not possible([*alike, (opposite, 0)]):
             return lanes, conditions
     return lanes, (*conditions, new)
+
+
+def _bounds(condition: Condition, terms: _Terms) -> bool:
+    """Whether a condition bounds the same as others do, or a multiple of it."""
+    if condition.varies:
+        return False
+    bound = _bound(condition, 0)
+    if bound is None:
+        return False
+    own = bound[0]
+    return own == terms or (len(own) == len(terms) == 1 and own[0][0] is terms[0][0])
 
 
 def common(left: Conditions, right: Conditions) -> Conditions:
     """The conditions that both begin with."""
     count = 0
     for one, other in zip(left, right):  # noqa: B905 the longer one's rest is what differs
-        if one != other:
+        if one is not other and one != other:
             break
         count += 1
     return left[:count]
@@ -220,6 +240,7 @@ class _Ranges:
         )
 
 
+@lru_cache(maxsize=8192)
 def _bound(condition: Condition, thread: int) -> tuple[_Terms, int, int, int | None] | None:
     """What a comparison says of the unknown that both sides' difference holds: low, high, not."""
     sides = condition.sides

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 Memory = Literal["device", "constant", "threadgroup", "thread"]
 AccessKind = Literal["read", "write", "atomic"]
+
+
+class LostError(Exception):
+    """Something is met that is not followed."""
+
+    def __init__(self, spot: Spot | None = None) -> None:
+        super().__init__("lost")
+        self.spot = spot
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,17 @@ class SimdOperation:
 Event: TypeAlias = Access | Synchronization | SimdOperation
 
 
+@dataclass(slots=True)
+class Tally:
+    """Steps that were taken so far."""
+
+    steps: int = 0
+
+    def spend(self, steps: int) -> None:
+        """Count some more."""
+        self.steps += steps
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What a run of one threadgroup did, in order.
@@ -129,6 +148,7 @@ class Trace:
         threads: number of threads in the group.
         lost: where something was met that is not followed; what comes behind is not known.
         steps: thread operations that following it took.
+        inspected: what looking at the events took.
     """
 
     configuration: Configuration
@@ -136,6 +156,7 @@ class Trace:
     events: tuple[Event, ...]
     lost: tuple[Spot, ...]
     steps: int = 0
+    inspected: Tally = field(default_factory=Tally, compare=False)
 
     @property
     def everyone(self) -> int:

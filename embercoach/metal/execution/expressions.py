@@ -15,7 +15,7 @@ from embercoach.metal.execution.arithmetic import (
     wrap,
 )
 from embercoach.metal.execution.conversions import converted, fitted, number
-from embercoach.metal.execution.machine import LostError
+from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution.events import Trace
-from embercoach.metal.execution.machine import BUDGET, Frame, LostError, Machine, attributes_of
+from embercoach.metal.execution.events import LostError, Trace
+from embercoach.metal.execution.machine import Frame, Machine, attributes_of
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
 from embercoach.metal.execution.state import State
 from embercoach.metal.execution.statements import declare, execute
 from embercoach.metal.execution.values import Pool, Value
+from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
@@ -24,7 +25,7 @@ def follow(
     program: Program,
     configuration: Configuration,
     entry: Function | None = None,
-    budget: int = BUDGET,
+    budget: int = RUN,
 ) -> Trace:
     """Follow a kernel through one threadgroup.
 

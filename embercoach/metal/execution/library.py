@@ -16,8 +16,7 @@ from embercoach.metal.execution.arithmetic import (
 )
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.conversions import number
-from embercoach.metal.execution.events import SimdOperation, Synchronization
-from embercoach.metal.execution.machine import LostError
+from embercoach.metal.execution.events import LostError, SimdOperation, Synchronization
 from embercoach.metal.execution.memory import Bundle, Pointer, Result
 from embercoach.metal.execution.values import (
     ALL_AXES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
-from embercoach.metal.execution.events import Access, AccessKind, Event, Mask
+from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
 from embercoach.metal.execution.memory import DTYPES, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
@@ -20,6 +20,7 @@ from embercoach.metal.execution.values import (
     value_of,
 )
 from embercoach.metal.program.nodes import Call
+from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Conditions
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Function, Program, Spot, Variable
     from embercoach.metal.program.types import Type
 
-#: Thread operations after which a run ends; about a second.
-BUDGET = 12_000_000
-#: What a run may take when many others took theirs.
-_LEAST = 100_000
 #: What a node costs whatever the number of threads, in thread operations.
 NODE = 128
 MAX_EVENTS = 20_000
@@ -40,33 +37,6 @@ _AXES = "xyz"
 #: Unknowns that are one of their last two operands, and how many of them an index is parted by.
 _CHOOSING = frozenset({"?:", "min", "max"})
 _MAX_CUTS = 3
-
-
-@dataclass(slots=True)
-class Allowance:
-    """The steps that following several kernels may take together: those of one file, say.
-
-    A run gets a share of what is left, so that early ones leave enough to the others.
-    """
-
-    left: int = 8 * BUDGET
-
-    @property
-    def share(self) -> int:
-        """The steps of the next run."""
-        return max(_LEAST, min(BUDGET, self.left // 8))
-
-    def spend(self, steps: int) -> None:
-        """Take off what a run took."""
-        self.left = max(self.left - steps, 0)
-
-
-class LostError(Exception):
-    """Something is met that is not followed."""
-
-    def __init__(self, spot: Spot | None) -> None:
-        super().__init__("lost")
-        self.spot = spot
 
 
 @dataclass(slots=True)
@@ -120,7 +90,7 @@ class Machine:
     gaps: list[Spot] = field(default_factory=list)
     tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
-    budget: int = BUDGET
+    budget: int = RUN
 
     def tick(self, spot: Spot) -> None:
         """Count a step; stop when there were too many."""

@@ -8,8 +8,9 @@ from embercoach.metal.execution import expressions, places
 from embercoach.metal.execution.arithmetic import both, compare, truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import fitted, number
+from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.loops import loop
-from embercoach.metal.execution.machine import LostError, Turn
+from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells, Pointer, Result
 from embercoach.metal.execution.values import Value
+from embercoach.metal.numerals import whole_number
 from embercoach.metal.program.types import NAMED
 
 if TYPE_CHECKING:
@@ -62,10 +63,9 @@ def bind_structure(m: Machine, state: State, kind: Type) -> None:
 
 def _number(m: Machine, state: State, text: str) -> Value | None:
     """A template argument that is a number or the name of one."""
-    try:
-        return Value(int(text, 0))
-    except ValueError:
-        pass
+    number = whole_number(text, 0)
+    if number is not None:
+        return Value(number)
     if text in ("true", "false"):
         return Value(int(text == "true"))
     named = m.program.variables.get(text)

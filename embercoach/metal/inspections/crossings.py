@@ -13,9 +13,9 @@ from embercoach.metal.execution.values import LANE, SIMD
 from embercoach.metal.inspections.footprints import comparable, exclusive, footprint, same_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from embercoach.metal.execution.events import Trace
+    from embercoach.metal.execution.events import Tally, Trace
     from embercoach.metal.execution.values import Symbol, Value
     from embercoach.metal.program.nodes import Spot, Variable
 
@@ -23,6 +23,10 @@ _GROUPS = ("group.x", "group.y", "group.z")
 _VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
 _TRIES = 4_096
+#: Steps after which no more pairs are compared.
+_MAX_STEPS = 8_000_000
+#: Steps that a pair of elements takes, for each condition that it is asked under.
+_CANDIDATE = 30
 #: Threadgroups that are tried where one that is further on meets one that is further back.
 _POSITIONS = 4
 
@@ -52,6 +56,14 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
     """Where threadgroups meet in device memory, one for each pair of places in the text."""
     found: dict[tuple[Spot, Spot], Crossing] = {}
     pairs = 0
+    most = trace.inspected.steps + _MAX_STEPS
+    barriers = [
+        event
+        for event in trace.events
+        if isinstance(event, Synchronization)
+        and event.name == "threadgroup_barrier"
+        and (event.flags is None or "mem_device" in event.flags)
+    ]
     for accesses in _shared(trace):
         for number, first in enumerate(accesses):
             for second in accesses[number:]:
@@ -60,9 +72,9 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
                 if kinds in ({"read"}, {"atomic"}) or key in found:
                     continue
                 pairs += 1
-                if pairs > _MAX_PAIRS:
+                if pairs > _MAX_PAIRS or trace.inspected.steps > most:
                     return tuple(found.values())
-                crossing = _crossing(first, second, trace)
+                crossing = _crossing(first, second, trace, barriers)
                 if crossing is not None:
                     found[key] = crossing
     return tuple(found.values())
@@ -90,27 +102,22 @@ def _shared(trace: Trace) -> Iterator[list[Access]]:
             yield list(accesses.values())
 
 
-def _crossing(first: Access, second: Access, trace: Trace) -> Crossing | None:
+def _crossing(
+    first: Access, second: Access, trace: Trace, barriers: list[Synchronization]
+) -> Crossing | None:
     if not same_members(first, second):
         return None
     for axis, count in enumerate(trace.configuration.groups):
         if count == 1:
             continue
-        apart = _apart(first, second, axis, count)
+        apart = _apart(first, second, axis, count, trace.inspected)
         if apart is None:
             continue
-        barriers = tuple(
-            {
-                event.spot: event
-                for event in trace.events
-                if isinstance(event, Synchronization)
-                and event.name == "threadgroup_barrier"
-                and first.phase <= event.phase < second.phase
-                and (event.flags is None or "mem_device" in event.flags)
-            }.values()
-        )
+        between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
         certain = count is not None
-        return Crossing(first.variable, first, second, axis, apart, certain, barriers)
+        return Crossing(
+            first.variable, first, second, axis, apart, certain, tuple(between.values())
+        )
     return None
 
 
@@ -128,7 +135,9 @@ def _split(value: Value, axis: int) -> tuple[Symbol | None, int, dict[Symbol, in
     return position, factor, rest
 
 
-def _apart(first: Access, second: Access, axis: int, count: int | None) -> int | None:
+def _apart(
+    first: Access, second: Access, axis: int, count: int | None, inspected: Tally
+) -> int | None:
     """How far threadgroups are apart that touch the same element; None where none do."""
     one, other = _split(first.index, axis), _split(second.index, axis)
     if one is None or other is None or one[2] != other[2]:
@@ -141,8 +150,11 @@ def _apart(first: Access, second: Access, axis: int, count: int | None) -> int |
     # Where an index does not tell which threadgroup it is, conditions must, or leave it open.
     settled = (_is_settled(first, axis), _is_settled(second, axis))
     free = not _depends(first, axis) or not _depends(second, axis)
-    for element, against in _candidates(first, second, gcd(*factors)):
-        threads = footprint(first)[element][0], footprint(second)[against][0]
+    conditions = len(first.mask.conditions) + len(second.mask.conditions)
+    ours, theirs = footprint(first), footprint(second)
+    for element, against in _candidates(ours, theirs, gcd(*factors)):
+        inspected.spend(_CANDIDATE * (1 + conditions))
+        threads = ours[element][0], theirs[against][0]
         if writes and _agree(first, second, axis, threads):
             continue
         for here, apart in _positions(against - element, factors, settled, count, free=free):
@@ -151,13 +163,15 @@ def _apart(first: Access, second: Access, axis: int, count: int | None) -> int |
     return None
 
 
-def _candidates(first: Access, second: Access, factor: int) -> Iterator[tuple[int, int]]:
+def _candidates(
+    ours: Mapping[int, tuple[int, ...]], theirs: Mapping[int, tuple[int, ...]], factor: int
+) -> Iterator[tuple[int, int]]:
     """Elements of both that whole threadgroups may lie between."""
     residues: dict[int, list[int]] = defaultdict(list)
-    for against in footprint(second):
+    for against in theirs:
         residues[against % factor if factor else against].append(against)
     tries = 0
-    for element in footprint(first):
+    for element in ours:
         for against in residues.get(element % factor if factor else element, ()):
             tries += 1
             if tries > _TRIES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Which pairs of threads count.
 Apart = Literal["simdgroups", "lanes", "any"]
+#: What of an index is known for each thread, the threads, and the elements from there on.
+_Touched: TypeAlias = "tuple[int | tuple[int, ...], int, int]"
 _VARYING = LANE | SIMD
 #: Pairs of threads that are tried for one pair of accesses before it counts as impossible.
 _TRIES = 256
@@ -79,22 +81,52 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
         second: another, or the same one.
         apart: only threads of different SIMD groups, or of the same one, or any.
     """
-    left, right = footprint(first), footprint(second)
-    smaller, swapped = (left, False) if len(left) <= len(right) else (right, True)
-    larger = right if not swapped else left
-    conditions = bool(first.mask.conditions or second.mask.conditions)
-    tries = 0
+    tried = _tried(
+        (first.index.offsets, first.mask.lanes, first.width),
+        (second.index.offsets, second.mask.lanes, second.width),
+        apart,
+    )
+    if not (first.mask.conditions or second.mask.conditions):
+        yield from tried
+    elif tried and not _varies(first, second):
+        # One answer for all threads.
+        if _can_meet(first, second, *tried[0][1:]):
+            yield from tried
+    else:
+        yield from (found for found in tried if _can_meet(first, second, *found[1:]))
+
+
+def _varies(first: Access, second: Access) -> bool:
+    """Whether it may depend on the threads if the conditions of two accesses hold together."""
+    conditions = (*first.mask.conditions, *second.mask.conditions)
+    return any(
+        condition.varies or any(not isinstance(side.offsets, int) for side in condition.sides or ())
+        for condition in conditions
+    )
+
+
+@lru_cache(maxsize=2048)
+def _tried(left: _Touched, right: _Touched, apart: Apart) -> tuple[tuple[int, int, int], ...]:
+    """Pairs of threads that touch the same element, as ``meetings`` gives them."""
+    # Many accesses are to an element of each thread.
+    if left == right and not isinstance(left[0], int) and left[2] == 1:
+        threads = threads_of(left[1])
+        if len({left[0][thread] for thread in threads}) == len(threads):
+            return ()
+    ours, theirs = _footprint(*left), _footprint(*right)
+    smaller, swapped = (ours, False) if len(ours) <= len(theirs) else (theirs, True)
+    larger = theirs if not swapped else ours
+    found: list[tuple[int, int, int]] = []
     for element, these in smaller.items():
         those = larger.get(element)
         if those is None:
             continue
         one, other = (those, these) if swapped else (these, those)
         for pair in _pairs(one, other, apart=apart):
-            tries += 1
-            if tries > _TRIES:
-                return
-            if not conditions or _can_meet(first, second, *pair):
-                yield element, *pair
+            if len(found) == _TRIES:
+                return tuple(found)
+            found.append((element, *pair))
+    return tuple(found)
 
 
 def _pairs(

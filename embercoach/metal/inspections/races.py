@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.events import Access, Synchronization
+from embercoach.metal.execution.values import SIMD_WIDTH
 from embercoach.metal.inspections.footprints import (
     comparable,
     differ,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Pairs of accesses that are compared in one trace.
 _MAX_PAIRS = 60_000
+#: Steps that a pair takes.
+_PAIR = 60
 #: Accesses next to a SIMD group's barrier that are looked at on either side.
 _MAX_BESIDE = 64
 
@@ -66,6 +69,8 @@ def _word(access: Access) -> str:
 
 def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
     """The races in memory of a kind, one for each pair of places in the text."""
+    if trace.threads <= SIMD_WIDTH:
+        return ()
     barriers = [
         event
         for event in trace.events
@@ -77,6 +82,7 @@ def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
         for first, second in _candidates(accesses):
             key = (first.variable, first.spot, second.spot, first.phase != second.phase)
             pairs += 1
+            trace.inspected.spend(_PAIR)
             if pairs > _MAX_PAIRS:
                 return tuple(found.values())
             if key in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program.library import result_type
@@ -147,6 +148,11 @@ def accepting(
     functions: tuple[Function, ...], given: tuple[Expression, ...]
 ) -> tuple[Function, ...]:
     """Those functions that take so many arguments; one alone if it takes just their types."""
+    return _accepting(functions, tuple(argument.type for argument in given)) if functions else ()
+
+
+@lru_cache(maxsize=256)  # a file calls the same again and again
+def _accepting(functions: tuple[Function, ...], given: tuple[Type, ...]) -> tuple[Function, ...]:
     count = len(given)
     found = tuple(
         f for f in functions if len(f.parameters) - len(f.defaults) <= count <= len(f.parameters)
@@ -155,10 +161,10 @@ def accepting(
     return exact if len(exact) == 1 and len(exact[0].parameters) == count else found
 
 
-def _takes(function: Function, given: tuple[Expression, ...]) -> bool:
+def _takes(function: Function, given: tuple[Type, ...]) -> bool:
     """Whether the parameters have the types of the arguments, which are all known."""
     return all(
-        argument.type.scalar is not None and value(parameter.type) == value(argument.type)
+        argument.scalar is not None and value(parameter.type) == value(argument)
         for parameter, argument in zip(function.parameters, given, strict=False)
     )
 
@@ -175,7 +181,8 @@ def _result(
             return UNKNOWN
         made_for = descriptor_type(work, template[0]) if template else None
         return result_type(name, [a.type for a in given], made_for)
-    results = {_instantiated(work, f, given, template or []) for f in functions}
+    results = {f.result for f in functions if not f.template}
+    results |= {_instantiated(work, f, given, template or []) for f in functions if f.template}
     return results.pop() if len(results) == 1 else UNKNOWN
 
 

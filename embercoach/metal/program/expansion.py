@@ -15,6 +15,13 @@ _REST = "__VA_ARGS__"
 _BUDGET = 60_000
 #: Uses of macros in the arguments of others.
 _MAX_NESTING = 40
+#: Tokens of arguments that are read, those inside others again.
+_MAX_READ = 400_000
+#: Characters that count as one token more, and those of a name that is pasted together.
+_LONG = 16
+_MAX_PASTED = 1_000
+#: Macros that one token came from.
+_MAX_DEPTH = 256
 
 
 class ExpansionError(Exception):
@@ -69,6 +76,7 @@ class Expander:
     def __init__(self, macros: Mapping[str, Macro]) -> None:
         self._macros = macros
         self._spent = 0
+        self._read = 0
         self._nesting = 0
 
     def expands(self, token: Token) -> bool:
@@ -96,6 +104,8 @@ class Expander:
             if not self.expands(token):
                 yield token
                 continue
+            if self._spent > _BUDGET or self._read > _MAX_READ or len(token.hidden) > _MAX_DEPTH:
+                raise ExpansionError("macros that yield too much")
             macro = self._macros[token.text]
             if macro.parameters is None:
                 found = self._replaced(macro, {}, token, token.end, token.hidden | {macro.name})
@@ -106,7 +116,7 @@ class Expander:
                 arguments, end = self._arguments(macro, pending, more)
                 hidden = token.hidden | {macro.name}
                 found = self._replaced(macro, arguments, token, end, hidden)
-            self._spent += len(found) + 1
+            self._spent += len(found) + 1 + sum(len(made.text) for made in found) // _LONG
             if self._spent > _BUDGET:
                 raise ExpansionError("macros that yield too much")
             pending.extend(reversed(found))
@@ -130,6 +140,7 @@ class Expander:
             depth += (token.text == "(") - (token.text == ")")
             if depth == 0:
                 break
+            self._read += 1
             rest = macro.variadic and len(listed) == len(names)
             if depth == 1 and token.text == "," and not rest:
                 listed.append([])
@@ -217,6 +228,8 @@ def _paste(found: list[Token], right: Sequence[Token]) -> None:
         if left.text != ",":
             found.append(left)
         return
+    if len(left.text) > _MAX_PASTED:
+        raise ExpansionError("`##` that makes too long a token")
     pieces = list(tokens_of(left.text + right[0].text))
     if len(pieces) != 1:
         if left.text != ",":

@@ -91,7 +91,7 @@ def _attempt(lower: Callable[[Parsed], _Lowered], parsed: Parsed) -> _Lowered | 
         return lower(parsed)
     except MisreadError as error:
         return error
-    except TooDeepError:
+    except (TooDeepError, RecursionError):
         return None
 
 

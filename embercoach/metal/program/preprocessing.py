@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from embercoach.metal.msl_names import is_known, is_standard_header
@@ -108,7 +109,7 @@ class _Preprocessor:
                 self._directive()
                 continue
             fresh = token.kind == "newline" or (fresh and token.kind == "space")
-            if not all(branch.active for branch in self._branches):
+            if not self._active:
                 self._at += 1
             elif self._expander.expands(token):
                 self._use(token)
@@ -179,16 +180,20 @@ class _Preprocessor:
         line = self._line()
         words = solid(line)
         name = words[0].text if words else ""
-        active = all(branch.active for branch in self._branches)
         if name in _OPENING:
-            self._open(name, words[1:], mark, active)
+            self._open(name, words[1:], mark)
         elif name in ("elif", "else", "endif"):
             self._continue(name, words[1:], self._tokens[mark].start)
-        elif active:
+        elif self._active:
             self._order(name, line, words, mark)
 
-    def _open(self, name: str, words: list[Token], mark: int, active: bool) -> None:
-        if not active:
+    @property
+    def _active(self) -> bool:
+        """Whether the text counts here; no branch inside one that does not is active."""
+        return not self._branches or self._branches[-1].active
+
+    def _open(self, name: str, words: list[Token], mark: int) -> None:
+        if not self._active:
             self._branches.append(_Branch(active=False, taken=True))
             return
         if name == "if":
@@ -215,23 +220,31 @@ class _Preprocessor:
 
     def _undecided(self, mark: int) -> bool:
         """Whether an ``#elif`` of the group cannot be decided."""
-        depth, fresh = 0, True
-        for index in range(mark, len(self._tokens)):
-            token = self._tokens[index]
+        return any(self._decide(words) is None for words in self._elifs.get(mark, ()))
+
+    @cached_property
+    def _elifs(self) -> dict[int, list[list[Token]]]:
+        """What the ``#elif`` of each group ask for, by where the group begins."""
+        found: dict[int, list[list[Token]]] = {}
+        around: list[int] = []
+        fresh = True
+        for index, token in enumerate(self._tokens):
             if token.text == "#" and fresh:
-                line = self._words_behind(index)
-                name = line[0].text if line else ""
-                depth += (name in _OPENING) - (name == "endif")
-                if depth == 0:
-                    return False
-                if depth == 1 and name == "elif" and self._decide(line[1:]) is None:
-                    return True
+                words = self._words_behind(index)
+                name = words[0].text if words else ""
+                if name in _OPENING:
+                    around.append(index)
+                elif name == "endif" and around:
+                    around.pop()
+                elif name == "elif" and around:
+                    found.setdefault(around[-1], []).append(words[1:])
             fresh = token.kind == "newline" or (fresh and token.kind == "space")
-        return False
+        return found
 
     def _words_behind(self, mark: int) -> list[Token]:
         found: list[Token] = []
-        for token in self._tokens[mark + 1 :]:
+        for index in range(mark + 1, len(self._tokens)):
+            token = self._tokens[index]
             if token.kind == "newline":
                 break
             if token.kind != "space":

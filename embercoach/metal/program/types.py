@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from embercoach.metal.numerals import whole_number
 from embercoach.metal.operators import COMPARISONS
 
 
@@ -305,9 +306,8 @@ def literal(text: str) -> tuple[int | float, Type] | None:
         return _floating_literal(digits, hexadecimal)
     number = digits.rstrip("ulz")
     suffix = digits[len(number) :]
-    try:
-        found = int(number, 8 if number[:1] == "0" and number.isdecimal() else 0)
-    except ValueError:
+    found = whole_number(number, 8 if number[:1] == "0" and number.isdecimal() else 0)
+    if found is None:
         return None
     return found, _integer_literal(found, suffix, decimal=number[:1] != "0" or found == 0)
 
