@@ -22,6 +22,7 @@ from embercoach.checks.kernels import (
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.tokens import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -296,9 +297,10 @@ def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> s
     """What ``inp0`` or ``out1`` would be by its number."""
     for stem, names in (("inp", inputs), ("input", inputs), ("out", outputs), ("output", outputs)):
         for end in ("", "_shape", "_strides", "_ndim"):
-            number = name.removeprefix(stem).removesuffix(end)
-            if f"{stem}{number}{end}" == name and number.isdecimal() and int(number) < len(names):
-                return names[int(number)] + end
+            digits = name.removeprefix(stem).removesuffix(end)
+            number = decimal(digits)
+            if f"{stem}{digits}{end}" == name and number is not None and number < len(names):
+                return names[number] + end
     return None
 
 

@@ -18,6 +18,7 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.trees import children
 from embercoach.analysis.values import Number
+from embercoach.metal.tokens import decimal
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
@@ -28,6 +29,8 @@ Key = Hashable
 #: A sum: how often each term is in it; the constant stands under None.
 Sum = dict[Key, int]
 MAX_DEPTH = 8
+#: Characters of an integer that is computed with. Python refuses to convert thousands of digits.
+_LONGEST_NUMBER = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,7 +298,7 @@ def linear(size: Size, depth: int = MAX_DEPTH) -> Sum:
     node, scope = size.node, size.scope
     if depth == 0:
         return {("node", id(node)): 1}
-    if isinstance(node, cst.Integer):
+    if isinstance(node, cst.Integer) and len(node.value) <= _LONGEST_NUMBER:
         return _without_zeros({None: int(node.value, 0)})
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         return _scaled(linear(Size(node.expression, scope), depth - 1), -1)
@@ -384,5 +387,4 @@ def _term(size: Size, depth: int) -> Key:
 
 def number(text: str) -> int | None:
     """The value of an integer literal of Metal, such as ``32u``; None for other text."""
-    digits = text.strip().strip("()").rstrip("uUlL")
-    return int(digits) if digits.isascii() and digits.isdecimal() else None
+    return decimal(text.strip().strip("()").rstrip("uUlL"))

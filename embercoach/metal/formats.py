@@ -8,6 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.metal.source import FoldedText, UnfoldableError, concat
+from embercoach.metal.tokens import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,8 +108,9 @@ def _field(text: str, start: int) -> _Field:
 def _looked_up(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
     if name in keywords:
         return keywords[name]
-    if _is_number(name) and int(name) < len(arguments):
-        return arguments[int(name)]
+    number = decimal(name)
+    if number is not None and number < len(arguments):
+        return arguments[number]
     raise UnfoldableError(f"no value for the field {name!r}")
 
 

@@ -10,6 +10,7 @@ from embercoach.metal.declarators import unpack
 from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, Product, StrideLoop
 from embercoach.metal.operators import COMPARISONS
 from embercoach.metal.syntax import walk
+from embercoach.metal.tokens import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,9 +125,10 @@ class ThreadFacts:
                     continue
                 factor = self._syntax.words(other)
                 if symbol.startswith("<<"):
-                    if value is right or not factor.isdecimal() or int(factor) > 31:
+                    shift = decimal(factor)
+                    if value is right or shift is None or shift > 31:
                         continue
-                    factor = str(1 << int(factor))
+                    factor = str(1 << shift)
                 yield Product(attributes, factor, self._syntax.place(node))
 
     def spans_groups(self) -> bool:
@@ -148,8 +150,9 @@ class ThreadFacts:
                 continue
             parent = node.parent
             digits = self._syntax.words(node).rstrip("uUlL")
-            if digits.isdecimal() and (parent is None or parent.type != "array_declarator"):
-                yield int(digits)
+            number = decimal(digits)
+            if number is not None and (parent is None or parent.type != "array_declarator"):
+                yield number
 
     def guards(self) -> Iterator[Guard]:
         """Conditions that let only some threads through."""

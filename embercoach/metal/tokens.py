@@ -23,6 +23,16 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+#: Digits of the largest integer. Python refuses to convert thousands of them.
+_MOST_DIGITS = 20
+
+
+def decimal(digits: str) -> int | None:
+    """The value of decimal digits; None for other text and for what no integer type holds."""
+    if len(digits) > _MOST_DIGITS or not (digits.isascii() and digits.isdecimal()):
+        return None
+    return int(digits)
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
