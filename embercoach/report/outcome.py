@@ -161,5 +161,5 @@ def _text(path: str) -> str:
 
     try:
         return decode(Path(path).read_bytes()).text
-    except (OSError, DecodingError):
+    except (OSError, ValueError, DecodingError):  # a saved report may name what is no path
         return ""
