@@ -1,18 +1,19 @@
-"""One fuzzing session: a process that runs one target under atheris. Started by ``__main__``."""
+"""One fuzzing session: a target under atheris, in a process that ``__main__`` has forked."""
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import hashlib
 import importlib
+import io
 import pkgutil
-import resource
 import signal
 import sys
 import traceback
 from pathlib import Path
 from random import Random
 from types import FrameType
+from typing import NoReturn
 
 import atheris
 from atheris.import_hook import HookManager
@@ -24,7 +25,6 @@ LIMIT = 6.0
 #: Seconds after which libFuzzer ends the process: native code that no signal gets into.
 STUCK = 300
 MEMORY = 2_500  # MiB
-STACK = 512 << 20
 
 
 #: The simulator runs what it is given, and is no part of linting.
@@ -93,36 +93,26 @@ def _ring(number: int, frame: FrameType | None) -> None:
     raise TooSlow(f"{LIMIT} s of CPU time are over")
 
 
-def _load(name: str) -> Target:
-    """A target, with the modules of the linter instrumented, those that it imports late as well."""
+def instrument() -> None:
+    """Import the linter instrumented for coverage, modules that it imports late as well."""
     # Without the data flow of comparisons: mutations keep to the languages, and it costs half.
-    with HookManager({"embercoach"}, set(), False, trace_dataflow=False):
+    hook = HookManager({"embercoach"}, set(), False, trace_dataflow=False)
+    with contextlib.redirect_stderr(io.StringIO()), hook:  # it tells of each module
         import embercoach
 
         for found in pkgutil.walk_packages(embercoach.__path__, "embercoach."):
             if not found.name.startswith(NOT_FUZZED):
                 importlib.import_module(found.name)
-        from tests.fuzz import targets
-
-        return targets.load(name)
 
 
-def main() -> None:
-    """Run a session; libFuzzer ends the process."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("target")
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("faults", type=Path)
-    parser.add_argument("libfuzzer", nargs="*")
-    options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_STACK, (STACK, resource.getrlimit(resource.RLIMIT_STACK)[1]))
-    target = _load(options.target)
-    options.corpus.mkdir(parents=True, exist_ok=True)
-    options.faults.mkdir(parents=True, exist_ok=True)
+def fuzz(target: Target, corpus: Path, faults: Path, options: list[str]) -> NoReturn:
+    """Fuzz a target with libFuzzer's options; libFuzzer ends the process."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    faults.mkdir(parents=True, exist_ok=True)
     for seed in target.seeds():
         if len(seed) <= target.largest:
-            (options.corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
-    session = Session(target, options.faults)
+            (corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
+    session = Session(target, faults)
 
     def mutate(data: bytes, largest: int, seed: int) -> bytes:
         random = Random(seed)
@@ -131,19 +121,14 @@ def main() -> None:
         return target.mutate(data, random)[:largest]
 
     arguments = [
-        sys.argv[0],
+        "fuzz",
         f"-timeout={STUCK}",
         f"-rss_limit_mb={MEMORY}",
         f"-max_len={target.largest}",
-        f"-artifact_prefix={options.faults}/{target.name}-native-",
-        "-len_control=0",
-        "-print_final_stats=1",
-        *options.libfuzzer,
-        str(options.corpus),
+        f"-artifact_prefix={faults}/{target.name}-native-",
+        *options,
+        str(corpus),
     ]
     atheris.Setup(arguments, session.run, custom_mutator=mutate)
     atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()
+    raise AssertionError("libFuzzer has returned")

@@ -16,9 +16,10 @@ _MODULES = {
     "objective-c": ("objective_c", "TARGET"),
     "python": ("python_source", "TARGET"),
     "saved-report": ("saved_json", "REPORT"),
+    "server": ("server_messages", "TARGET"),
     "suppressions": ("suppressions", "TARGET"),
 }
-NAMES = tuple(_MODULES)
+NAMES = tuple(sorted(_MODULES))
 
 
 def load(name: str) -> Target:
