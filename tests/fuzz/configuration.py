@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
-from embercoach.cli.applied import document
+from embercoach.cli.entry import start
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.config.keys import KEYS, SIMULATOR_KEYS
 from embercoach.config.patterns import PathPatterns
@@ -67,8 +70,12 @@ def _execute(data: bytes) -> None:
     settings = scope.settings
     PathPatterns(settings.exclude, settings.root).match_below(path)
     Judge(settings).rules_for(Path(path))
-    if sampled(data, 16):
-        (applied,) = document((scope,))["paths"]
+    if sampled(data, 32):
+        out = StringIO()
+        with redirect_stdout(out), redirect_stderr(StringIO()):
+            code = start(["config", path, "--output-format", "json"])
+        require(code == 0, "`config` refuses what `load` takes")
+        (applied,) = json.loads(out.getvalue())["paths"]
         require(applied["path"] == path, "the settings are those of another path")
 
 

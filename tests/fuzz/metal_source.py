@@ -61,7 +61,7 @@ WORDS = (
         "^",
         "\\\n",
     ),
-    *("// embercoach: ignore", "// embercoach: ignore[RACE-001]", "/*", "*/", "// noqa"),
+    *("// embercoach: ignore", "// embercoach: ignore[KERNEL-RACE-001]", "/*", "*/", "// noqa"),
 )
 
 

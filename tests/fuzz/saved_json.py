@@ -26,7 +26,7 @@ from embercoach.report.origin import Checkout, Origin, Portion
 from embercoach.report.outcome import Change, Comparison, Sources
 from tests.fuzz import seeds
 from tests.fuzz.mutation import json_mutation
-from tests.fuzz.soundness import sampled
+from tests.fuzz.soundness import require_plain, sampled
 from tests.fuzz.target import Target, require
 
 FORMS = ("text", "concise", "sarif", "github", "gitlab", "junit", "markdown")
@@ -34,7 +34,16 @@ WORDS = (
     *("findings", "problems", "summary", "version", "path", "code", "line", "column", "message"),
     *("end_line", "end_column", "severity", "error", "warning", "note", "help", "context", "fix"),
     *("fingerprint", "flow", "related", "cell", "edits", "run", "shard", "checkouts", "baseline"),
-    *("known", "fixed", "changes", "kind", "embercoach-baseline", "DTYPE-001", "RACE-001", "a.py"),
+    *(
+        "known",
+        "fixed",
+        "changes",
+        "kind",
+        "embercoach-baseline",
+        "DTYPE-001",
+        "KERNEL-RACE-001",
+        "a.py",
+    ),
 )
 
 
@@ -102,6 +111,8 @@ def _execute_report(data: bytes) -> None:
     write(document, form, stream, show_notes=True)
     if form in ("sarif", "gitlab"):
         json.loads(stream.getvalue())
+    else:
+        require_plain(stream.getvalue(), form)
     write_statistics(document, "json" if sampled(data, 2) else "text", StringIO(), show_notes=True)
     if sampled(data, 16):
         earlier = [("b.json", other)] if has_fingerprints(document) else []

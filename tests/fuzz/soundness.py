@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import unicodedata
 import xml.etree.ElementTree as ET
 from functools import cache
 from io import StringIO
@@ -25,6 +26,8 @@ from embercoach.report.styled import print_lines
 from tests.fuzz.target import FaultError, require
 
 FOLDER = Path("/nowhere")
+#: Categories of controls, formats, halves of surrogate pairs, and separators of lines.
+DECEPTIVE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 @cache
@@ -144,10 +147,21 @@ def require_reports(result: RunResult, sources: Sources) -> None:
     json.loads(sarif.render(result, sources, profile="ember", exit_code=1, codes=codes))
     junit_text = junit.render(result, sources, show_notes=True)
     ET.fromstring(junit_text)
-    lines = github.render(result, sources, show_notes=True).split("\n")[:-1]
+    workflow_commands = github.render(result, sources, show_notes=True)
+    require_plain(workflow_commands, "github")
+    lines = workflow_commands.split("\n")[:-1]
     require(all(line.startswith("::") for line in lines), "a line that is no workflow command")
-    markdown.render(result, sources, show_notes=True)
+    require_plain(junit_text, "junit")
+    require_plain(markdown.render(result, sources, show_notes=True), "markdown")
     for color in (False, True):
         stream = StringIO()
         print_lines(text.full(result, sources, show_notes=True, width=80), stream, color=color)
         print_lines(text.concise(result, show_notes=True), stream, color=color)
+        if not color:
+            require_plain(stream.getvalue(), "text")
+
+
+def require_plain(report: str, form: str) -> None:
+    """No character controls a terminal, or hides or reorders what is shown."""
+    odd = {char for char in report if char != "\n" and unicodedata.category(char) in DECEPTIVE}
+    require(not odd, f"{form} holds {sorted(odd)!a}")

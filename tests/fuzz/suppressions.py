@@ -23,7 +23,16 @@ LANGUAGES: tuple[Language, ...] = (PYTHON, PYTHON, PYTHON, PYTHON, METAL, OBJECT
 WORDS = (
     *("# embercoach: ignore", "# embercoach: ignore[DTYPE-001]", "# embercoach: ignore-file[FFT]"),
     *("# embercoach: skip-file", "# noqa", "# noqa: DTYPE-001, E501", "# noqa:X # type: ignore"),
-    *("// embercoach: ignore[RACE-001]", "// noqa", "DTYPE-001", "KERNEL", "dtype", "[", "]", ","),
+    *(
+        "// embercoach: ignore[KERNEL-RACE-001]",
+        "// noqa",
+        "DTYPE-001",
+        "KERNEL",
+        "dtype",
+        "[",
+        "]",
+        ",",
+    ),
     *(
         "embercoach:",
         "ignore",
