@@ -76,7 +76,7 @@ def execute_unit(data: bytes) -> None:
 
 
 def _bodies() -> Iterator[bytes]:
-    for text in seeds.kernel_bodies():
+    for text in seeds.kernel_bodies()[::4]:
         yield text.encode("utf-8", "surrogatepass")
 
 

@@ -40,7 +40,7 @@ WORDS = (
 
 
 def _seeds() -> Iterator[bytes]:
-    for program in seeds.python_programs():
+    for program in seeds.python_programs()[::4]:  # mutations take from the others
         yield program.encode("utf-8", "surrogatepass")
 
 
