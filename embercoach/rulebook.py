@@ -104,6 +104,11 @@ def rule(code: str) -> Rule:
     return parse_page(path.read_text(encoding="utf-8"), path)
 
 
+def known_rule(code: str) -> Rule | None:
+    """One rule; None for a code without a page, such as a later release's in a saved report."""
+    return rule(code) if code in codes() else None
+
+
 def parse_page(text: str, path: Path) -> Rule:
     """Split a page into its front matter and its text, and check the front matter."""
     head, _, rest = text.partition(f"{FRONT_MATTER}\n")

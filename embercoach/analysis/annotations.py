@@ -11,6 +11,7 @@ from embercoach.analysis import mlx_api, numpy_api
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.lattice import join_all
 from embercoach.analysis.parse import TooDeepError, refuse_deep_nesting
+from embercoach.analysis.trees import evaluated
 from embercoach.analysis.values import (
     ARRAY,
     BOOL,
@@ -86,7 +87,8 @@ def evaluate_annotation(frame: Frame, node: cst.BaseExpression) -> Value:
     if type(node) is cst.Attribute:
         return instance_of(frame, evaluate(frame, node))
     if isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
-        parsed = _parse_quoted(str(node.evaluated_value))
+        quoted = evaluated(node)
+        parsed = _parse_quoted(quoted) if isinstance(quoted, str) else None
         return UNKNOWN if parsed is None else evaluate_annotation(frame, parsed)
     if isinstance(node, cst.BinaryOperation):
         return join_all(

@@ -19,6 +19,7 @@ from embercoach.analysis.lattice import join_all
 from embercoach.analysis.members import member
 from embercoach.analysis.parameters import closure_of
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.trees import evaluated
 from embercoach.analysis.values import (
     UNKNOWN,
     Class,
@@ -238,7 +239,7 @@ def _decorator(cls: ClassInfo) -> cst.Call | None:
 def _annotated_as(annotation: cst.BaseExpression) -> str:
     """The last name of an annotation, without what stands in its brackets."""
     if isinstance(annotation, cst.SimpleString):
-        return str(annotation.evaluated_value).partition("[")[0].rpartition(".")[2]
+        return str(evaluated(annotation)).partition("[")[0].rpartition(".")[2]
     outer = annotation.value if isinstance(annotation, cst.Subscript) else annotation
     return (dotted(outer) or "").rpartition(".")[2]
 

@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.lattice import as_array, as_number
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.spectra import Axes, Extent, Length, Role
+from embercoach.analysis.trees import evaluated
 from embercoach.analysis.values import INT, SHAPE, Number, Sequence, Value
 
 Operand = tuple[Value, cst.BaseExpression]
@@ -91,7 +92,7 @@ def measures(extent: Extent, axes: Axes, paths: frozenset[str]) -> bool:
 def _text_of_factor(node: cst.BaseExpression) -> str:
     """``size`` of ``size``, ``1 / size``, ``float(size)`` and ``mx.array(size, dtype=...)``."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
-        one = isinstance(node.left, (cst.Integer, cst.Float)) and node.left.evaluated_value == 1
+        one = isinstance(node.left, (cst.Integer, cst.Float)) and evaluated(node.left) == 1
         return _text_of_factor(node.right) if one else text_of(node)
     if isinstance(node, cst.Call) and node.args:
         path = dotted(node.func) or ""

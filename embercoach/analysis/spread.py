@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.lattice import join_all
+from embercoach.analysis.trees import evaluated
 from embercoach.analysis.values import Dict, Sequence, Value
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _entries(node: cst.BaseExpression) -> Iterator[tuple[str, cst.BaseExpression
     elif isinstance(node, cst.Dict):
         for element in node.elements:
             if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
-                key = element.key.evaluated_value
+                key = evaluated(element.key)
                 if isinstance(key, str):
                     yield key, element.value
 

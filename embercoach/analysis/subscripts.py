@@ -181,9 +181,9 @@ def _constant_bound(node: cst.BaseExpression | None) -> int | None:
     if node is None:
         return None
     if type(node) is cst.Integer:
-        return int(node.evaluated_value)
+        return int(node.value, 0)  # a ValueError where Python converts no such number
     if type(node) is not cst.UnaryOperation or type(node.operator) is not cst.Minus:
         raise ValueError(node)
     if type(node.expression) is not cst.Integer:
         raise ValueError(node)
-    return -int(node.expression.evaluated_value)
+    return -int(node.expression.value, 0)

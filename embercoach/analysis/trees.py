@@ -53,6 +53,16 @@ def _is_node(kind: type) -> bool:
     return issubclass(kind, cst.CSTNode) and kind is not cst.ParamStar
 
 
+def evaluated(
+    literal: cst.SimpleString | cst.ConcatenatedString | cst.Integer | cst.Float,
+) -> str | bytes | int | float | None:
+    """The value of a literal; None where Python refuses what libcst has parsed."""
+    try:
+        return literal.evaluated_value
+    except (SyntaxError, ValueError):  # an escape of no character, thousands of digits
+        return None
+
+
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The nodes right below a node in the order of the text: no space, punctuation or operators.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import libcst as cst
 
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.trees import children, walk
+from embercoach.analysis.trees import children, evaluated, walk
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.sizes import bound_in, scope_of
 
@@ -136,9 +136,10 @@ def _literal(node: cst.CSTNode) -> Constant | _Unknown:
     if isinstance(node, cst.Name):
         return _WORDS.get(node.value, UNKNOWN)
     if isinstance(node, cst.SimpleString):
-        text = node.evaluated_value
+        text = evaluated(node)
         return text if isinstance(text, str) else UNKNOWN
-    return node.evaluated_value if isinstance(node, cst.Integer) else UNKNOWN
+    number = evaluated(node) if isinstance(node, cst.Integer) else None
+    return number if isinstance(number, int) else UNKNOWN
 
 
 def _asks_for_device(node: cst.CSTNode) -> bool:

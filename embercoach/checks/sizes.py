@@ -29,6 +29,8 @@ Key = Hashable
 #: A sum: how often each term is in it; the constant stands under None.
 Sum = dict[Key, int]
 MAX_DEPTH = 8
+#: Characters of an integer that is computed with. Python refuses to convert thousands of digits.
+_LONGEST_NUMBER = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,7 +298,7 @@ def linear(size: Size, depth: int = MAX_DEPTH) -> Sum:
     node, scope = size.node, size.scope
     if depth == 0:
         return {("node", id(node)): 1}
-    if isinstance(node, cst.Integer):
+    if isinstance(node, cst.Integer) and len(node.value) <= _LONGEST_NUMBER:
         return _without_zeros({None: int(node.value, 0)})
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         return _scaled(linear(Size(node.expression, scope), depth - 1), -1)

@@ -64,9 +64,14 @@ class PathPatterns:
 
 
 def _compile(patterns: list[str]) -> GitIgnoreSpec:
+    import warnings
+
     from pathspec import GitIgnoreSpec
 
-    return GitIgnoreSpec.from_lines(patterns)
+    with warnings.catch_warnings():
+        # Python warns of brackets in brackets while it compiles a pattern: not for the user.
+        warnings.simplefilter("ignore", FutureWarning)
+        return GitIgnoreSpec.from_lines(patterns)
 
 
 def deciding(spec: GitIgnoreSpec, name: str, *, folder: bool) -> str | None:

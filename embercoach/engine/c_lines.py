@@ -87,7 +87,8 @@ def _add_comment(lines: PhysicalLines, text: str, place: tuple[int, int], index:
     row, column = place
     if text.startswith("//") and "\n" not in text:
         alone = not index.line(row)[: column - 1].strip()
-        lines.comments.append(Comment(row, column, text.rstrip("\r"), alone))
+        # A carriage return ends the line, though not to the grammar.
+        lines.comments.append(Comment(row, column, text.partition("\r")[0], alone))
 
 
 def _end_of_head(node: Node, syntax: Syntax) -> int:

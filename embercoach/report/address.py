@@ -13,7 +13,7 @@ def in_repository(path: str, root: str | None) -> str:
         path: as it is shown.
         root: the repository's folder; the current one by default.
     """
-    relative = os.path.relpath(path, root or os.curdir)
+    relative = os.path.relpath(path or os.curdir, root or os.curdir)
     outside = relative == os.pardir or relative.startswith(f"{os.pardir}{os.sep}")
     return (os.path.normpath(path) if outside else relative).replace(os.sep, "/")
 

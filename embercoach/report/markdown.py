@@ -94,7 +94,8 @@ def _table(found: list[Finding]) -> Iterator[str]:
     yield "| rule | what | severity | findings | fixable |"
     yield "| --- | --- | --- | ---: | ---: |"
     for row in statistics.rows(found):
-        about = prose(rulebook.rule(row.code).summary)
+        rule = rulebook.known_rule(row.code)
+        about = prose(rule.summary) if rule else ""
         yield f"| {row.code} | {about} | {row.severity} | {row.count} | {row.fixable or ''} |"
 
 

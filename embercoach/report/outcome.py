@@ -161,5 +161,5 @@ def _text(path: str) -> str:
 
     try:
         return decode(read_bytes(path)).text
-    except (OSError, DecodingError):
+    except (OSError, ValueError, DecodingError):  # a saved report may name what is no path
         return ""

@@ -103,7 +103,7 @@ def document(
                     }
                 ],
                 "results": [
-                    _result(finding, numbers[finding.code], places, mark)
+                    _result(finding, numbers.get(finding.code), places, mark)
                     for finding, mark in zip(outcome.findings, marks, strict=True)
                 ],
             }
@@ -172,14 +172,14 @@ def _rule(rule: Rule, profile: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, number: int, places: _Places, mark: str) -> dict[str, Any]:
+def _result(finding: Finding, number: int | None, places: _Places, mark: str) -> dict[str, Any]:
     told = [_plain(finding.message), _plain(finding.help)]
     # GitHub shows related places where the message links to them.
     told += [f"See [{_label(s.message)}]({n})." for n, s in enumerate(finding.related, 1)]
     text = within_cell(finding, "\n".join(filter(None, told)))
     result: dict[str, Any] = {
         "ruleId": finding.code,
-        "ruleIndex": number,
+        **({} if number is None else {"ruleIndex": number}),  # a later release's, in a saved report
         "level": finding.severity,
         "message": {"text": text},
         "locations": [places.location(finding)],

@@ -25,6 +25,12 @@ class Row:
     count: int = 0
     fixable: int = 0
 
+    @property
+    def name(self) -> str:
+        """The rule's name; empty for one that is not known here."""
+        rule = rulebook.known_rule(self.code)
+        return rule.name if rule else ""
+
 
 def rows(findings: Sequence[Finding]) -> list[Row]:
     """A row for each rule, the most frequent first."""
@@ -48,7 +54,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[Line]:
             (f"{row.severity:<7}", row.severity),
             (f"  {row.code:<{code}}", "code"),
             ("  [*] " if row.fixable else "      ", ""),
-            (rulebook.rule(row.code).name, "faint"),
+            (row.name, "faint"),
         ]
 
 
@@ -57,7 +63,7 @@ def render(findings: Sequence[Finding]) -> str:
     table = [
         {
             "code": row.code,
-            "name": rulebook.rule(row.code).name,
+            "name": row.name,
             "severity": row.severity,
             "count": row.count,
             "fixable": row.fixable,

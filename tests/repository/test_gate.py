@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,7 @@ def test_readme_installs_and_tests() -> None:
 # A stand-in for the interpreter: it makes an empty environment, and passes all else on.
 PYTHON = f"""#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then mkdir -p .venv-ci/bin && : >.venv-ci/bin/activate
+elif [ "$1 $2" = "-m tests.fuzz" ]; then echo python "$@" >>calls
 else exec {sys.executable} "$@"; fi
 """
 # What the gate adds where the oracles can be installed.
@@ -70,6 +72,12 @@ ORACLES = (
         "pytest -q -n auto -m oracle tests/xlstm_kernels",
     ]
     if sys.version_info >= (3, 11)
+    else []
+)
+# What it adds where atheris can be installed.
+FUZZING = (
+    ["pip install -q -e .[fuzz]", "python -m tests.fuzz --seconds 8 --jobs 2"]
+    if (sys.platform, platform.machine()) == ("linux", "x86_64") and sys.version_info < (3, 14)
     else []
 )
 EXHAUSTIVE = "pytest -q -n auto -m exhaustive tests/xlstm_kernels"
@@ -140,7 +148,9 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
         SITE,
         "embercoach check .",
         "embercoach check --profile ember xlstm_kernels",
+        *FUZZING,
     ]
+    assert ("Nothing is fuzzed" in result.stdout) == (not FUZZING)
 
 
 @pytest.mark.parametrize(
@@ -193,5 +203,7 @@ def test_a_wrong_interpreter_is_named(checkout: Path) -> None:
 def test_workflow_logs_are_grouped(checkout: Path) -> None:
     result = run_gate(checkout, GITHUB_ACTIONS="true")
     assert (
-        result.stdout.count("::group::") == result.stdout.count("::endgroup::") == 11 + len(ORACLES)
+        result.stdout.count("::group::")
+        == result.stdout.count("::endgroup::")
+        == 11 + len(ORACLES) + len(FUZZING)
     )

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fuzz.targets import NAMES
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTION = ROOT / "action.yml"
@@ -113,6 +115,11 @@ def test_scripts_hold_no_template(path: Path) -> None:
     """Values reach a script through the environment, where they can't become code."""
     for step in steps(load(path)):
         assert "${{" not in step.get("run", "")
+
+
+def test_every_fuzz_target_has_a_job() -> None:
+    job = load(ROOT / ".github" / "workflows" / "fuzz.yml")["jobs"]["fuzz"]
+    assert tuple(job["strategy"]["matrix"]["target"]) == NAMES
 
 
 def test_metal_tests_run_only_where_metal_is_right() -> None:
