@@ -71,7 +71,7 @@ def pairs(rounds: int) -> list[Pair]:
     return [
         Pair(
             "cold, one process / bare libcst.parse_module",
-            "at most 1.5",
+            "at most 1.4",
             (*cold, "--jobs", "1"),
             (sys.executable, "-c", BARE_PARSE, "."),
             rounds,
