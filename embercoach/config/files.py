@@ -153,6 +153,10 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         return safe_read.read_bytes(path, limit=LARGEST)
+    except safe_read.TooLargeError as error:
+        raise ConfigError(f"configuration must be at most {LARGEST >> 20} MB", path) from error
+    except safe_read.RefusedError as error:
+        raise ConfigError("configuration must be a regular file", path) from error
     except OSError as error:
         raise ConfigError(
             f"configuration cannot be read: {error.strerror or error}", path

@@ -14,7 +14,7 @@ from embercoach.server import service as service_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.pool import JobError
 from embercoach.server.protocol import quiet_expected_errors
-from embercoach.server.service import Service, _register
+from embercoach.server.service import Service
 from embercoach.server.worker import Done, Setup, _reply
 from tests.fuzz import python_source, seeds
 from tests.fuzz.mutation import json_mutation
@@ -186,7 +186,6 @@ def _execute(data: bytes) -> None:
 
 async def _talk(bodies: list[bytes], written: _Written) -> None:
     service = Service(_Pool())  # type: ignore[arg-type]
-    _register(service)
     service.protocol.set_writer(written)
     try:
         for number, body in enumerate(bodies):

@@ -183,12 +183,14 @@ def test_a_folders_links_that_lead_outside_are_skipped(project: Path) -> None:
 
 
 @needs_pipes
-@pytest.mark.parametrize("name", ["a.py", "a.metal", ".gitignore", "embercoach.toml"])
-def test_pipes_in_a_folder_hang_nothing(project: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"), [("a.py", 0), ("a.metal", 0), (".gitignore", 0), ("embercoach.toml", 2)]
+)
+def test_pipes_in_a_folder_hang_nothing(project: Path, name: str, code: int) -> None:
     (project / ".git").mkdir()
     (project / name).unlink(missing_ok=True)
     os.mkfifo(project / name)
-    assert lint()[0] == 0
+    assert lint()[0] == code
 
 
 @needs_pipes
@@ -216,7 +218,7 @@ def test_a_named_file_that_is_none_is_an_error(
             stack.callback(os.dup2, before, 0)
         code, output = lint(*option, name)
     assert code == 2
-    assert "not a regular file" in output
+    assert "a regular file" in output
 
 
 @needs_pipes
@@ -225,7 +227,7 @@ def test_a_configured_baseline_that_is_none_is_an_error(project: Path) -> None:
     (project / "embercoach.toml").write_text('baseline = "pipe"\n')
     code, output = lint()
     assert code == 2
-    assert "not a regular file" in output
+    assert "a regular file" in output
 
 
 def test_a_file_that_is_too_large_is_a_problem(

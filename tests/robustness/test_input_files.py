@@ -179,7 +179,7 @@ def test_mistakes_in_a_table_have_their_line(
     )
     code, _, err = run("config")
     if refused(code, err, "pyproject.toml") and "not valid TOML" not in err:
-        line = err.removeprefix("Error: pyproject.toml:").partition(":")[0]
+        line = err.rpartition("(pyproject.toml:")[2].partition(")")[0]
         assert line.isdecimal(), err
         assert 1 <= int(line) <= content.count(b"\n") + 2
 
