@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
@@ -53,6 +53,14 @@ class _Exact:
     nodes: Mapping[int, cst.CSTNode]
 
 
+class _Stretch(NamedTuple):
+    """Lines of the source, from 1, and the statement that they hold."""
+
+    first: int
+    last: int
+    node: cst.CSTNode
+
+
 @dataclass(eq=False)
 class SourceTree:
     """A source and its tree.
@@ -78,15 +86,15 @@ class SourceTree:
         if self.converted.ranges is None:
             return locate(self.tree, wanted)
         found: dict[cst.CSTNode, Span] = {}
-        others: dict[int, list[cst.CSTNode]] = {}
+        others: dict[_Stretch, list[cst.CSTNode]] = {}
         for node, statement in wanted.items():
             span = self._quick_span(node)
             if span is not None:
                 found[node] = span
             else:
-                others.setdefault(self._index_of(node, statement), []).append(node)
-        for index, nodes in others.items():
-            exact = self._exact_at(index)
+                others.setdefault(self._stretch_of(node, statement), []).append(node)
+        for stretch, nodes in others.items():
+            exact = self._exact_at(stretch)
             by_exact = {exact.nodes[id(node)]: node for node in nodes}
             for inner, span in locate(exact.module, by_exact).items():
                 line, column, end_line, end_column = span
@@ -98,15 +106,29 @@ class SourceTree:
         """The node as libcst parses it, with its trivia."""
         if self.converted.ranges is None:
             return node
-        return self._exact_at(self._index_of(node, node)).nodes[id(node)]
+        return self._exact_at(self._stretch_of(node, node)).nodes[id(node)]
 
     def code(self, node: cst.CSTNode) -> str:
         """A node's own source text, with the parentheses around it."""
+        span = self._quick_span(node) if isinstance(node, cst.BaseExpression) else None
+        if span is not None and not self._may_have_parentheses(span):
+            return self._lines.between(*span)
         return cst.Module([]).code_for_node(self.exact(node))
 
     @cached_property
     def _lines(self) -> Lines:
         return Lines(self.source)
+
+    def _may_have_parentheses(self, span: Span) -> bool:
+        """Whether brackets around a span may be its own: those of a call look the same.
+
+        Several lines count as if: libcst indents them as if the statement stood at the left.
+        """
+        if span.line != span.end_line:
+            return True
+        before = self._lines.texts[span.line - 1][: span.column].rstrip()
+        after = self._lines.texts[span.end_line - 1][span.end_column :].lstrip()
+        return (not before or before[-1] == "(") and (not after or after[0] in ")#\\")
 
     def _quick_span(self, node: cst.CSTNode) -> Span | None:
         found = self.converted.range_of(node)
@@ -128,26 +150,43 @@ class SourceTree:
         ranges = (self.converted.range_of(node) for node in starts)
         return min(one.line for one in ranges if one is not None)
 
-    def _index_of(self, node: cst.CSTNode, statement: cst.CSTNode) -> int:
-        """Which top-level statement holds a node."""
+    def _stretch_of(self, node: cst.CSTNode, statement: cst.CSTNode) -> _Stretch:
+        """The lines to parse for a node: of its simple statement, else of its top-level one."""
         known = self.converted.range_of(node) or self.converted.range_of(statement)
-        if known is not None:
-            return bisect_right(self._first_lines, known.line) - 1
-        return next(i for i, top in enumerate(self.tree.body) if _holds(top, node))
+        if known is None:
+            return self._top(next(i for i, s in enumerate(self.tree.body) if _holds(s, node)))
+        index = bisect_right(self._starts_of_lines, known.line) - 1
+        if index >= 0:
+            line = self.converted.lines[index]
+            if known.end_line <= line.last:
+                return _Stretch(line.first, line.last, line.node)
+        return self._top(bisect_right(self._first_lines, known.line) - 1)
 
-    def _exact_at(self, index: int) -> _Exact:
-        exact = self._exact.get(index)
-        if exact is None:
-            exact = self._exact[index] = self._parsed(index)
+    @cached_property
+    def _starts_of_lines(self) -> Sequence[int]:
+        return [line.first for line in self.converted.lines]
+
+    def _top(self, index: int) -> _Stretch:
+        """The lines of a top-level statement, up to the next one."""
+        after = self._first_lines[index + 1 : index + 2]
+        last = after[0] - 1 if after else len(self._lines.texts)
+        return _Stretch(self._first_lines[index], last, self.tree.body[index])
+
+    def _exact_at(self, stretch: _Stretch) -> _Exact:
+        exact = self._exact.get(stretch.first)
+        if exact is None or id(stretch.node) not in exact.nodes:
+            exact = self._exact[stretch.first] = self._parsed(stretch)
         return exact
 
-    def _parsed(self, index: int) -> _Exact:
-        start = self._first_lines[index] - 1
-        after = self._first_lines[index + 1 : index + 2]
-        texts = self._lines.texts[start : after[0] - 1 if after else None]
-        module = parse("".join(texts))
-        nodes = _paired([self.tree.body[index]], module.body)
-        return _Exact(module, start, nodes)
+    def _parsed(self, stretch: _Stretch) -> _Exact:
+        first = stretch.first - 1
+        text = "".join(self._lines.texts[first : stretch.last])
+        if text[:1] in (" ", "\t", "\f"):
+            module = parse(f"if x:\n{text}")
+            nodes = _paired([stretch.node], module.body[0].body.body)  # type: ignore[union-attr]
+            return _Exact(module, first - 1, nodes)
+        module = parse(text)
+        return _Exact(module, first, _paired([stretch.node], module.body))
 
 
 def _holds(outer: cst.CSTNode, node: cst.CSTNode) -> bool:

@@ -17,6 +17,7 @@ from embercoach.analysis.conversion.state import (
     OPEN,
     SPACE,
     UnconvertibleError,
+    packed_name_range,
     packed_range,
 )
 
@@ -320,8 +321,10 @@ class ExpressionConverter:
         )
 
     def _parameter(self, node: ast.arg, default: ast.expr | None, star: str) -> cst.Param:
+        name = cst.Name(node.arg)
+        self.ranges[id(name)] = packed_name_range(node)
         return cst.Param(
-            name=cst.Name(node.arg),
+            name=name,
             annotation=self.annotation(node.annotation),
             equal=EQUAL if default is not None else cst.MaybeSentinel.DEFAULT,
             default=self.optional(default),

@@ -40,15 +40,29 @@ class Range(NamedTuple):
     end_column: int
 
 
+class StatementLine(NamedTuple):
+    """Simple statements on lines where nothing else is."""
+
+    first: int
+    last: int
+    node: cst.SimpleStatementLine
+
+
 @dataclass(frozen=True, slots=True)
 class Converted:
     """A tree, and the packed ranges of its statements and expressions by their ``id``.
 
     ``ranges`` is None for a tree of libcst's own, which is complete.
+
+    Attributes:
+        tree: the tree.
+        ranges: see above.
+        lines: simple statements that have lines of their own.
     """
 
     tree: cst.Module
     ranges: dict[int, int] | None
+    lines: tuple[StatementLine, ...] = ()
 
     def range_of(self, node: cst.CSTNode) -> Range | None:
         """Where ``ast`` places a node, None for a node that it doesn't have."""
@@ -61,6 +75,13 @@ def packed_range(node: ast.expr | ast.stmt) -> int:
     end_line, end_column = node.end_lineno or 0, node.end_col_offset or 0
     start = node.lineno << _BITS | node.col_offset
     return (start << _BITS | end_line) << _BITS | end_column
+
+
+def packed_name_range(node: ast.arg) -> int:
+    """The range of a parameter's name: ``ast`` counts its annotation, too."""
+    start = node.lineno << _BITS | node.col_offset
+    end_column = node.col_offset + len(node.arg.encode())
+    return (start << _BITS | node.lineno) << _BITS | end_column
 
 
 def _unpacked(packed: int) -> Range:
@@ -90,7 +111,10 @@ class Lines:
         """The text of an expression, without parentheses around it."""
         line, end_line = node.lineno, node.end_lineno or node.lineno
         start = self.column(line, node.col_offset)
-        end = self.column(end_line, node.end_col_offset or 0)
+        return self.between(line, start, end_line, self.column(end_line, node.end_col_offset or 0))
+
+    def between(self, line: int, start: int, end_line: int, end: int) -> str:
+        """The text from a column of a line, from 1, to one of the same or another line."""
         if line == end_line:
             return self.texts[line - 1][start:end]
         inner = self.texts[line : end_line - 1]

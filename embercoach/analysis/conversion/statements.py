@@ -17,6 +17,7 @@ from embercoach.analysis.conversion.state import (
     SPACE,
     Converted,
     Lines,
+    StatementLine,
     UnconvertibleError,
     packed_range,
 )
@@ -58,7 +59,10 @@ def convert(source: str, outline: ast.Module) -> Converted:
     if not source.isascii() and any(map(_may_be_normalized, set(source))):
         raise UnconvertibleError("names whose text may be lost")
     converter = _Converter(Lines(source))
-    return Converted(cst.Module(converter.body(outline.body)), converter.ranges)
+    tree = cst.Module(converter.body(outline.body))
+    return Converted(
+        tree, converter.ranges, tuple(sorted(converter.own_lines, key=lambda one: one.first))
+    )
 
 
 def _may_be_normalized(character: str) -> bool:
@@ -74,29 +78,35 @@ def _may_be_normalized(character: str) -> bool:
 class _Converter(ExpressionConverter):
     """Converts statements, too."""
 
+    def __init__(self, lines: Lines) -> None:
+        super().__init__(lines)
+        self.own_lines: list[StatementLine] = []
+
     def body(self, nodes: Sequence[ast.stmt]) -> list[Any]:
         """Statements, with simple ones of one line together."""
         found: list[Any] = []
+        statements: list[cst.BaseSmallStatement] = []
         if self.lines.has_continuations and any(map(self.lines.follows_continuation, nodes)):
             raise UnconvertibleError("a statement that starts after a backslash")
-        line = -1  # where the last simple statement ended
+        first = last = -1  # lines of the last simple statements
         for node in nodes:
             convert = self._SIMPLE.get(type(node))
             if convert is None:
                 found.append(self._compound(node))
-                line = -1
+                last = -1
                 continue
             made = convert(self, node)
             self.ranges[id(made)] = packed_range(node)
-            if node.lineno == line:
-                found[-1].append(made)
+            if node.lineno == last:
+                statements.append(made)
+                self.own_lines.pop()
             else:
-                found.append([made])
-            line = node.end_lineno or node.lineno
-        return [
-            cst.SimpleStatementLine(one, (), LINE_END) if type(one) is list else one
-            for one in found
-        ]
+                first = node.lineno
+                statements = [made]
+                found.append(cst.SimpleStatementLine(statements, (), LINE_END))
+            last = node.end_lineno or node.lineno
+            self.own_lines.append(StatementLine(first, last, found[-1]))
+        return found
 
     def _compound(self, node: ast.stmt) -> cst.CSTNode:
         convert = self._COMPOUND.get(type(node))
@@ -128,6 +138,7 @@ class _Converter(ExpressionConverter):
         made = self.body(nodes)
         if not self.lines.before(nodes[0]).strip() or type(made[0]) is not cst.SimpleStatementLine:
             return cst.IndentedBlock(made, LINE_END)
+        self.own_lines.pop()  # the header has that line
         return cst.SimpleStatementSuite(made[0].body, SPACE, LINE_END)
 
     def _else(self, nodes: Sequence[ast.stmt]) -> cst.Else | None:
