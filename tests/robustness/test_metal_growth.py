@@ -23,9 +23,8 @@ def test_every_shape_ends_in_findings_or_a_problem(name: str) -> None:
         assert all(found.line for found in checks.check_metal(text).findings)
 
 
-def _calls(name: str, size: int) -> int:
+def _calls(text: str) -> int:
     """The functions of EmberCoach that run for a text: the same on every machine."""
-    _, text = SHAPES[f"metal: {name}"](size)
     count = 0
 
     def profile(frame: object, event: str, argument: object) -> None:
@@ -44,8 +43,43 @@ def _calls(name: str, size: int) -> int:
     "name", ["nested #if", "nested true #if", "assignments", "open macro use", "open parentheses"]
 )
 def test_work_grows_in_proportion(name: str) -> None:
-    _calls(name, 500)  # what is imported and kept on the way is not counted
-    assert _calls(name, 8 * SIZE) < 2.5 * _calls(name, 4 * SIZE)
+    few, some, many = (SHAPES[f"metal: {name}"](size)[1] for size in (500, 4 * SIZE, 8 * SIZE))
+    _calls(few)  # what is imported and kept on the way is not counted
+    assert _calls(many) < 2.5 * _calls(some)
+
+
+NESTED = """\
+float by_reference(const thread float& v) { return v + 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("opening", "inner", "closing"),
+    [
+        ("--", "a", ""),
+        ("(", "a", " += 1)"),
+        ("x[a = ", "1", "]"),
+        ("(", "i + 1", ")[0]"),
+        ("(", "v", ".yx += 1)"),
+        ("(&", "i", ")[0]"),
+        ("(n ? ", "a", " : b += 1)"),
+        ("((int)", "a", " += 1)"),
+        ("by_reference(", "i", ")"),
+        ("sincos(", "i", ", c)"),
+        ("modf(1.f, w[int(", "i", ")])"),
+    ],
+)
+def test_an_operand_is_evaluated_once_at_each_level(opening: str, inner: str, closing: str) -> None:
+    """Twice a level is 2^16 times for 16 levels."""
+
+    def calls(depth: int) -> int:
+        expression = opening * depth + inner + closing * depth
+        body = f"int a = 1, b = 1; float c, w[4]; float2 v; x[i] = {expression};"
+        return _calls(HEAD + NESTED + kernel(body))
+
+    calls(2)
+    without = calls(0)
+    assert calls(16) - without < 3 * (calls(8) - without)
 
 
 def test_a_number_of_any_length_is_no_error() -> None:

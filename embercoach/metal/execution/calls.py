@@ -167,9 +167,11 @@ def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
         given += function.defaults[-missing:]
     for parameter, argument in zip(function.parameters, given, strict=False):
         if parameter.type.reference:
-            place = places.place_of(m, state, argument)
+            found = places.designated(m, state, argument)
             bound[parameter] = (
-                expressions.evaluate(m, state, argument) if place is None else Reference(place)
+                places.held(m, state, argument, found)
+                if found.place is None
+                else Reference(found.place)
             )
         else:
             value = expressions.evaluate(m, state, argument)

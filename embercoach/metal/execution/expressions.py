@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, choices, places
@@ -72,11 +72,11 @@ def evaluate(m: Machine, state: State, node: Expression) -> Result:
         case Index() | Member():
             return _part(m, state, node)
         case Assign():
-            return _assign(m, state, node)
+            return assign(m, state, node)[0]
         case Unary():
             return _unary(m, state, node)
         case Cast():
-            return _cast(m, state, node)
+            return cast(m, state, node, evaluate(m, state, node.operand))
         case Conditional():
             return choices.conditional(m, state, node)
         case Call():
@@ -143,31 +143,26 @@ def _unbound(m: Machine, state: State, node: Name, variable: Variable) -> Result
 
 
 def _part(m: Machine, state: State, node: Index | Member) -> Result:
-    base = node.base
-    if isinstance(node, Member) and accessing.is_vector(m.resolved(base.type)):
-        return _swizzled(m, evaluate(m, state, base), node)
-    if isinstance(node, Index) and accessing.is_vector(m.resolved(base.type)):
-        vector = evaluate(m, state, base)
-        index = evaluate_number(m, state, node.index)
-        if isinstance(vector, Bundle):
-            at = index.constant
-            if at is not None and 0 <= at < len(vector.parts):
-                return vector.parts[at]
-            return m.pool.symbol("component", (*vector.parts, index))
-        return m.pool.symbol("component", (number(m, state, vector, base), index))
-    place = places.place_of(m, state, node)
-    if place is not None:
-        return accessing.load(m, state, place, node.spot)
-    parts = tuple(
-        evaluate_number(m, state, getattr(node, f.name))
-        for f in fields(node)
-        if f.name in ("base", "index")
-    )
-    name = node.field if isinstance(node, Member) else "[]"
-    return m.pool.symbol("part", (name, *parts))
+    if accessing.is_vector(m.resolved(node.base.type)):
+        vector = evaluate(m, state, node.base)
+        if isinstance(node, Member):
+            return swizzled(m, vector, node)
+        return component(m, state, vector, evaluate_number(m, state, node.index), node)
+    return places.held(m, state, node, places.designated(m, state, node))
 
 
-def _swizzled(m: Machine, vector: Result, node: Member) -> Result:
+def component(m: Machine, state: State, vector: Result, index: Value, node: Index) -> Value:
+    """A component of a vector by its number."""
+    if not isinstance(vector, Bundle):
+        return m.pool.symbol("component", (number(m, state, vector, node.base), index))
+    at = index.constant
+    if at is not None and 0 <= at < len(vector.parts):
+        return vector.parts[at]
+    return m.pool.symbol("component", (*vector.parts, index))
+
+
+def swizzled(m: Machine, vector: Result, node: Member) -> Result:
+    """Components of a vector by their letters."""
     at = [places.COMPONENTS.get(letter, 0) for letter in node.field]
     if not at:
         return m.pool.unknown("part")
@@ -181,11 +176,11 @@ def _swizzled(m: Machine, vector: Result, node: Member) -> Result:
 
 def _unary(m: Machine, state: State, node: Unary) -> Result:
     if node.operator == "&":
-        place = places.place_of(m, state, node.operand)
-        if place is None:
-            evaluate(m, state, node.operand)
+        found = places.designated(m, state, node.operand)
+        if found.place is None:
+            places.held(m, state, node.operand, found)
             return Pointer(None, "device", ZERO, m.resolved(node.operand.type), known=False)
-        return place
+        return found.place
     operand = evaluate(m, state, node.operand)
     if isinstance(operand, Bundle):
         return Bundle(tuple([_negative(m, part, node) for part in operand.parts]))
@@ -259,8 +254,8 @@ def _by_component(
     return Bundle(tuple([binary(m.pool, sign, a, b, scalar) for a, b in pairs]))
 
 
-def _cast(m: Machine, state: State, node: Cast) -> Result:
-    operand = evaluate(m, state, node.operand)
+def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
+    """An operand's value in another type."""
     kind = m.resolved(node.type)
     if isinstance(operand, Pointer):
         if not kind.pointer:
@@ -301,12 +296,14 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
     return converted(m, parts[0], node.parts[0].type, kind)
 
 
-def _assign(m: Machine, state: State, node: Assign) -> Result:
+def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
+    """What an assignment gives, and the place that it designates."""
     value = evaluate(m, state, node.value)
-    place = places.place_of(m, state, node.target)
+    found = places.designated(m, state, node.target)
+    place = found.place
     if place is None:
-        _scattered(m, state, node)
-        return value
+        _scattered(m, state, node, found)
+        return value, None
     old: Result = ZERO
     if node.operator != "=" or node.postfix:
         old = _current(m, state, place, node)
@@ -314,7 +311,7 @@ def _assign(m: Machine, state: State, node: Assign) -> Result:
         value = combined(m, state, node.operator[:-1], old, value, node)
     value = fitted(m, state, value, place.type, node.value)
     accessing.store(m, state, place, value, node.spot)
-    return old if node.postfix else value
+    return old if node.postfix else value, place
 
 
 def _current(m: Machine, state: State, place: Pointer, node: Assign) -> Result:
@@ -323,12 +320,12 @@ def _current(m: Machine, state: State, place: Pointer, node: Assign) -> Result:
     return accessing.load(m, state, place, node.target.spot)
 
 
-def _scattered(m: Machine, state: State, node: Assign) -> None:
+def _scattered(m: Machine, state: State, node: Assign, found: places.Designation) -> None:
     """A swizzle like ``v.zx`` is assigned: its vector is not known any more."""
     target = node.target
-    while isinstance(target, Member):
-        target = target.base
-    place = places.place_of(m, state, target)
+    while isinstance(target, Member) and found.base is not None:
+        target, found = target.base, found.base
+    place = found.place
     if place is not None and place.memory == "thread" and place.root is not None:
         width = m.resolved(place.type).width
         parts = tuple(m.pool.unknown() for _ in range(width))

@@ -33,6 +33,8 @@ from embercoach.metal.execution.values import (
 from embercoach.metal.program.nodes import Binary, Expression, Name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Call
@@ -59,9 +61,9 @@ def call(m: Machine, state: State, node: Call) -> Result:
     group, _, operation = name.partition("_")
     if group in ("simd", "quad") and operation:
         return _among_lanes(m, state, node, operation)
-    given = [expressions.evaluate(m, state, argument) for argument in node.arguments]
+    given, designated = _given(m, state, node)
     if name in _WRITING:
-        _forget_targets(m, state, node)
+        _forget_targets(m, state, node, designated)
     elif any(isinstance(g, Pointer) and g.memory != "constant" for g in given) and not all(
         _is_input(g) for g in given if isinstance(g, Pointer)
     ):
@@ -73,9 +75,23 @@ def _is_input(pointer: Pointer) -> bool:
     return pointer.root is not None and pointer.root.kind in ("input", "metadata")
 
 
-def _forget_targets(m: Machine, state: State, node: Call) -> None:
+def _given(m: Machine, state: State, node: Call) -> tuple[list[Result], list[Pointer | None]]:
+    """The values of a call's arguments and, for a call that writes, what they designate."""
+    if node.name not in _WRITING and node.name != "simdgroup_load":
+        return [expressions.evaluate(m, state, argument) for argument in node.arguments], []
+    given: list[Result] = []
+    designated: list[Pointer | None] = []
     for argument in node.arguments:
-        place = places.place_of(m, state, argument)
+        found = places.designated(m, state, argument)
+        given.append(places.held(m, state, argument, found))
+        designated.append(found.place)
+    return given, designated
+
+
+def _forget_targets(
+    m: Machine, state: State, node: Call, designated: Iterable[Pointer | None]
+) -> None:
+    for place in designated:
         if place is not None and place.memory == "thread" and place.root in state.variables:
             accessing.store(m, state, replace(place, known=False), m.pool.unknown(), node.spot)
 
@@ -181,7 +197,7 @@ def _atomic(m: Machine, state: State, node: Call) -> Result:
 
 def _matrix(m: Machine, state: State, node: Call) -> Result:
     """A SIMD group's matrix: its tile is somewhere behind the pointer."""
-    given = [expressions.evaluate(m, state, argument) for argument in node.arguments]
+    given, designated = _given(m, state, node)
     shared = [g for g in given if isinstance(g, Pointer) and g.memory not in ("thread", "constant")]
     if node.name not in ("simdgroup_store", "simdgroup_load"):
         if shared:
@@ -190,8 +206,7 @@ def _matrix(m: Machine, state: State, node: Call) -> Result:
     stride = given[2] if len(given) == 3 else None
     for pointer in shared:
         _tile(m, state, pointer, stride, node)
-    if node.name == "simdgroup_load" and node.arguments:
-        place = places.place_of(m, state, node.arguments[0])
+    for place in designated[:1]:
         if place is not None and place.memory == "thread":
             accessing.store(m, state, place, m.pool.unknown("matrix"), node.spot)
     return ZERO

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, expressions
 from embercoach.metal.execution.arithmetic import add
-from embercoach.metal.execution.memory import Pointer, Reference, moved
+from embercoach.metal.execution.conversions import number
+from embercoach.metal.execution.memory import Pointer, Reference, Result, moved
 from embercoach.metal.execution.values import ZERO
 from embercoach.metal.program.nodes import (
     Assign,
@@ -27,56 +28,108 @@ if TYPE_CHECKING:
 COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(text)}
 
 
+@dataclass(frozen=True, slots=True)
+class Designation:
+    """What an expression designates, and what finding it out gave on the way.
+
+    Nobody evaluates the expression again: that would repeat its effects, and take twice the work
+    at each level of nesting.
+    """
+
+    #: None for what is no place in memory or is not known.
+    place: Pointer | None = None
+    #: What the expression gives, None where that is not evaluated yet.
+    value: Result | None = None
+    #: What the object of a member, or the operand of a cast, designates.
+    base: Designation | None = None
+
+
 def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
     """What an expression designates, None for what is no place in memory or is not known."""
+    return designated(m, state, node).place
+
+
+def designated(m: Machine, state: State, node: Expression) -> Designation:
+    """What an expression designates; an expression that is no place is perhaps not evaluated."""
     match node:
         case Name():
-            binding = state.variables.get(node.variable)
-            if isinstance(binding, Reference):
-                return binding.place
-            if accessing.holds_pointer(node.variable):
-                # The pointer itself, as in ``out += row * n``.
-                return Pointer(node.variable, "thread", ZERO, node.variable.type)
-            return accessing.place_of_variable(m, node.variable)
+            return Designation(_place_of_name(m, state, node))
         case Index():
-            return _place_of_element(m, state, node)
+            return _element(m, state, node)
         case Member():
-            base = place_of(m, state, node.base)
-            return None if base is None else _place_of_member(m, base, node)
+            base = designated(m, state, node.base)
+            place = None if base.place is None else _place_of_member(m, base.place, node)
+            return Designation(place, base=base)
         case Assign():
-            expressions.evaluate(m, state, node)
-            return place_of(m, state, node.target)
+            value, place = expressions.assign(m, state, node)
+            return Designation(place, value)
         case Cast():
-            place = place_of(m, state, node.operand)
-            return None if place is None else replace(place, type=m.resolved(node.type))
+            base = designated(m, state, node.operand)
+            kind = m.resolved(node.type)
+            place = None if base.place is None else replace(base.place, type=kind)
+            return Designation(place, base=base)
         case Conditional():
             found = expressions.evaluate(m, state, node)
-            return found if isinstance(found, Pointer) else None
+            return Designation(found if isinstance(found, Pointer) else None, found)
         case Call():
             from embercoach.metal.execution.calls import call
 
             found = call(m, state, node)
-            return found if isinstance(found, Pointer) else None
+            if not isinstance(found, Pointer):
+                return Designation(None, found)
+            reference = any(function.result.reference for function in node.functions)
+            return Designation(found, None if reference else found)
         case _:
-            return None
+            return Designation()
 
 
-def _place_of_element(m: Machine, state: State, node: Index) -> Pointer | None:
+def held(m: Machine, state: State, node: Expression, found: Designation) -> Result:
+    """The value of an expression of which it is known what it designates."""
+    if found.value is not None:
+        return found.value
+    if isinstance(node, Cast) and found.base is not None:
+        return expressions.cast(m, state, node, held(m, state, node.operand, found.base))
+    if isinstance(node, Member) and found.base is not None:
+        vector = accessing.is_vector(m.resolved(node.base.type))
+        if vector or found.place is None:
+            base = held(m, state, node.base, found.base)
+            if vector:
+                return expressions.swizzled(m, base, node)
+            return m.pool.symbol("part", (node.field, number(m, state, base, node.base)))
+    if found.place is None or isinstance(node, Name):
+        return expressions.evaluate(m, state, node)
+    return accessing.load(m, state, found.place, node.spot)
+
+
+def _place_of_name(m: Machine, state: State, node: Name) -> Pointer:
+    binding = state.variables.get(node.variable)
+    if isinstance(binding, Reference):
+        return binding.place
+    if accessing.holds_pointer(node.variable):
+        # The pointer itself, as in ``out += row * n``.
+        return Pointer(node.variable, "thread", ZERO, node.variable.type)
+    return accessing.place_of_variable(m, node.variable)
+
+
+def _element(m: Machine, state: State, node: Index) -> Designation:
     index = expressions.evaluate_number(m, state, node.index)
     if accessing.is_vector(m.resolved(node.base.type)) and not isinstance(node.base, Call):
-        place = place_of(m, state, node.base)
+        found = designated(m, state, node.base)
+        place = found.place
         if place is None or not accessing.is_vector(place.type):
-            return None
+            vector = held(m, state, node.base, found)
+            return Designation(None, expressions.component(m, state, vector, index, node))
         at = index.constant
         if at is not None:
-            return accessing.component(m, place, at, 1)
+            return Designation(accessing.component(m, place, at, 1))
         kind = replace(place.type, width=1)
-        return replace(place, type=kind, offset=add(m.pool, place.offset, index))
+        return Designation(replace(place, type=kind, offset=add(m.pool, place.offset, index)))
     base = expressions.evaluate(m, state, node.base)
     if not isinstance(base, Pointer):
-        return None
+        given = number(m, state, base, node.base)
+        return Designation(None, m.pool.symbol("part", ("[]", given, index)))
     root = base.root
-    return base if root is None else moved(m.pool, base, index, m.root_type(root))
+    return Designation(base if root is None else moved(m.pool, base, index, m.root_type(root)))
 
 
 def _place_of_member(m: Machine, base: Pointer, node: Member) -> Pointer | None:

@@ -79,23 +79,22 @@ def declare(m: Machine, state: State, node: Declare) -> None:
         if kind.dimensions:
             state.variables[variable] = Cells()
         return
-    if kind.reference:
-        place = places.place_of(m, state, initial)
-        if place is not None:
-            state.variables[variable] = Reference(place)
-            return
+    found = places.designated(m, state, initial) if kind.reference else places.Designation()
+    if found.place is not None:
+        state.variables[variable] = Reference(found.place)
+        return
     if kind.dimensions and isinstance(initial, Construct):
         state.variables[variable] = _filled(m, state, node, initial)
         return
     struct = structure_of(m, kind)
     if struct is not None:
         given = initial.parts if isinstance(initial, Construct) else (initial,)
-        values = [expressions.evaluate(m, state, part) for part in given]
+        values = [places.held(m, state, part, found) for part in given]
         whole = len(values) == 1 and isinstance(values[0], Cells)
         # Braces around values: those of the fields.
         state.variables[variable] = values[0] if whole else made(struct, values)
         return
-    value = expressions.evaluate(m, state, initial)
+    value = places.held(m, state, initial, found)
     if kind.scalar is None and isinstance(value, Pointer) and not initial.type.pointer:
         # ``auto v = n`` of a 0-d input: its value, not its address.
         inputs = value.root is not None and value.root.kind in ("input", "metadata")
@@ -207,8 +206,8 @@ def _leave(m: Machine, state: State, node: Return) -> None:
     value: Result | None = None
     if node.value is not None:
         reference = frame.function is not None and frame.function.result.reference
-        place = places.place_of(m, state, node.value) if reference else None
-        value = expressions.evaluate(m, state, node.value) if place is None else place
+        found = places.designated(m, state, node.value) if reference else places.Designation()
+        value = found.place or places.held(m, state, node.value, found)
     if not state.lanes:
         return
     if frame.function is None or frame.result is None:
