@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.values import Symbol, Value
     from embercoach.metal.program.nodes import Spot, Variable
 
+#: The threadgroup's position with its factor, and the other unknowns.
+_Split: TypeAlias = "tuple[Symbol | None, int, dict[Symbol, int]]"
 _GROUPS = ("group.x", "group.y", "group.z")
 _VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
@@ -52,9 +54,75 @@ class Crossing:
     barriers: tuple[Synchronization, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What an access says of threadgroups along an axis.
+
+    Attributes:
+        split: what its index is made of, None where other threadgroups differ in an unknown.
+        position: the threadgroup's, as the index has it, or else a condition.
+        guarded: some unknown that depends on the threadgroup decides who is there.
+        settled: conditions say for certain where the threadgroup is, or nothing.
+        depends: a condition on the threadgroup's position decides who is there.
+        alike: the conditions say the same for all threads.
+        elements: the threads that touch each element.
+        residues: the elements by what is left of them when they are divided by a number.
+    """
+
+    access: Access
+    split: _Split | None
+    position: Symbol | None
+    guarded: bool
+    settled: bool
+    depends: bool
+    alike: bool
+    elements: Mapping[int, tuple[int, ...]]
+    residues: dict[int, Mapping[int, list[int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, access: Access, axis: int) -> _Side:
+        """What an access says."""
+        return cls(
+            access,
+            _split(access.index, axis),
+            _position(access, axis),
+            _guarded(access, axis),
+            _is_settled(access, axis),
+            _depends(access, axis),
+            _is_alike(access),
+            footprint(access),
+        )
+
+    def by_residue(self, factor: int) -> Mapping[int, list[int]]:
+        """The elements by what is left of them when they are divided by a factor."""
+        found = self.residues.get(factor)
+        if found is None:
+            residues: dict[int, list[int]] = defaultdict(list)
+            for element in self.elements:
+                residues[element % factor if factor else element].append(element)
+            found = self.residues[factor] = residues
+        return found
+
+
+class _Sides:
+    """The sides of accesses, each made once: an access is compared with many."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], _Side] = {}
+
+    def __call__(self, access: Access, axis: int) -> _Side:
+        """What an access of the trace says along an axis."""
+        key = (id(access), axis)
+        side = self._known.get(key)
+        if side is None:
+            side = self._known[key] = _Side.of(access, axis)
+        return side
+
+
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
     """Where threadgroups meet in device memory, one for each pair of places in the text."""
     found: dict[tuple[Spot, Spot], Crossing] = {}
+    sides = _Sides()
     pairs = 0
     most = trace.inspected.steps + _MAX_STEPS
     barriers = [
@@ -74,7 +142,7 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
                 pairs += 1
                 if pairs > _MAX_PAIRS or trace.inspected.steps > most:
                     return tuple(found.values())
-                crossing = _crossing(first, second, trace, barriers)
+                crossing = _crossing(first, second, trace, barriers, sides)
                 if crossing is not None:
                     found[key] = crossing
     return tuple(found.values())
@@ -103,14 +171,18 @@ def _shared(trace: Trace) -> Iterator[list[Access]]:
 
 
 def _crossing(
-    first: Access, second: Access, trace: Trace, barriers: list[Synchronization]
+    first: Access,
+    second: Access,
+    trace: Trace,
+    barriers: list[Synchronization],
+    sides: _Sides,
 ) -> Crossing | None:
     if not same_members(first, second):
         return None
     for axis, count in enumerate(trace.configuration.groups):
         if count == 1:
             continue
-        apart = _apart(first, second, axis, count, trace.inspected)
+        apart = _apart(sides(first, axis), sides(second, axis), axis, count, trace.inspected)
         if apart is None:
             continue
         between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
@@ -121,7 +193,7 @@ def _crossing(
     return None
 
 
-def _split(value: Value, axis: int) -> tuple[Symbol | None, int, dict[Symbol, int]] | None:
+def _split(value: Value, axis: int) -> _Split | None:
     """The threadgroup's position along an axis with its factor, and the other unknowns."""
     rest: dict[Symbol, int] = {}
     position, factor = None, 0
@@ -136,47 +208,60 @@ def _split(value: Value, axis: int) -> tuple[Symbol | None, int, dict[Symbol, in
 
 
 def _apart(
-    first: Access, second: Access, axis: int, count: int | None, inspected: Tally
+    ours: _Side, theirs: _Side, axis: int, count: int | None, inspected: Tally
 ) -> int | None:
     """How far threadgroups are apart that touch the same element; None where none do."""
-    one, other = _split(first.index, axis), _split(second.index, axis)
+    one, other = ours.split, theirs.split
     if one is None or other is None or one[2] != other[2]:
         return None
-    if _guarded(first, axis) or _guarded(second, axis):
+    if ours.guarded or theirs.guarded:
         return None
+    first, second = ours.access, theirs.access
     writes = first.kind == second.kind == "write"
     factors = one[1], other[1]
-    symbol = one[0] or other[0] or _position(first, axis) or _position(second, axis)
+    symbol = one[0] or other[0] or ours.position or theirs.position
     # Where an index does not tell which threadgroup it is, conditions must, or leave it open.
-    settled = (_is_settled(first, axis), _is_settled(second, axis))
-    free = not _depends(first, axis) or not _depends(second, axis)
+    settled = (ours.settled, theirs.settled)
+    free = not ours.depends or not theirs.depends
     conditions = len(first.mask.conditions) + len(second.mask.conditions)
-    ours, theirs = footprint(first), footprint(second)
+    feasible: dict[tuple[int, int, int | None, int], bool] = {}
     for element, against in _candidates(ours, theirs, gcd(*factors)):
         inspected.spend(_CANDIDATE * (1 + conditions))
-        threads = ours[element][0], theirs[against][0]
+        threads = ours.elements[element][0], theirs.elements[against][0]
         if writes and _agree(first, second, axis, threads):
             continue
+        here_alike, there_alike = (
+            0 if side.alike else thread
+            for side, thread in zip((ours, theirs), threads, strict=True)
+        )
         for here, apart in _positions(against - element, factors, settled, count, free=free):
-            if _feasible(first, second, threads, Elsewhere((), symbol, -apart, count, here)):
+            key = (here_alike, there_alike, here, apart)
+            if key not in feasible:
+                elsewhere = Elsewhere((), symbol, -apart, count, here)
+                feasible[key] = _feasible(first, second, threads, elsewhere)
+            if feasible[key]:
                 return 0 if free and 0 in factors else apart
     return None
 
 
-def _candidates(
-    ours: Mapping[int, tuple[int, ...]], theirs: Mapping[int, tuple[int, ...]], factor: int
-) -> Iterator[tuple[int, int]]:
+def _candidates(ours: _Side, theirs: _Side, factor: int) -> Iterator[tuple[int, int]]:
     """Elements of both that whole threadgroups may lie between."""
-    residues: dict[int, list[int]] = defaultdict(list)
-    for against in theirs:
-        residues[against % factor if factor else against].append(against)
+    residues = theirs.by_residue(factor)
     tries = 0
-    for element in ours:
+    for element in ours.elements:
         for against in residues.get(element % factor if factor else element, ()):
             tries += 1
             if tries > _TRIES:
                 return
             yield element, against
+
+
+def _is_alike(access: Access) -> bool:
+    """Whether the conditions of an access say the same for all of its threads."""
+    return not any(
+        condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
+        for condition in access.mask.conditions
+    )
 
 
 def _depends(access: Access, axis: int) -> bool:
