@@ -121,7 +121,9 @@ class _Sides:
 
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
     """Where threadgroups meet in device memory, one for each pair of places in the text."""
-    found: dict[tuple[Spot, Spot], Crossing] = {}
+    found: dict[tuple[int, int], Crossing] = {}
+    # Numbers compare in less time than spots.
+    spots: dict[Spot, int] = {}
     sides = _Sides()
     pairs = 0
     most = trace.inspected.steps + _MAX_STEPS
@@ -133,18 +135,17 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
         and (event.flags is None or "mem_device" in event.flags)
     ]
     for accesses in _shared(trace):
-        for number, first in enumerate(accesses):
-            for second in accesses[number:]:
-                kinds = {first.kind, second.kind}
-                key = (first.spot, second.spot)
-                if kinds in ({"read"}, {"atomic"}) or key in found:
+        placed = [(spots.setdefault(access.spot, len(spots)), access) for access in accesses]
+        for number, (here, first) in enumerate(placed):
+            for there, second in placed[number:]:
+                if first.kind == second.kind != "write" or (here, there) in found:
                     continue
                 pairs += 1
                 if pairs > _MAX_PAIRS or trace.inspected.steps > most:
                     return tuple(found.values())
                 crossing = _crossing(first, second, trace, barriers, sides)
                 if crossing is not None:
-                    found[key] = crossing
+                    found[here, there] = crossing
     return tuple(found.values())
 
 
@@ -247,6 +248,8 @@ def _apart(
 def _candidates(ours: _Side, theirs: _Side, factor: int) -> Iterator[tuple[int, int]]:
     """Elements of both that whole threadgroups may lie between."""
     residues = theirs.by_residue(factor)
+    if residues.keys().isdisjoint(ours.by_residue(factor)):
+        return
     tries = 0
     for element in ours.elements:
         for against in residues.get(element % factor if factor else element, ()):
