@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from embercoach.engine.languages import METAL, Language
@@ -39,12 +40,14 @@ _STATEMENTS = frozenset(
     }
 )
 _BODIES = frozenset({"compound_statement", "field_declaration_list"})
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 _STRINGS = frozenset({"raw_string_literal", "string_literal", "concatenated_string"})
 
 
 def read_c_lines(source: str, language: Language) -> PhysicalLines:
     """How a file's lines belong together. What the grammar doubts has lines all the same."""
-    syntax = _syntax(source, language)
+    # A carriage return alone ends a line to Clang, though not to the grammar.
+    syntax = _syntax(_LONE_RETURN.sub("\n", source), language)
     index = LineIndex(source)
     lines = PhysicalLines(open_ended=_ends(source, index))
     code: set[int] = set()
@@ -87,7 +90,6 @@ def _add_comment(lines: PhysicalLines, text: str, place: tuple[int, int], index:
     row, column = place
     if text.startswith("//") and "\n" not in text:
         alone = not index.line(row)[: column - 1].strip()
-        # A carriage return ends the line, though not to the grammar.
         lines.comments.append(Comment(row, column, text.partition("\r")[0], alone))
 
 

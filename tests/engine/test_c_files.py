@@ -191,3 +191,11 @@ def test_any_text_can_be_read(source: str) -> None:
         for directive in read_directives(source, language):  # type: ignore[arg-type]
             assert 0 <= directive.removal <= directive.removal_end <= len(source)
             assert source.split("\n")[directive.line - 1][directive.column - 1 :].startswith("//")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_suppression_ends_with_its_line(end: str) -> None:
+    line = "x(); // embercoach: ignore[HOST-COPY-001]"
+    for language in (METAL, "objective-c"):
+        found = read_directives(end.join([line] * 3), language)  # type: ignore[arg-type]
+        assert [(one.line, one.column) for one in found] == [(1, 6), (2, 6), (3, 6)]
