@@ -12,7 +12,7 @@ import libcst as cst
 from embercoach.analysis.conversion import Converted, Lines, UnconvertibleError, convert
 from embercoach.analysis.parse import outline_of, parse, unvalidated
 from embercoach.analysis.positions import Span, locate
-from embercoach.analysis.trees import children
+from embercoach.analysis.trees import children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,6 +64,9 @@ class SourceTree:
     source: str
     converted: Converted
     _exact: dict[int, _Exact] = field(default_factory=dict)
+    #: The top-level statement that holds a node, for those of the first ``_walked`` ones.
+    _holders: dict[int, int] = field(default_factory=dict)
+    _walked: int = 0
 
     @property
     def tree(self) -> cst.Module:
@@ -133,7 +136,11 @@ class SourceTree:
         known = self.converted.range_of(node) or self.converted.range_of(statement)
         if known is not None:
             return bisect_right(self._first_lines, known.line) - 1
-        return next(i for i, top in enumerate(self.tree.body) if _holds(top, node))
+        while id(node) not in self._holders:
+            index = self._walked
+            self._walked += 1
+            self._holders.update((id(one), index) for one in walk(self.tree.body[index]))
+        return self._holders[id(node)]
 
     def _exact_at(self, index: int) -> _Exact:
         exact = self._exact.get(index)
@@ -148,16 +155,6 @@ class SourceTree:
         module = parse("".join(texts))
         nodes = _paired([self.tree.body[index]], module.body)
         return _Exact(module, start, nodes)
-
-
-def _holds(outer: cst.CSTNode, node: cst.CSTNode) -> bool:
-    pending = [outer]
-    while pending:
-        current = pending.pop()
-        if current is node:
-            return True
-        pending.extend(children(current))
-    return False
 
 
 def _paired(nodes: Sequence[cst.CSTNode], others: Sequence[cst.CSTNode]) -> dict[int, cst.CSTNode]:
