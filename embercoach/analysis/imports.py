@@ -41,14 +41,26 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
         _import_star(frame, source, level)
         return True
     for alias in node.names:
-        name = alias.name.value if isinstance(alias.name, cst.Name) else None
-        if name is None:
-            continue
-        bound = name
-        if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
-            bound = alias.asname.name.value
-        frame.bind(bound, _imported(frame, source, level, name))
+        if isinstance(alias.name, cst.Name):
+            frame.bind(_bound_by(alias), _imported(frame, source, level, alias.name.value))
     return True
+
+
+def taken_from(frame: Frame, node: cst.ImportFrom, name: str) -> Value | None:
+    """What a ``from ... import`` would bind a name to; None if it does not name it."""
+    if isinstance(node.names, cst.ImportStar):
+        return None
+    source = dotted(node.module) or "" if node.module is not None else ""
+    for alias in node.names:
+        if isinstance(alias.name, cst.Name) and _bound_by(alias) == name:
+            return _imported(frame, source, len(node.relative), alias.name.value)
+    return None
+
+
+def _bound_by(alias: cst.ImportAlias) -> str:
+    """The name that a part of a ``from ... import`` binds."""
+    given = alias.asname.name if alias.asname is not None else alias.name
+    return given.value if isinstance(given, cst.Name) else ""
 
 
 def _imported(frame: Frame, source: str, level: int, name: str) -> Value:

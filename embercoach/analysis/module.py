@@ -87,12 +87,20 @@ class Module:
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
         self._launches: list[CallFact] | None = None  # as the calls of their functions make them
         self._state = "new"
+        #: Whether it is settled which modules run before this one, where others import it.
+        self.has_place = False
+        self._sought: set[str] = set()
         self.is_analysed = False  # whether facts are being, or have been, recorded
 
     def run(self) -> None:
         """Run the top level, once. In a cycle of imports the names found so far must do."""
         from embercoach.analysis.statements import execute_all
 
+        if self.is_shared and not self.has_place:
+            from embercoach.analysis.cycles import running_order
+
+            for module in running_order(self):
+                module.run()
         if self._state == "new":
             self._state = "running"
             execute_all(self.frame, self.tree.body)
@@ -114,12 +122,27 @@ class Module:
         return UNKNOWN if value is None else value
 
     def _early(self, name: str) -> Value | None:
-        """A function or class that a cycle of imports asks for before it is reached."""
-        for statement in self.tree.body:
-            if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
-                return Function(self.function_info(statement, self.frame, None))
-            if isinstance(statement, cst.ClassDef) and statement.name.value == name:
-                return Class(self.class_info(statement))
+        """What a cycle of imports asks for before it is reached, if it needs no running.
+
+        A function, a class, or what an import takes from another module.
+        """
+        from embercoach.analysis.imports import taken_from
+
+        if name in self._sought:  # modules that import the name from each other
+            return None
+        self._sought.add(name)
+        try:
+            for statement in self.tree.body:
+                if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
+                    return Function(self.function_info(statement, self.frame, None))
+                if isinstance(statement, cst.ClassDef) and statement.name.value == name:
+                    return Class(self.class_info(statement))
+                for small in small_statements(statement):
+                    taken = type(small) is cst.ImportFrom and taken_from(self.frame, small, name)
+                    if taken:
+                        return taken
+        finally:
+            self._sought.discard(name)
         return None
 
     def import_module(self, name: str, level: int) -> Module | None:

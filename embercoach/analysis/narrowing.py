@@ -87,9 +87,9 @@ def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
     elif kind is cst.NamedExpr:
         assert isinstance(node, cst.NamedExpr)
         narrow(frame, node.target, truth)
-    elif kind is cst.Name or kind is cst.Attribute:
+    elif truth and (kind is cst.Name or kind is cst.Attribute):
         path, value = _subject(frame, node)
-        if path is not None and type(value) is Union and truth:
+        if path is not None and type(value) is Union:
             _set(frame, path, _exclude(value, NoneValue))
 
 

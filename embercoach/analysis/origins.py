@@ -67,6 +67,8 @@ class Origins:
         self._module = module
         self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
+        #: Operands of operators that stand in operators, by function: where each one leads.
+        self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
         self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
         self._shared: frozenset[str] | None = None
 
@@ -131,9 +133,18 @@ class Origins:
         """The name that an expression's value is reached from, and its attribute asked for."""
         node: cst.CSTNode | None = at.node
         attribute = None
+        passed: list[tuple[FunctionInfo | None, int]] = []
         while node is not None and not isinstance(node, cst.Name):
+            # From an operator in an operator on, as a chain of them is walked for each one.
+            if node is not at.node and attribute is None and isinstance(node, cst.BinaryOperation):
+                key = at.function, id(node)
+                if key in self._led:
+                    node, attribute = self._led[key]
+                    break
+                passed.append(key)
             attribute = node.attr.value if isinstance(node, cst.Attribute) else attribute
             node = self._inner(node, at)
+        self._led.update(dict.fromkeys(passed, (node, attribute)))
         return node, attribute
 
     def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:

@@ -162,6 +162,12 @@ class Project:
                 return candidate
         return None
 
+    def holds_module(self, folder: Path, name: str) -> bool:
+        """Whether a package's folder has a module or package of this name."""
+        return bool(name) and (
+            self._exists(folder / name / "__init__.py") or self._exists(folder / f"{name}.py")
+        )
+
     def _exists(self, path: Path) -> bool:
         known = self._probes.get(path)
         if known is None:

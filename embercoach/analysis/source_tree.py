@@ -12,7 +12,7 @@ import libcst as cst
 from embercoach.analysis.conversion import Converted, Lines, UnconvertibleError, convert
 from embercoach.analysis.parse import outline_of, parse, unvalidated
 from embercoach.analysis.positions import Span, locate
-from embercoach.analysis.trees import children
+from embercoach.analysis.trees import children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,6 +72,9 @@ class SourceTree:
     source: str
     converted: Converted
     _exact: dict[int, _Exact] = field(default_factory=dict)
+    #: The top-level statement that holds a node, for those of the first ``_walked`` ones.
+    _holders: dict[int, int] = field(default_factory=dict)
+    _walked: int = 0
 
     @property
     def tree(self) -> cst.Module:
@@ -154,13 +157,21 @@ class SourceTree:
         """The lines to parse for a node: of its simple statement, else of its top-level one."""
         known = self.converted.range_of(node) or self.converted.range_of(statement)
         if known is None:
-            return self._top(next(i for i, s in enumerate(self.tree.body) if _holds(s, node)))
+            return self._top(self._holder(node))
         index = bisect_right(self._starts_of_lines, known.line) - 1
         if index >= 0:
             line = self.converted.lines[index]
             if known.end_line <= line.last:
                 return _Stretch(line.first, line.last, line.node)
         return self._top(bisect_right(self._first_lines, known.line) - 1)
+
+    def _holder(self, node: cst.CSTNode) -> int:
+        """The top-level statement that holds a node without a range."""
+        while id(node) not in self._holders:
+            index = self._walked
+            self._walked += 1
+            self._holders.update((id(one), index) for one in walk(self.tree.body[index]))
+        return self._holders[id(node)]
 
     @cached_property
     def _starts_of_lines(self) -> Sequence[int]:
@@ -187,16 +198,6 @@ class SourceTree:
             return _Exact(module, first - 1, nodes)
         module = parse(text)
         return _Exact(module, first, _paired([stretch.node], module.body))
-
-
-def _holds(outer: cst.CSTNode, node: cst.CSTNode) -> bool:
-    pending = [outer]
-    while pending:
-        current = pending.pop()
-        if current is node:
-            return True
-        pending.extend(children(current))
-    return False
 
 
 def _paired(nodes: Sequence[cst.CSTNode], others: Sequence[cst.CSTNode]) -> dict[int, cst.CSTNode]:

@@ -50,7 +50,7 @@ _CHOICE = (
         "--max-file-size",
         type=click.FloatRange(min=0, min_open=True),
         metavar="MEGABYTES",
-        help="Report larger files as problems (default: 2 for Python, 1 for Metal).",
+        help="Report larger files as problems (default: 4 for Python, 1 for Metal).",
     ),
 )
 _SHOWN = (

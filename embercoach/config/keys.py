@@ -78,8 +78,8 @@ KEYS = (
     Key(
         "max-file-size",
         values.POSITIVE,
-        "Megabytes of source that a file may hold: a larger one is a problem. By default 2 for "
-        "Python and for the code cells of a notebook, 1 for Metal and Objective-C.",
+        "Megabytes of source that a file may hold: a larger one is a problem. By default 4 for "
+        "Python, 2 for the code cells of a notebook, 1 for Metal and Objective-C.",
     ),
     Key(
         "baseline",

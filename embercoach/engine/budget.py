@@ -27,7 +27,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 #: Megabytes of source that a file may hold: what is checked within the bounds below.
-_LARGEST: dict[Language, float] = {PYTHON: 2, NOTEBOOK: 2, METAL: 1, OBJECTIVE_C: 1}
+_LARGEST: dict[Language, float] = {PYTHON: 4, NOTEBOOK: 2, METAL: 1, OBJECTIVE_C: 1}
 MEGABYTE = 1_000_000
 
 What = Literal["time", "memory"]

@@ -284,13 +284,52 @@ ENTANGLED = {
 }
 
 
-def test_findings_do_not_depend_on_the_order_of_files(tmp_path: Path) -> None:
+CYCLE = {
+    "net/__init__.py": "from .parts import Base\nfrom .sizes import SIZE\n",
+    "net/parts.py": """
+        import mlx.core as mx
+        from use import Sub
+        class Base:
+            def __call__(self, x):
+                return mx.ones(2)
+    """,
+    "net/sizes.py": "import use\nimport mlx.core as mx\nSIZE = mx.array(2)\nWIDTH = use.WIDTH\n",
+    "use.py": """
+        import mlx.core as mx
+        from net import SIZE, Base
+        WIDTH = SIZE
+        class Sub(Base):
+            pass
+        @mx.compile
+        def step(x):
+            return float(Sub()(x))
+    """,
+    "wide.py": """
+        import mlx.core as mx
+        from net.sizes import WIDTH
+        for _ in range(3):
+            float(WIDTH)
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "codes"),
+    [
+        pytest.param(ENTANGLED, "uses.py", ["GRAPH-BREAK-002"], id="entangled"),
+        pytest.param(CYCLE, "use.py", ["GRAPH-BREAK-002"], id="cycle"),
+    ],
+)
+def test_findings_do_not_depend_on_the_order_of_files(
+    tmp_path: Path, files: Mapping[str, str], asked: str, codes: list[str]
+) -> None:
     """What checking one file learns of another is not what a third is told."""
-    texts = {tmp_path / name: textwrap.dedent(text) for name, text in ENTANGLED.items()}
+    texts = {tmp_path / name: textwrap.dedent(text) for name, text in files.items()}
     for path, text in texts.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     alone = {path: check_source(text, path, Project()).findings for path, text in texts.items()}
-    assert [f.code for f in alone[tmp_path / "uses.py"]] == ["GRAPH-BREAK-002"]
+    assert [f.code for f in alone[tmp_path / asked]] == codes
     for order in permutations(texts):
         project = Project()
         for path in order:

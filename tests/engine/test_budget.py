@@ -151,4 +151,6 @@ def test_of_a_notebook_the_code_counts(
 def test_limits_differ_by_language() -> None:
     size = 1_500_000
     assert size_problem(size, "python", None) is None
+    assert size_problem(4_000_000, "python", None) is None
+    assert size_problem(4_000_001, "python", None) is not None
     assert size_problem(size, "metal", None) == "file exceeds max-file-size: 1.5 MB, at most 1"
