@@ -68,7 +68,10 @@ def pages_directory() -> Path:
 @lru_cache(maxsize=1)
 def codes() -> frozenset[str]:
     """All rule codes, from the pages' file names alone (no page is read)."""
-    return frozenset(p.stem for p in pages_directory().glob("*.md") if p.stem != "README")
+    found = frozenset(p.stem for p in pages_directory().glob("*.md") if p.stem != "README")
+    if not found:
+        raise FileNotFoundError(f"no rule pages in {pages_directory()}: reinstall EmberCoach")
+    return found
 
 
 @lru_cache(maxsize=1)

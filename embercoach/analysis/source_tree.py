@@ -161,8 +161,12 @@ class SourceTree:
         index = bisect_right(self._starts_of_lines, known.line) - 1
         if index >= 0:
             line = self.converted.lines[index]
-            if known.end_line <= line.last:
-                return _Stretch(line.first, line.last, line.node)
+            stretch = _Stretch(line.first, line.last, line.node)
+            # The statement given may be one that only uses what another one holds.
+            if known.end_line <= line.last and id(node) in self._exact_at(stretch).nodes:
+                return stretch
+        if self.converted.range_of(node) is None:
+            return self._top(self._holder(node))
         return self._top(bisect_right(self._first_lines, known.line) - 1)
 
     def _holder(self, node: cst.CSTNode) -> int:

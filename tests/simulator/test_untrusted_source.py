@@ -23,7 +23,11 @@ from tests.simulator.units import ends_soon
 
 HIDDEN = "kernels include only the headers of Metal and MLX"
 SECRET = "ember_secret_word"
-SHORT = tools.Allowance.of(60)
+
+
+def short() -> tools.Allowance:
+    """An allowance that begins now."""
+    return tools.Allowance.of(60)
 
 
 @pytest.fixture
@@ -163,7 +167,9 @@ def test_constants_end_by_themselves_or_by_the_timeout() -> None:
 
 
 def test_diagnostics_are_bounded() -> None:
-    done = tools.run(["/bin/sh", "-c", "yes error | head -c 2000000 >&2; exit 1"], allowance=SHORT)
+    done = tools.run(
+        ["/bin/sh", "-c", "yes error | head -c 2000000 >&2; exit 1"], allowance=short()
+    )
     assert done.failed
     assert 100_000 < len(done.output) < 500_000
 
@@ -199,12 +205,12 @@ def test_tool_ends_with_a_killed_caller(tmp_path: Path) -> None:
 def test_tool_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "hidden")
     command = ["/bin/sh", "-c", "env >&2; pwd >&2; cat >&2; ulimit -c >&2"]
-    done = tools.run(command, "the text", allowance=SHORT)
+    done = tools.run(command, "the text", allowance=short())
     assert "GITHUB_TOKEN" not in done.output
     assert "the text" in done.output
     assert f"PWD={Path.cwd()}" not in done.output
 
 
 def test_tool_that_fails_silently_is_told() -> None:
-    done = tools.run(["/bin/sh", "-c", "exit 3"], allowance=SHORT)
+    done = tools.run(["/bin/sh", "-c", "exit 3"], allowance=short())
     assert (done.failed, done.output) == (True, "/bin/sh ended with code 3")
