@@ -147,11 +147,12 @@ class SourceTree:
         return [self._first_line(statement) for statement in self.tree.body]
 
     def _first_line(self, statement: cst.CSTNode) -> int:
-        starts = [statement, *getattr(statement, "decorators", ())]
-        if isinstance(statement, cst.SimpleStatementLine):
-            starts.append(statement.body[0])
-        ranges = (self.converted.range_of(node) for node in starts)
-        return min(one.line for one in ranges if one is not None)
+        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else statement
+        start = self.converted.range_of(statement) or self.converted.range_of(inner)
+        assert start is not None
+        decorators = map(self.converted.range_of, getattr(statement, "decorators", ()))
+        lines = [self._lines.start_of_decorator(one) for one in decorators if one is not None]
+        return min((start.line, *lines))
 
     def _stretch_of(self, node: cst.CSTNode, statement: cst.CSTNode) -> _Stretch:
         """The lines to parse for a node: of its simple statement, else of its top-level one."""

@@ -48,6 +48,7 @@ SOURCES = {
     "normalized names": "fit = 'fi…'\nñ.变量(fit)\n",
     "unicode separators": "x = '\u2028'; y(z)\na = '\x85'; b(c)\nd\n",
     "decorators": "@a.b(c)\n@d\n# comment\n@e[f]\ndef g(h=i, *, j: k = l) -> m:\n    n(o)\n",
+    "decorators in parentheses": "@( \\\n a)\n# é\n@(\n  b.c\n)\ndef d(e): f\n",
     "decorated class": "@a(b)\nclass C(D, metaclass=E):\n    @f(g)\n    def h(self): i(j)\n",
     "async": "async def f():\n    async with a(b) as c, d: f\n    async for h in i: await k(l)\n",
     "async decorated": "@a(b)\nasync def f(c=d): await e(g)\n",

@@ -120,6 +120,13 @@ class Lines:
         inner = self.texts[line : end_line - 1]
         return "".join((self.texts[line - 1][start:], *inner, self.texts[end_line - 1][:end]))
 
+    def start_of_decorator(self, node: ast.expr | Range) -> int:
+        """The line of a decorator's ``@``, which parentheses may set apart from the expression."""
+        line = node.line if isinstance(node, Range) else node.lineno
+        while line > 1 and not self.texts[line - 1].lstrip().startswith("@"):
+            line -= 1
+        return line
+
     def follows_continuation(self, node: ast.stmt) -> bool:
         """Whether the line before a statement's first one goes on in it."""
         return node.lineno > 1 and self.texts[node.lineno - 2].rstrip("\r\n").endswith("\\")

@@ -120,7 +120,7 @@ class _Converter(ExpressionConverter):
         if before.strip() or not node.end_lineno:
             raise UnconvertibleError("a statement that follows another on its line")
         decorators = getattr(node, "decorator_list", ())
-        first = min((node.lineno, *(decorator.lineno for decorator in decorators)))
+        first = min((node.lineno, *map(self.lines.start_of_decorator, decorators)))
         text = "".join(self.lines.texts[first - 1 : node.end_lineno])
         try:
             body = cst.parse_module(f"if x:\n{text}" if before else text).body
