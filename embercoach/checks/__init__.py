@@ -67,7 +67,6 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
 
 def check_metal(source: str) -> FileReport:
     """Run the checks of Metal text over a ``.metal`` file. What does not parse has no findings."""
-    from embercoach.checks import of_kernels  # noqa: F401
     from embercoach.checks.metal_units import check_unit
 
     return FileReport(check_unit(source), ())
@@ -75,7 +74,6 @@ def check_metal(source: str) -> FileReport:
 
 def check_objective_c(source: str) -> FileReport:
     """Check an Objective-C++ file: its host code, and the Metal text in its string literals."""
-    from embercoach.checks import of_kernels  # noqa: F401
     from embercoach.checks.metal_units import check_objective_c_file
 
     return FileReport(check_objective_c_file(source), ())
