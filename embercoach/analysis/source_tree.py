@@ -84,7 +84,7 @@ class SourceTree:
     def spans(self, wanted: Mapping[cst.CSTNode, cst.CSTNode]) -> dict[cst.CSTNode, Span]:
         """The spans of nodes, equal to those of libcst's ``PositionProvider``.
 
-        ``wanted`` maps each node to the statement, or to the decorator, that it stands in.
+        ``wanted`` maps each node to its statement or decorator.
         """
         if self.converted.ranges is None:
             return locate(self.tree, wanted)

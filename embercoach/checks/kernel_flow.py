@@ -53,7 +53,7 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
     finders: tuple[Finder, ...] = (unreached, shared_memory, outputs, dropped_results, past_arrays)
     told = [_Told(finder, whole) for finder in finders]
     for number, configuration in enumerate(kernel.configurations):
-        # Of a run that is assumed only what the others have too is told.
+        # An assumed run reports only what all other runs report too.
         needed = [one for one in told if not (configuration.assumed and one.is_settled)]
         if needed and _is_likely(trace := kernel.trace(number), kernel):
             before = trace.inspected.steps
