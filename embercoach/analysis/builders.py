@@ -108,8 +108,9 @@ def _named(module: Module, symbol: str) -> Value:
     for length in range(len(words) - 1, 0, -1):
         name = ".".join(words[:length])
         owner = module.import_module(name, 0)
-        if owner is None and module.project.resolve(module, name, 0) == module.path:
-            owner = module
+        if owner is None:
+            path = module.project.resolve(module.path, name, 0, module.dependencies)
+            owner = module if path == module.path else None
         if owner is None:
             continue
         value: Value = ModuleRef(owner)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
-
-import libcst as cst
-
-from embercoach.analysis.imports import LIBRARIES
-from embercoach.analysis.module import Module, small_statements
-from embercoach.analysis.paths import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from embercoach.analysis.module import Module
 
 
 def running_order(start: Module) -> list[Module]:
@@ -55,30 +50,8 @@ def running_order(start: Module) -> list[Module]:
 
 def _named_by(module: Module) -> Iterator[Module]:
     """The modules of the project that the statements of a module's top level name."""
-    for statement in chain.from_iterable(map(small_statements, module.tree.body)):
-        if type(statement) is cst.Import:
-            for alias in statement.names:
-                name = dotted(alias.name) or ""
-                # As the import itself: ``import a.b`` binds ``a``.
-                wanted = name if alias.asname is not None else name.partition(".")[0]
-                yield from _imported(module, wanted, 0)
-        elif type(statement) is cst.ImportFrom:
-            level = len(statement.relative)
-            source = dotted(statement.module) or "" if statement.module is not None else ""
-            for package in _imported(module, source, level):
-                yield package
-                if package.path.stem != "__init__" or isinstance(statement.names, cst.ImportStar):
-                    continue
-                for alias in statement.names:
-                    name = alias.name.value if isinstance(alias.name, cst.Name) else ""
-                    if module.project.holds_module(package.path.parent, name):
-                        whole = f"{source}.{name}" if source else name
-                        yield from _imported(module, whole, level)
-
-
-def _imported(module: Module, name: str, level: int) -> Iterator[Module]:
-    if level == 0 and (not name or name.partition(".")[0] in LIBRARIES):
-        return
-    found = module.import_module(name, level)
-    if found is not None:
-        yield found
+    root = module.project.boundaries(module.path.parent).imports
+    for path in module.project.graph.imports((module.path, root)).at_top:
+        found = module.import_file(path)
+        if found is not None:
+            yield found

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.analysis.facts import CallFact, Fact
+    from embercoach.analysis.import_graph import Node
     from embercoach.analysis.project import Project
     from embercoach.analysis.source_tree import SourceTree
 
@@ -62,6 +63,7 @@ class Module:
         self.work = Work.of(source, is_shared=is_shared)
         note_reading(source)
         self.dependencies: set[Path] = set()  # files that its own imports probed
+        self.named: set[Path] = set()  # files that it imports, whether they are read or not
         self.imported: set[Module] = set()
         self.has_star_import = False
         self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
@@ -147,11 +149,14 @@ class Module:
 
     def import_module(self, name: str, level: int) -> Module | None:
         """Another module of the project by the name that an import statement gives it."""
-        path = self.project.resolve(self, name, level)
-        if path is None or path == self.path:
-            return None
+        path = self.project.resolve(self.path, name, level, self.dependencies)
+        return None if path is None or path == self.path else self.import_file(path)
+
+    def import_file(self, path: Path) -> Module | None:
+        """Another module of the project by its file."""
+        self.named.add(path)
         module = self.project.load(path, self.path.parent)
-        if module is not None and module is not self:
+        if module is not None:
             self.imported.add(module)
         return module
 
@@ -164,11 +169,19 @@ class Module:
         seen = {self}
         pending = [self]
         found: set[Path] = set()
+        reached: set[Node] = set()
+        graph = self.project.graph
         while pending:
             module = pending.pop()
             found |= module.dependencies
             pending.extend(module.imported - seen)
             seen |= module.imported
+            root = self.project.boundaries(module.path.parent).imports
+            for path in module.named:  # what it reaches decides whether it is read
+                reached.update(graph.reach((path, root)).files)
+        for node in reached:
+            found.add(node[0])
+            found |= graph.imports(node).probed
         return found - {self.path}
 
     def facts_of(self, info: FunctionInfo | None) -> list[Fact]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import expressions  # noqa: F401  (fills the table of evaluators)
+from embercoach.analysis.import_graph import ImportGraph
 from embercoach.analysis.module import Module
 from embercoach.analysis.parse import TooDeepError
 from embercoach.analysis.remembering import forget
@@ -47,11 +49,16 @@ class Project:
 
     A file that is checked and that others import is two modules on one tree: what checking it
     learns of it must not be seen by its importers, or results would depend on the order of files.
+
+    A module that reaches more source than inference can follow is not read: what it defines is
+    unknown.
     """
 
     def __init__(self, kernel_builders: tuple[KernelBuilder, ...] = ()) -> None:
         """Make an empty one for projects with these wrappers of ``metal_kernel``."""
+        forget()  # what belongs to a store that was dropped
         self.kernel_builders = kernel_builders
+        self.graph = ImportGraph(self)
         self._parsed: OrderedDict[Path, SourceTree] = OrderedDict()
         self._imported: dict[tuple[Path, str], Module | None] = {}
         self._characters = 0
@@ -71,7 +78,7 @@ class Project:
     def load(self, path: Path, folder: Path) -> Module | None:
         """The module of a file that a file in a folder imports.
 
-        None if it is absent, does not parse, or is not to be read from there.
+        None if it is absent, does not parse, is not to be read from there, or reaches too much.
         """
         # Two projects, one in the other, may import the same file, and one of them may not.
         key = path, self.boundaries(folder).imports
@@ -81,8 +88,9 @@ class Project:
             return self._imported[key]
         module: Module | None = None
         try:
-            source = read_text(path, limit=MOST_NAMED_BYTES, root=key[1])
-            module = self._module(path, source, is_shared=True)
+            if self.graph.reach(key).is_bounded:
+                source = read_text(path, limit=MOST_NAMED_BYTES, root=key[1])
+                module = self._module(path, source, is_shared=True)
         except (OSError, ValueError, cst.ParserSyntaxError, TooDeepError, RecursionError):
             module = None
         self._imported[key] = module
@@ -109,6 +117,7 @@ class Project:
         # Modules refer to each other: those that stay would keep those that go.
         self._imported.clear()
         forget()
+        gc.collect()  # they refer to themselves, too
 
     def refresh(self) -> None:
         """Forget what is known of files on disk; trees of sources that did not change stay."""
@@ -116,48 +125,50 @@ class Project:
         self._probes.clear()
         self._roots.clear()
         self._boundaries.clear()
+        self.graph = ImportGraph(self)
         forget()
 
     def _module(self, path: Path, source: str, *, is_shared: bool) -> Module:
         parsed = self._parsed.get(path)
         if parsed is None or parsed.source != source:
             self._characters += len(source) - (len(parsed.source) if parsed else 0)
-            parsed = self._parsed[path] = read_tree(source)
+            parsed = read_tree(source, self.graph.take_outline(source))
+            self._parsed[path] = parsed
         self._parsed.move_to_end(path)
         return Module(path, parsed, self, is_shared=is_shared)
 
-    def resolve(self, importer: Module, dotted: str, level: int) -> Path | None:
+    def resolve(self, importer: Path, dotted: str, level: int, probed: set[Path]) -> Path | None:
         """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.
 
-        Every file probed is noted as a dependency of the importer: were it to appear, the
-        importer's findings could change.
+        Every file probed is added to those given: were it to appear, the importer's findings could
+        change.
         """
         if level:
-            start = importer.path.parent
+            start = importer.parent
             for _ in range(level - 1):
                 start = start.parent
-            return self._find(importer, start, dotted)
+            return self._find(start, dotted, probed)
         if not dotted:
             return None
-        for root in self._import_roots(importer.path.parent):
-            if root.name in INSTALLATIONS and not _is_own(importer.path, root, dotted):
+        for root in self._import_roots(importer.parent):
+            if root.name in INSTALLATIONS and not _is_own(importer, root, dotted):
                 continue
-            found = self._find(importer, root, dotted)
+            found = self._find(root, dotted, probed)
             if found is not None:
                 return found
         return None
 
-    def _find(self, importer: Module, start: Path, dotted: str) -> Path | None:
+    def _find(self, start: Path, dotted: str, probed: set[Path]) -> Path | None:
         base = start.joinpath(*dotted.split(".")) if dotted else start
         candidates = [base / "__init__.py"]
         if dotted:
             candidates.append(base.with_name(base.name + ".py"))
             first = start / dotted.split(".", maxsplit=1)[0]
             if not self._exists(first) and not self._exists(first.with_name(first.name + ".py")):
-                importer.dependencies.add(first)
+                probed.add(first)
                 return None
         for candidate in candidates:
-            importer.dependencies.add(candidate)
+            probed.add(candidate)
             if self._exists(candidate):
                 return candidate
         return None

@@ -15,20 +15,28 @@ from embercoach.analysis.positions import Span, locate
 from embercoach.analysis.trees import children, walk
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterable, Mapping, Sequence
 
 #: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
 _OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)
 
 
-def read_tree(source: str) -> SourceTree:
+def read_tree(source: str, outline: ast.Module | None = None) -> SourceTree:
     """The tree of a source.
+
+    Args:
+        source: the text.
+        outline: what ``ast.parse`` makes of it, where that is known.
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.
         TooDeepError: it nests more deeply than Python allows.
     """
-    outline = None if source.startswith("\ufeff") else outline_of(source)
+    if source.startswith("\ufeff"):
+        outline = None
+    elif outline is None:
+        outline = outline_of(source)
     if outline is not None:
         try:
             with unvalidated():

@@ -353,3 +353,53 @@ def test_what_was_let_go_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     alive = [number for number, module in enumerate(checked) if module() is not None]
     assert alive
     assert len(alive) <= 8
+
+
+def chain_of_imports(folder: Path) -> dict[Path, str]:
+    """Files that import the next one, at the top or in a function, and pull what it gives."""
+    texts = {}
+    for number in range(6):
+        imports = f"from link{number + 1} import made as inner"
+        # A comment of 1000 characters, so that the lengths of the statements don't matter.
+        text = "import mlx.core as mx\n" + f"#{'.' * 1000}\n"
+        if number % 2:
+            text += f"{imports}\ndef made():\n    return inner()\nif made():\n    pass\n"
+        else:
+            text += f"def made():\n    {imports}\n    return inner()\nif made():\n    pass\n"
+        texts[folder / f"link{number}.py"] = text
+    last = "import mlx.core as mx\ndef made():\n    return mx.ones(3)\n"
+    return {**texts, folder / "link6.py": last}
+
+
+def test_modules_that_reach_too_much_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Imports in functions count, and neither the order of files nor what is loaded does."""
+    monkeypatch.setattr("embercoach.analysis.import_graph.MOST_REACHED", 3_600)
+    texts = chain_of_imports(tmp_path)
+    for path, text in texts.items():
+        path.write_text(text)
+    expected = {f"link{number}.py": number >= 2 for number in range(6)}
+    for order in (list(texts), list(reversed(texts))):
+        project = Project()
+        reports = {path: check_source(texts[path], path, project) for path in order}
+        found = {path.name: bool(reports[path].findings) for path in texts}
+        assert found == {**expected, "link6.py": False}
+    # Had link2 been smaller, link0 would have been told of the array.
+    assert str(tmp_path / "link2.py") in reports[tmp_path / "link0.py"].dependencies
+
+
+def test_a_cycle_of_imports_ends_where_it_reaches_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("embercoach.analysis.import_graph.MOST_REACHED", 150)
+    loop = "from {} import other\nimport mlx.core as mx\ndef made():\n    return mx.ones(3)\n"
+    (tmp_path / "a.py").write_text(loop.format("b"))
+    (tmp_path / "b.py").write_text(loop.format("a"))
+    (tmp_path / "c.py").write_text("import mlx.core as mx\ndef made():\n    return mx.ones(3)\n")
+    text = "from {} import made\nif made():\n    pass\n"
+    found = [
+        bool(check_source(text.format(name), tmp_path / "main.py", Project()).findings)
+        for name in "abc"
+    ]
+    assert found == [False, False, True]
