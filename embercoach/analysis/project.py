@@ -56,7 +56,6 @@ class Project:
 
     def __init__(self, kernel_builders: tuple[KernelBuilder, ...] = ()) -> None:
         """Make an empty one for projects with these wrappers of ``metal_kernel``."""
-        forget()  # what belongs to a store that was dropped
         self.kernel_builders = kernel_builders
         self.graph = ImportGraph(self)
         self._parsed: OrderedDict[Path, SourceTree] = OrderedDict()

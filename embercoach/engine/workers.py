@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from embercoach.analysis.remembering import forget
 from embercoach.engine.budget import (
     INTERVAL,
     MEMORY_EXIT,
@@ -119,6 +120,7 @@ def _here(
                 done.put((number, result))
                 if isinstance(result, Exceeded):
                     work = make()  # it may have been left in the midst of something
+                    _drop_remains()
                 _bound_garbage()
         finally:
             done.put(None)
@@ -137,6 +139,12 @@ def _next_done(done: SimpleQueue[T], watch: Watch) -> T:
         with contextlib.suppress(Empty):
             return done.get(timeout=INTERVAL)
         watch.look()
+
+
+def _drop_remains() -> None:
+    """Free what a worker that is no more has kept: it would be on the next task's account."""
+    forget()
+    gc.collect()
 
 
 def _bound_garbage() -> None:
@@ -322,4 +330,5 @@ def _serve(pipe: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]])
             pipe.send((number, result))
             if isinstance(result, Exceeded):
                 work = make()
+                _drop_remains()
             _bound_garbage()
