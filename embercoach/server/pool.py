@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from embercoach.engine.budget import MEMORY_EXIT, PROCESS_MEMORY
 from embercoach.server.process import EndedError, WorkerProcess
 from embercoach.server.worker import EXPIRED, WALL, Done, Failed
 
@@ -33,7 +34,7 @@ class JobError(Exception):
 
 
 class ExpiredError(JobError):
-    """A job exceeded the deadline."""
+    """A job exceeded the deadline, or the memory of a process."""
 
 
 @dataclass(slots=True, eq=False)
@@ -202,6 +203,9 @@ class Pool:
     def _take_end(self, task: _Task, error: EndedError) -> None:
         if task.expired or error.crash.exit_code == EXPIRED:
             message = f"analysis exceeded {self._deadline:g} s and was ended"
+            task.result.set_exception(ExpiredError(message))
+        elif error.crash.exit_code == MEMORY_EXIT:
+            message = f"analysis exceeded {PROCESS_MEMORY / 1e9:g} GB of memory and was ended"
             task.result.set_exception(ExpiredError(message))
         elif task.tried:
             task.result.set_exception(JobError(f"analysis failed: {error.crash}"))

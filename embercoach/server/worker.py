@@ -1,7 +1,8 @@
 """The process that analyses: does one job at a time, and can be ended at any moment.
 
 The server starts it (`embercoach.server.process`) and writes jobs to its standard input. The
-process ends itself when that closes, and when a job takes more CPU time than the deadline.
+process ends itself when that closes, and when a job takes more CPU time than the deadline, or more
+memory than a process of ours may.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from embercoach.engine.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, resident
 from embercoach.engine.workers import LARGE, run_deep
 from embercoach.server import frames
 
@@ -63,10 +65,11 @@ class Failed:
 
 
 class Watch:
-    """Ends this process when a job exceeds the deadline."""
+    """Ends this process when a job exceeds the deadline, or the process its memory."""
 
-    def __init__(self, deadline: float) -> None:
-        """Take the deadline in seconds of CPU time."""
+    def __init__(self, deadline: float, memory: int = PROCESS_MEMORY) -> None:
+        """Take the deadline in seconds of CPU time, and the bytes that the process may take."""
+        self._memory = memory
         self._deadline = deadline
         self._limit = 0.0
         self._busy = threading.Event()
@@ -93,7 +96,9 @@ class Watch:
                 left = self._limit - time.process_time()
                 if left <= 0 and self._busy.is_set():
                     os._exit(EXPIRED)
-            time.sleep(max(left, 0.01))
+            if (resident() or 0) > self._memory:
+                os._exit(MEMORY_EXIT)
+            time.sleep(min(max(left, 0.01), INTERVAL))
 
 
 def main() -> None:

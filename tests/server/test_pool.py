@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from embercoach.engine.budget import PROCESS_MEMORY
 from embercoach.server import pool as pool_module
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.worker import Setup
@@ -56,6 +57,16 @@ class Spin:
     def __call__(self, analysis: object) -> None:
         while True:
             pass
+
+
+@dataclass(frozen=True)
+class Hoard:
+    """Takes more memory than a process may."""
+
+    def __call__(self, analysis: object) -> None:
+        held = b"\1" * (PROCESS_MEMORY + 1_000_000)
+        time.sleep(PATIENCE)
+        assert held
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,13 @@ def test_a_document_over_the_deadline_delays_no_other_and_a_second_worker_goes(
         await until(lambda: len(pool.pids) == 1)
 
     do(both())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded where /proc says it")
+def test_a_document_that_takes_too_much_memory_is_ended(pool: Pool, do: Do) -> None:
+    with pytest.raises(ExpiredError, match=r"^analysis exceeded 1.9 GB of memory and was ended$"):
+        do(pool.run("large", SETUP, Hoard()))
+    assert do(pool.run("large", SETUP, WhereAmI())) in pool.pids
 
 
 def test_jobs_of_one_document_run_one_after_the_other(
