@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class PathPatterns:
         self._root = str(root)
         self._names = {p for p in patterns if p and not _SPECIAL & set(p)}
         rest = [p for p in patterns if p and p not in self._names]
-        self._spec = _compile(rest) if rest else None
+        self._spec = _compile(tuple(rest)) if rest else None
 
     def match(self, path: str, *, folder: bool = False) -> bool:
         """Whether an absolute path itself, regardless of its parents' names, is named."""
@@ -63,7 +64,8 @@ class PathPatterns:
         return bool(self._spec.check_file(f"{name}/" if folder else name).include)
 
 
-def _compile(patterns: list[str]) -> GitIgnoreSpec:
+@lru_cache(maxsize=8192)
+def _compile(patterns: tuple[str, ...]) -> GitIgnoreSpec:
     import warnings
 
     from pathspec import GitIgnoreSpec
@@ -87,7 +89,7 @@ def check_pattern(pattern: str) -> str | None:
     import re
 
     try:
-        compiled = _compile([pattern]).patterns
+        compiled = _compile((pattern,)).patterns
     except (ValueError, re.error) as error:
         return f"'{pattern}' is no valid pattern: {error}"
     if not any(one.include is not None for one in compiled):

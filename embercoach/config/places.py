@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 Place = tuple[str, ...]
 #: One of these stands in the last line of every value of several lines.
 _CLOSING = ("]", "}", '"""', "'''")
+#: Names by which statements are looked up: no longer place is asked for.
+_LOOKED_UP = 6
+#: Characters that finding the ends of values may read, and those for each of the document: a line
+#: is not worth more.
+_READ = 100_000
+_READ_A_CHARACTER = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +37,15 @@ class Lines:
     def __init__(self, text: str) -> None:
         # A line ends with "\n" in TOML, and with nothing else.
         self._lines = text.replace("\r\n", "\n").split("\n")
-        self._statements = tuple(_statements(self._lines))
+        self._statements: dict[Place, list[Statement]] = {}
+        for statement in _statements(self._lines, _READ + _READ_A_CHARACTER * len(text)):
+            prefixes = {p[:n] for p in statement.places for n in range(_LOOKED_UP + 1)}
+            for prefix in prefixes:
+                self._statements.setdefault(prefix, []).append(statement)
 
     def find(self, place: Place, words: tuple[str, ...] = ()) -> int | None:
-        """The line of what is at a place, or of the first word in it; None if there is none."""
-        own = [s for s in self._statements if any(p[: len(place)] == place for p in s.places)]
+        """The line of what is at a place, or of the first word in it; None if it is not known."""
+        own = self._statements.get(place, [])
         for word in words:
             for statement in own:
                 for number in range(statement.first, statement.last + 1):
@@ -51,12 +61,18 @@ def lines_of(text: str) -> Lines:
     return Lines(text)
 
 
-def _statements(lines: list[str]) -> Iterator[Statement]:
-    """Cut a document: each statement of it is a document of its own."""
+def _statements(lines: list[str], budget: int) -> Iterator[Statement]:
+    """Cut a document: each statement of it is a document of its own.
+
+    Those are missing that so many characters don't suffice for.
+    """
     within: Place = ()
     first = 0
     while first < len(lines):
-        last, said = _statement(lines, first)
+        found = _statement(lines, first, budget)
+        if found is None:
+            return
+        last, said, budget = found
         if said:
             header = lines[first].lstrip().startswith("[")
             places = tuple(_places(said))
@@ -68,13 +84,17 @@ def _statements(lines: list[str]) -> Iterator[Statement]:
         first = last + 1
 
 
-def _statement(lines: list[str], first: int) -> tuple[int, dict[str, Any]]:
-    """The last line of the statement that starts at a line, and what it says alone."""
+def _statement(lines: list[str], first: int, budget: int) -> tuple[int, dict[str, Any], int] | None:
+    """The last line of the statement that starts at a line, what it says, and what is left."""
     for last in range(first, len(lines)):
         if last > first and not any(mark in lines[last] for mark in _CLOSING):
             continue
+        text = "\n".join(lines[first : last + 1])
+        budget -= len(text)
+        if budget < 0:
+            return None
         try:
-            return last, loads("\n".join(lines[first : last + 1]))
+            return last, loads(text), budget
         except TOMLDecodeError:
             continue
     raise ValueError("no valid TOML")

@@ -278,6 +278,7 @@ def test_a_place_in_the_current_folder_is_told_in_short(
         (b"[tool.embercoach]\nx = '\xff'", "not valid UTF-8: "),
         (b"tool.embercoach = 3", "tool.embercoach must be a table"),
         (b"a = " + b"[" * 20000 + b"# embercoach", "not valid TOML: "),
+        (b"a" + b".a" * 20000 + b" = 1 # embercoach", "not valid TOML: keys have too many parts"),
     ],
 )
 def test_a_broken_file(content: bytes, words: str, tmp_path: Path) -> None:

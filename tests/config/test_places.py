@@ -77,3 +77,9 @@ def test_long_documents_take_no_longer_for_it() -> None:
     start = time.process_time()
     assert Lines(f"a = [\n{items}]\nb = 1\n" + "c.d = 1\n").find(("b",)) == 3003
     assert time.process_time() - start < 1
+
+
+def test_a_value_whose_end_is_hard_to_find_has_no_line() -> None:
+    """Each line looks like the last one; the statements before it are found."""
+    lines = Lines('a = 1\nb = """\n' + "]\n" * 20_000 + '"""\nc = 1\n')
+    assert [lines.find((name,)) for name in "abc"] == [1, None, None]
