@@ -51,7 +51,7 @@ def running_order(start: Module) -> list[Module]:
 def _named_by(module: Module) -> Iterator[Module]:
     """The modules of the project that the statements of a module's top level name."""
     root = module.project.boundaries(module.path.parent).imports
-    for path in module.project.graph.imports((module.path, root)).at_top:
+    for path in module.project.graph.imports((str(module.path), root)).at_top:
         found = module.import_file(path)
         if found is not None:
             yield found

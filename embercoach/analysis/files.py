@@ -111,7 +111,7 @@ def _reads_text(arguments: Arguments, modes: int) -> bool:
 def _read(frame: Frame, path: Path) -> Value:
     """The text of a file inside the project; the findings of this file now depend on it."""
     module = frame.module
-    module.dependencies.add(path)
+    module.dependencies.add(str(path))
     try:
         root = module.project.boundaries(module.path.parent).texts
         text = read_text(path, limit=MAX_FOLDED, root=root)

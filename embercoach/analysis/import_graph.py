@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.analysis.imports import LIBRARIES
@@ -12,8 +13,7 @@ from embercoach.analysis.parse import outline_of
 from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.project import Project
 
@@ -23,8 +23,8 @@ MOST_REACHED = 4_000_000
 #: Characters of sources whose outlines are kept for the tree that is likely to be made next.
 KEPT_OUTLINES = 400_000
 
-#: A file, and the folder that it must lie in to be read.
-Node: TypeAlias = "tuple[Path, str]"
+#: A file, and the folder that it must lie in to be read. (Paths would be slow as keys.)
+Node: TypeAlias = "tuple[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +35,13 @@ class Imports:
         characters: of its source.
         at_top: the files that its top level imports, in order.
         anywhere: these, and those that its functions and classes import.
-        probed: the files whose presence decides which they are.
+        decisive: the file itself, and those whose presence decides which it imports.
     """
 
     characters: int
     at_top: tuple[Path, ...]
-    anywhere: tuple[Path, ...]
-    probed: frozenset[Path]
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """A module and what it imports, directly or not.
-
-    Attributes:
-        files: all of them; or some that together exceed the limit.
-        is_bounded: whether they stay within the limit.
-    """
-
-    files: tuple[Node, ...]
-    is_bounded: bool
+    anywhere: tuple[Node, ...]
+    decisive: frozenset[str]
 
 
 class ImportGraph:
@@ -66,16 +53,35 @@ class ImportGraph:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._imports: dict[Node, Imports] = {}
-        self._reaches: dict[Node, Reach] = {}
+        #: Characters that a module reaches, or more than these, where they are within the limit.
+        self._at_most: dict[Node, int] = {}
+        #: Files that show that a module reaches too much.
+        self._proofs: dict[Node, tuple[Node, ...]] = {}
         self._outlines: OrderedDict[str, ast.Module] = OrderedDict()
         self._characters = 0
 
-    def reach(self, start: Node) -> Reach:
-        """What a module reaches, by breadth."""
-        known = self._reaches.get(start)
-        if known is None:
-            known = self._reaches[start] = self._find_reach(start)
-        return known
+    def reaches_too_much(self, start: Node) -> bool:
+        """Whether a module and all that it imports exceed ``MOST_REACHED``."""
+        if start not in self._at_most and start not in self._proofs:
+            self._measure(start)
+        return start in self._proofs
+
+    def decisive(self, nodes: Iterable[Node]) -> set[str]:
+        """The files, present or absent, that decide what these modules and their imports are."""
+        seen = set(nodes)
+        pending = list(seen)
+        found: set[str] = set()
+        while pending:
+            node = pending.pop()
+            if self.reaches_too_much(node):
+                for proof in self._proof(node):
+                    found |= self.imports(proof).decisive
+                continue
+            imports = self.imports(node)
+            found |= imports.decisive
+            pending += [one for one in imports.anywhere if one not in seen]
+            seen.update(imports.anywhere)
+        return found
 
     def imports(self, node: Node) -> Imports:
         """What a file's import statements name; nothing for one that is absent or broken."""
@@ -91,37 +97,53 @@ class ImportGraph:
             self._characters -= len(source)
         return outline
 
-    def _find_reach(self, start: Node) -> Reach:
+    def _proof(self, node: Node) -> Iterator[Node]:
+        """Files that together exceed the limit: a proof may end with a file that has its own."""
+        used: set[Node] = set()
+        while node in self._proofs and node not in used:
+            used.add(node)
+            *files, last = self._proofs[node]
+            yield from files
+            node = last
+        yield node
+
+    def _measure(self, start: Node) -> None:
+        """Add up what a module reaches, by breadth."""
+        imports = self.imports(start)
+        parts = [self._at_most.get(one) for one in imports.anywhere]
+        if None not in parts:
+            most = imports.characters + sum(part for part in parts if part is not None)
+            if most <= MOST_REACHED:
+                self._at_most[start] = most
+                return
         seen = {start}
         pending = deque(seen)
         files: list[Node] = []
         characters = 0
         while pending:
             node = pending.popleft()
-            known = self._reaches.get(node)
-            if known is not None and not known.is_bounded:
-                return Reach((*files, *known.files), is_bounded=False)
+            if node in self._proofs:
+                self._proofs[start] = (*files, node)
+                return
             imports = self.imports(node)
             files.append(node)
             characters += imports.characters
             if characters > MOST_REACHED:
-                return Reach(tuple(files), is_bounded=False)
-            root = self._project.boundaries(node[0].parent).imports
-            for path in imports.anywhere:
-                if (path, root) not in seen:
-                    seen.add((path, root))
-                    pending.append((path, root))
-        return Reach(tuple(files), is_bounded=True)
+                self._proofs[start] = tuple(files)
+                return
+            pending += [one for one in imports.anywhere if one not in seen]
+            seen.update(imports.anywhere)
+        self._at_most.update(dict.fromkeys(files, characters))
 
     def _read(self, node: Node) -> Imports:
-        path, root = node
+        path = Path(node[0])
         try:
-            source = read_text(path, limit=MOST_NAMED_BYTES, root=root)
+            source = read_text(path, limit=MOST_NAMED_BYTES, root=node[1])
         except (OSError, ValueError):
-            return Imports(0, (), (), frozenset())
+            return Imports(0, (), (), frozenset((node[0],)))
         outline = outline_of(source)
         if outline is None:
-            return Imports(len(source), (), (), frozenset())
+            return Imports(len(source), (), (), frozenset((node[0],)))
         self._keep(source, outline)
         return _Statements(self._project, path, outline).imports(len(source))
 
@@ -141,7 +163,7 @@ class _Statements:
         self._project = project
         self._path = path
         self._outline = outline
-        self._probed: set[Path] = set()
+        self._probed: set[str] = {str(path)}
 
     def imports(self, characters: int) -> Imports:
         """What they name."""
@@ -152,7 +174,9 @@ class _Statements:
                 anywhere[path] = None
                 if is_at_top:
                     at_top[path] = None
-        return Imports(characters, tuple(at_top), tuple(anywhere), frozenset(self._probed))
+        root = self._project.boundaries(self._path.parent).imports
+        nodes = tuple((str(path), root) for path in anywhere)
+        return Imports(characters, tuple(at_top), nodes, frozenset(self._probed))
 
     def _named(self, statement: ast.Import | ast.ImportFrom) -> Iterator[Path]:
         if isinstance(statement, ast.Import):

@@ -62,8 +62,8 @@ class Module:
         self.is_shared = is_shared
         self.work = Work.of(source, is_shared=is_shared)
         note_reading(source)
-        self.dependencies: set[Path] = set()  # files that its own imports probed
-        self.named: set[Path] = set()  # files that it imports, whether they are read or not
+        self.dependencies: set[str] = set()  # files that its own imports probed
+        self.named: set[Node] = set()  # files that it imports, whether they are read or not
         self.imported: set[Module] = set()
         self.has_star_import = False
         self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
@@ -154,13 +154,14 @@ class Module:
 
     def import_file(self, path: Path) -> Module | None:
         """Another module of the project by its file."""
-        self.named.add(path)
-        module = self.project.load(path, self.path.parent)
+        folder = self.path.parent
+        self.named.add((str(path), self.project.boundaries(folder).imports))
+        module = self.project.load(path, folder)
         if module is not None:
             self.imported.add(module)
         return module
 
-    def all_dependencies(self) -> set[Path]:
+    def all_dependencies(self) -> set[str]:
         """The files that this one's findings hang on, through any number of imports.
 
         Imports inside an imported file may run later than the import of that file, so that only
@@ -168,21 +169,16 @@ class Module:
         """
         seen = {self}
         pending = [self]
-        found: set[Path] = set()
-        reached: set[Node] = set()
-        graph = self.project.graph
+        found: set[str] = set()
+        named: set[Node] = set()
         while pending:
             module = pending.pop()
             found |= module.dependencies
+            named |= module.named
             pending.extend(module.imported - seen)
             seen |= module.imported
-            root = self.project.boundaries(module.path.parent).imports
-            for path in module.named:  # what it reaches decides whether it is read
-                reached.update(graph.reach((path, root)).files)
-        for node in reached:
-            found.add(node[0])
-            found |= graph.imports(node).probed
-        return found - {self.path}
+        # What a module reaches decides whether it is read.
+        return (found | self.project.graph.decisive(named)) - {str(self.path)}
 
     def facts_of(self, info: FunctionInfo | None) -> list[Fact]:
         """The facts recorded in a function, or at top level."""

@@ -87,7 +87,7 @@ class Project:
             return self._imported[key]
         module: Module | None = None
         try:
-            if self.graph.reach(key).is_bounded:
+            if not self.graph.reaches_too_much((str(path), key[1])):
                 source = read_text(path, limit=MOST_NAMED_BYTES, root=key[1])
                 module = self._module(path, source, is_shared=True)
         except (OSError, ValueError, cst.ParserSyntaxError, TooDeepError, RecursionError):
@@ -136,7 +136,7 @@ class Project:
         self._parsed.move_to_end(path)
         return Module(path, parsed, self, is_shared=is_shared)
 
-    def resolve(self, importer: Path, dotted: str, level: int, probed: set[Path]) -> Path | None:
+    def resolve(self, importer: Path, dotted: str, level: int, probed: set[str]) -> Path | None:
         """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.
 
         Every file probed is added to those given: were it to appear, the importer's findings could
@@ -157,17 +157,17 @@ class Project:
                 return found
         return None
 
-    def _find(self, start: Path, dotted: str, probed: set[Path]) -> Path | None:
+    def _find(self, start: Path, dotted: str, probed: set[str]) -> Path | None:
         base = start.joinpath(*dotted.split(".")) if dotted else start
         candidates = [base / "__init__.py"]
         if dotted:
             candidates.append(base.with_name(base.name + ".py"))
             first = start / dotted.split(".", maxsplit=1)[0]
             if not self._exists(first) and not self._exists(first.with_name(first.name + ".py")):
-                probed.add(first)
+                probed.add(str(first))
                 return None
         for candidate in candidates:
-            probed.add(candidate)
+            probed.add(str(candidate))
             if self._exists(candidate):
                 return candidate
         return None

@@ -60,7 +60,7 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     with reading(source):
         module = project.open(path, source)
         findings = place_reports(module, reports_of(module))
-    dependencies = tuple(sorted(map(str, module.all_dependencies())))
+    dependencies = tuple(sorted(module.all_dependencies()))
     project.release()
     return FileReport(findings, dependencies)
 
