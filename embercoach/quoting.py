@@ -22,7 +22,7 @@ def quoted(value: str, most: int = MOST_QUOTED) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def bounded(message: str, most: int = MOST_QUOTED) -> str:
+def bounded(message: str, most: int = MOST_QUOTED, whole: int = MOST_SAID) -> str:
     """A message in which nothing between backquotes is long, no word is, nor is the whole.
 
     Checks write values as they are; this is where the message leaves them.
@@ -33,4 +33,4 @@ def bounded(message: str, most: int = MOST_QUOTED) -> str:
     parts[1::2] = [quoted(part, most) for part in parts[1::2]]
     # A value may hold backquotes.
     parts[::2] = [" ".join([quoted(word, most) for word in part.split(" ")]) for part in parts[::2]]
-    return quoted("`".join(parts), MOST_SAID)
+    return quoted("`".join(parts), whole)

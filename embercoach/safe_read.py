@@ -83,6 +83,7 @@ def read_text(
     limit: int = MOST_BYTES,
     root: str | None = None,
     errors: str = "strict",
+    follow: bool = True,
 ) -> str:
     """Read a regular file of UTF-8 text, with line feeds as line ends; see `read_bytes`.
 
@@ -90,7 +91,7 @@ def read_text(
         OSError: as of `read_bytes`.
         ValueError: the path is no path, or the file is not UTF-8.
     """
-    text = read_bytes(path, limit=limit, root=root).decode("utf-8", errors)
+    text = read_bytes(path, limit=limit, root=root, follow=follow).decode("utf-8", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

@@ -194,7 +194,10 @@ def _show(error: click.ClickException) -> None:
     shown = StringIO()
     error.show(shown)
     said = error.format_message()
-    for line in shown.getvalue().replace(said, escaped(said)).removesuffix("\n").split("\n"):
+    # click leaves out what colours the text where it does not write to a terminal.
+    before, found, after = shown.getvalue().rpartition(click.unstyle(said))
+    text = f"{before}{escaped(said)}{after}" if found else f"Error: {escaped(said)}\n"
+    for line in text.removesuffix("\n").split("\n"):
         print(log_line(line), file=sys.stderr)  # noqa: T201
 
 

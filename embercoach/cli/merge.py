@@ -77,10 +77,11 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
     from embercoach.report.html.saved import SavedReportError, parse
     from embercoach.report.merging import Saved, merge
     from embercoach.report.styled import print_text
+    from embercoach.safe_read import read_bytes
 
     def saved(file: Path) -> Saved:
         try:
-            return Saved(str(file), parse(file.read_bytes()))
+            return Saved(str(file), parse(read_bytes(file)))
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror or error}") from error
         except SavedReportError as error:

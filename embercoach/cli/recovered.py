@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.cli.flow import Answer, exit_code
@@ -10,6 +11,7 @@ from embercoach.cli.output import FOR_PEOPLE, for_programs
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Fix, Step
+from embercoach.project_files import boundary
 from embercoach.report.origin import Checkout, Origin
 from embercoach.report.outcome import Comparison, Sources, listed
 
@@ -25,7 +27,9 @@ def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bo
     Fixes are told and counted, but their edits are left out: they are places in the sources.
     """
     answer = _answer(document, fixes=form != "sarif")
-    sources = Sources()
+    # A saved report may name any file: only those of the project here are quoted.
+    here = str(Path.cwd())
+    sources = Sources(root=boundary(here) or here)
     if form in FOR_PEOPLE:
         from embercoach.report.styled import print_lines, width_of
 

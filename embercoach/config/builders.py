@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 TEXTS = ("name", "source", "header")
 LISTS = ("input_names", "output_names")
 FLAGS = ("ensure_row_contiguous", "atomic_outputs")
+#: Of a function; what is configured is no place beyond it.
+MOST_PARAMETERS = 1_000
 
 
 def kernel_builders(value: Any) -> tuple[KernelBuilder, ...]:
@@ -68,6 +70,8 @@ def _origin(where: str, parameter: str, given: Any) -> Origin:
         raise ConfigError(f"{where} must be {wanted}, got {type_name(given)}")
     if given < 0:
         raise ConfigError(f"{where}: positions are counted from 0, and {given} is none")
+    if given > MOST_PARAMETERS:
+        raise ConfigError(f"{where} must be a position up to {MOST_PARAMETERS}")
     return given
 
 

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embercoach.quoting import bounded
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: Characters of a message at most.
+MOST_SAID = 1_000
 
 
 class ConfigError(Exception):
@@ -20,6 +25,8 @@ class ConfigError(Exception):
         line: int | None = None,
         within: tuple[str, ...] = (),
     ) -> None:
+        # Lists of known names are long; what a file says may be longer.
+        message = bounded(message, whole=MOST_SAID)
         super().__init__(f"{message}{_place(path, line)}")
         self.message = message
         self.path = path

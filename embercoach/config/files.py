@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import safe_read
 from embercoach.config.errors import ConfigError, ConfigWarning, nearest
-from embercoach.project_files import OWN_FILE
+from embercoach.project_files import OWN_FILE, boundary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,21 +78,22 @@ def own(folder: str) -> tuple[ConfigFile | None, ConfigWarning | None]:
     """The configuration that stands in a folder, and a table that was probably meant to be one.
 
     ``embercoach.toml`` goes before ``pyproject.toml``; a ``pyproject.toml`` without a
-    ``[tool.embercoach]`` table does not count.
+    ``[tool.embercoach]`` table does not count. Neither may be a link out of the project.
 
     Raises:
         ConfigError: a mistake in it.
     """
     path = Path(folder)
     if is_there(path / OWN_FILE):
-        return read(path / OWN_FILE), None
+        return read(path / OWN_FILE, root=boundary(folder) or folder), None
     shared = path / SHARED_FILE
     if not is_there(shared):
         return None, None
-    data = read_bytes(shared)
+    root = boundary(folder) or folder
+    data = read_bytes(shared, root)
     # Most files mention us nowhere: they are passed over without parsing them.
     if b"embercoach" in data:
-        return read(shared, required=False), _misspelt(data, shared)
+        return read(shared, required=False, root=root), _misspelt(data, shared)
     return None, _misspelt(data, shared)
 
 
@@ -121,17 +122,18 @@ def _misspelt(data: bytes, path: Path) -> ConfigWarning | None:
     return None
 
 
-def read(path: Path, *, required: bool = True) -> ConfigFile | None:
+def read(path: Path, *, required: bool = True, root: str | None = None) -> ConfigFile | None:
     """Read a configuration file.
 
     Args:
         path: ``pyproject.toml`` by name, else a file whose top level is ours.
         required: whether a ``pyproject.toml`` without our table is an error, else None.
+        root: the folder that the file must lie in after all links; None for anywhere.
 
     Raises:
         ConfigError: unreadable, not UTF-8, not TOML, or no table where one should be.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, root)
     table: Any = parsed(data, path)
     if path.name == SHARED_FILE:
         tool = table.get("tool")
@@ -145,18 +147,20 @@ def read(path: Path, *, required: bool = True) -> ConfigFile | None:
     return ConfigFile(path, table, decoded(data, path))
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, root: str | None = None) -> bytes:
     """The bytes of a configuration file, which anybody may have written.
 
     Raises:
-        ConfigError: it cannot be read, is not a regular file, or is too large.
+        ConfigError: it cannot be read, is not a regular file, lies outside the root, or is too
+            large.
     """
     try:
-        return safe_read.read_bytes(path, limit=LARGEST)
+        return safe_read.read_bytes(path, limit=LARGEST, root=root)
     except safe_read.TooLargeError as error:
         raise ConfigError(f"configuration must be at most {LARGEST >> 20} MB", path) from error
     except safe_read.RefusedError as error:
-        raise ConfigError("configuration must be a regular file", path) from error
+        where = " inside the project" if path.is_symlink() else ""
+        raise ConfigError(f"configuration must be a regular file{where}", path) from error
     except OSError as error:
         raise ConfigError(
             f"configuration cannot be read: {error.strerror or error}", path

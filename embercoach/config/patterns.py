@@ -68,12 +68,12 @@ class PathPatterns:
 def _compile(patterns: tuple[str, ...]) -> GitIgnoreSpec:
     import warnings
 
-    from pathspec import GitIgnoreSpec
+    from embercoach.config.globs import spec_of
 
     with warnings.catch_warnings():
         # Python warns of brackets in brackets while it compiles a pattern: not for the user.
         warnings.simplefilter("ignore", FutureWarning)
-        return GitIgnoreSpec.from_lines(patterns)
+        return spec_of(patterns)
 
 
 def deciding(spec: GitIgnoreSpec, name: str, *, folder: bool) -> str | None:

@@ -62,14 +62,16 @@ def discover(
 
     Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; links to
     folders, and to files outside the project, are not followed. A file that is named itself is
-    taken even if its suffix is another one of Python's or none, unless it is excluded and
-    ``force_exclude``.
+    taken even if its suffix is another one of Python's or none, unless ``force_exclude`` and it is
+    excluded or leads outside the project.
     """
     found = Discovery()
     for given in paths:
         absolute = os.path.abspath(given)  # noqa: PTH100  (Path.absolute keeps "..")
         try:
-            if force_exclude and is_excluded(absolute, configurations):
+            if force_exclude and (
+                _leads_outside(absolute) or is_excluded(absolute, configurations)
+            ):
                 continue
             mode = Path(absolute).stat().st_mode
         except (OSError, ValueError) as error:
@@ -106,6 +108,11 @@ def _take_named(
     suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
     message = f"unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}"
     found.problems.append(Problem(given, 1, 1, message))
+
+
+def _leads_outside(path: str) -> bool:
+    folder = os.path.dirname(path)  # noqa: PTH120  (hot)
+    return not is_inside(path, boundary(folder) or folder)
 
 
 def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Problem:

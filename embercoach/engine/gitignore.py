@@ -14,6 +14,9 @@ from embercoach.safe_read import read_text
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+#: Bytes; a larger file counts as absent, and so does a link, as git has it.
+LARGEST = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
@@ -79,16 +82,16 @@ def _repository(folder: str) -> str | None:
 
 def _read(file: str) -> GitIgnoreSpec | None:
     try:
-        text = read_text(file, errors="replace")
+        text = read_text(file, limit=LARGEST, errors="replace", follow=False)
     except OSError:
         return None
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
         return None
-    from pathspec import GitIgnoreSpec
+    from embercoach.config.globs import spec_of
 
     try:
-        return GitIgnoreSpec.from_lines(lines)
+        return spec_of(lines)
     except (ValueError, re.error):
         # git passes over a line that is no pattern, and uses the others.
-        return GitIgnoreSpec.from_lines([line for line in lines if check_pattern(line) is None])
+        return spec_of([line for line in lines if check_pattern(line) is None])

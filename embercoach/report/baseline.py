@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach.fixes.writing import create_file, replace_file
+from embercoach.quoting import MOST_SAID, quoted
 from embercoach.report.fingerprints import fingerprints
 from embercoach.safe_read import read_bytes
 
@@ -91,12 +92,13 @@ def _entries(data: Any, name: str) -> frozenset[Entry]:
     if isinstance(version, bool) or not isinstance(version, int | float):
         version = None
     if version is not None and version > VERSION:
-        message = f"{name}: of version {version}, and this EmberCoach knows {VERSION}: update it"
+        said = quoted(str(version)) if version < 1e9 else "very high"
+        message = f"{name}: of version {said}, and this EmberCoach knows {VERSION}: update it"
         raise BaselineError(message)
     if version != VERSION:
         raise BaselineError(f'{name}: "version" must be {VERSION}')
     if data.keys() != KEYS:
-        odd = ", ".join(f'"{key}"' for key in sorted(data.keys() ^ KEYS))
+        odd = quoted(", ".join(f'"{key}"' for key in sorted(data.keys() ^ KEYS)), MOST_SAID)
         raise BaselineError(f"{name}: missing or unknown: {odd}")
     findings = data["findings"]
     if not isinstance(findings, list):

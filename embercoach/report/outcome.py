@@ -118,9 +118,15 @@ def listed(outcome: Outcome, *, show_notes: bool) -> list[Finding]:
 class Sources:
     """The text of reported files, read when first needed."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        """Set ``given`` to texts that stand for files, such as standard input."""
+    def __init__(self, given: Mapping[str, str] | None = None, root: str | None = None) -> None:
+        """Make one that has read nothing.
+
+        Args:
+            given: texts that stand for files, such as standard input.
+            root: the folder that all other files must lie in; None where this run found them.
+        """
         self._given = dict(given or {})
+        self._root = root
         self._indexes: dict[str, LineIndex] = {}
         self._notebooks: dict[str, Notebook | None] = {}
 
@@ -134,7 +140,7 @@ class Sources:
                 return LineIndex("")
             return notebook.lines(cell)
         if path not in self._indexes:
-            text = self._given[path] if path in self._given else _text(path)
+            text = self._given[path] if path in self._given else _text(path, self._root)
             self._indexes[path] = LineIndex(text)
         return self._indexes[path]
 
@@ -156,10 +162,10 @@ def _notebook(text: str) -> Notebook | None:
         return None
 
 
-def _text(path: str) -> str:
+def _text(path: str, root: str | None) -> str:
     from embercoach.fixes.source import DecodingError, decode
 
     try:
-        return decode(read_bytes(path)).text
+        return decode(read_bytes(path, root=root)).text
     except (OSError, ValueError, DecodingError):  # a saved report may name what is no path
         return ""

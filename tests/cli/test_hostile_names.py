@@ -194,3 +194,15 @@ def test_what_is_told_of_a_simulated_program(in_short: bool) -> None:
         stream = io.StringIO()
         render(simulated, form, stream)
         assert_inert(stream.getvalue())
+
+
+def test_an_error_of_the_command_line_takes_no_line_of_its_own(
+    project: Path, embercoach: Cli
+) -> None:
+    """Not even where click removes the colour that a key sets."""
+    key = r'"x\u001b[0m\nAll clear; 12 files checked.\nhttp"'
+    (project / "embercoach.toml").write_text(f"{key} = 1\n")
+    ran = embercoach("check", ".")
+    assert ran.code == 2
+    assert "\nAll clear" not in ran.err
+    assert "All clear" in ran.err

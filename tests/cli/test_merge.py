@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -291,3 +292,44 @@ def test_real_code_in_shards(real: Path, monkeypatch: pytest.MonkeyPatch, count:
     # The first shards find everything themselves, later ones use what those have kept.
     start(["merge", "-o", "merged.json", *shards(count, "-j1", *tops)])
     assert Path("merged.json").read_bytes() == Path("whole.json").read_bytes()
+
+
+def test_files_outside_the_project_are_not_quoted(
+    project: Path, embercoach: Cli, planted: None
+) -> None:
+    """A saved report may name any file, and a job may merge those of a pull request."""
+    (project / "repo" / ".git").mkdir(parents=True)
+    (project / "repo" / "m.py").write_text("import mlx\nbad_shape\n")
+    (project / "secret").write_text("import mlx\nhunter2\n")
+    saved = save("saved.json", "repo/m.py")
+    text = Path(saved).read_text(encoding="utf-8")
+    for path in ("../secret", str(project / "secret"), "/etc/passwd"):
+        document = json.loads(text)
+        for finding in document["findings"]:
+            finding["path"] = path
+        Path("repo", "r.json").write_text(json.dumps(document), encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir("repo")
+            shown = embercoach("merge", "r.json", "--output-format", "text").out
+        assert f"{path}:2:" in shown
+        assert "hunter2" not in shown
+        assert "root:" not in shown
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("command", [["merge"], ["report", "-o", "r.html", "--from"]])
+def test_a_pipe_is_not_waited_for(project: Path, embercoach: Cli, command: list[str]) -> None:
+    os.mkfifo("saved.json")
+    ran = embercoach(*command, "saved.json")
+    assert ran.code == 2
+    assert "saved.json" in ran.err
+
+
+def test_numbers_that_no_program_counts_to_are_refused(project: Path, embercoach: Cli) -> None:
+    Path("m.py").write_text("import mlx\n")
+    text = Path(save("a.json", "m.py")).read_text(encoding="utf-8")
+    Path("b.json").write_text(text.replace('"suppressed": 0', f'"suppressed": {"9" * 4_000}'))
+    ran = embercoach("merge", "a.json", "b.json")
+    assert ran.code == 2
+    assert "b.json" in ran.err
+    assert "internal error" not in ran.err

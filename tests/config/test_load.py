@@ -262,6 +262,33 @@ def test_mistakes_are_told_with_their_line(
     assert words in str(caught.value)
 
 
+def test_long_values_are_clipped(tmp_path: Path) -> None:
+    path = pyproject(tmp_path, f"profile = '{'x' * 5_000}'\n")
+    with pytest.raises(ConfigError) as caught:
+        load([str(tmp_path)])
+    assert "xxxx…" in str(caught.value)
+    assert len(str(caught.value)) < 400 + len(str(path))
+
+
+@pytest.mark.parametrize("name", ["embercoach.toml", "pyproject.toml"])
+def test_a_link_to_a_configuration_outside_is_refused(name: str, tmp_path: Path) -> None:
+    """What it says would be quoted, and it may be a secret."""
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    secret = "profile = 'hunter2'\n[tool.embercoach]\nprofile = 'hunter2'\n"
+    (tmp_path / "secret").write_text(secret)
+    (project / name).symlink_to("../secret")
+    with pytest.raises(ConfigError, match="must be a regular file inside the project") as caught:
+        load([str(project)])
+    assert "hunter2" not in str(caught.value)
+    (project / name).unlink()
+    (project / "shared").write_text("show-notes = true\n[tool.embercoach]\nshow-notes = true\n")
+    (project / name).symlink_to("shared")
+    if name == "embercoach.toml":
+        (project / "shared").write_text("show-notes = true\n")
+    assert settings_for(project).show_notes
+
+
 def test_a_place_in_the_current_folder_is_told_in_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

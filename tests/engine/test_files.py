@@ -117,6 +117,25 @@ def test_symlinks(project: Path) -> None:
     assert shown("real") == ["real/a.py", "real/link.py"]
 
 
+def test_what_leads_outside_is_left_out_by_force_exclude(project: Path) -> None:
+    """A hook names the files of a checkout, whose author may have made links."""
+    tree(project, "repo/a.py", "secret.py")
+    (project / "repo" / ".git").mkdir()
+    (project / "repo" / "link.py").symlink_to("../secret.py")
+    (project / "repo" / "inner.py").symlink_to("a.py")
+    named = ("repo/a.py", "repo/inner.py", "repo/link.py")
+    assert shown(*named) == sorted(named)
+    assert shown(*named, force_exclude=True) == ["repo/a.py", "repo/inner.py"]
+
+
+def test_a_link_is_no_ignore_file(project: Path) -> None:
+    tree(project, "repo/a.py")
+    (project / "repo" / ".git").mkdir()
+    (project / "patterns").write_text("*.py\n")
+    (project / "repo" / ".gitignore").symlink_to("../patterns")
+    assert shown("repo") == ["repo/a.py"]
+
+
 def problems(*paths: str) -> list[tuple[str, str]]:
     found = discover(paths, Configurations.fixed(Settings(root=Path.cwd())))
     return [(problem.path, problem.message) for problem in found.problems]

@@ -79,10 +79,15 @@ def _fail(path: str, wanted: str) -> SavedReportError:
     return SavedReportError(f"is not a report of `check`: {path or 'it'} must be {wanted}")
 
 
+#: Of all readers of JSON.
+LARGEST_INTEGER = 2**53
+
+
 def _integer(least: int) -> Check:
     def check(value: Any, path: str) -> None:
         # A number such as 3.0 is an integer to JSON, and no line number to Python.
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if not is_integer or not least <= value <= LARGEST_INTEGER:
             raise _fail(path, f"a whole number from {least}")
 
     return check
