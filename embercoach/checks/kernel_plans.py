@@ -29,6 +29,17 @@ class _Planned:
         self.budget = WorkBudget.of(source)
         #: By the identity of their definition, which stays while it is kept here.
         self.kernels: dict[int, tuple[Definition, tuple[MetalKernel, ...]]] = {}
+        #: By the identity of their program: those that are launched alike are followed once.
+        self.programs: dict[int, list[MetalKernel]] = {}
+
+    def share_traces(self, kernel: MetalKernel) -> MetalKernel:
+        """Return the kernel, with the traces of one that has its program and its launches."""
+        known = self.programs.setdefault(id(kernel.program), [])
+        for other in known:
+            if other.configurations == kernel.configurations:
+                return kernel.with_traces_of(other)
+        known.append(kernel)
+        return kernel
 
 
 #: Of the file that is checked.
@@ -46,7 +57,8 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
         planned = _planned[module] = _Planned(module.source)
     known = planned.kernels.get(id(definition))
     if known is None:
-        known = definition, _kernels_of(definition, module, planned.budget)
+        kernels = _kernels_of(definition, module, planned.budget)
+        known = definition, tuple(map(planned.share_traces, kernels))
         planned.kernels[id(definition)] = known
     return known[1]
 

@@ -17,7 +17,7 @@ to look at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -76,6 +76,10 @@ class MetalKernel:
     def traces(self) -> tuple[Trace, ...]:
         """What following the kernel gives, for each way of launching it."""
         return tuple(map(self.trace, range(len(self.configurations))))
+
+    def with_traces_of(self, other: MetalKernel) -> MetalKernel:
+        """Return this kernel with the traces of another one, which are the same."""
+        return replace(self, _followed=other._followed)
 
     def trace(self, number: int) -> Trace:
         """What following the kernel gives for one of its configurations.

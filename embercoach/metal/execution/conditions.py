@@ -118,22 +118,35 @@ def narrow(
 
 def _with(lanes: int, conditions: Conditions, new: Condition) -> tuple[int, Conditions]:
     """Add a condition unless it follows from the others; none is left if it contradicts them."""
-    if not lanes or new in conditions:
+    if not lanes:
         return lanes, conditions
+    extended = _extended(conditions, new)
+    return (0, conditions) if extended is None else (lanes, extended)
+
+
+@lru_cache(maxsize=2048)
+def _extended(conditions: Conditions, new: Condition) -> Conditions | None:
+    """Conditions with one more, unless it follows from them; None if it contradicts them.
+
+    Raises:
+        LostError: there are too many.
+    """
+    if new in conditions:
+        return conditions
     if len(conditions) == MAX_CONDITIONS:
         raise LostError
     opposite = Condition(new.symbol, not new.holds)
     if opposite in conditions:
-        return 0, conditions
+        return None
     bound = None if new.varies else _bound(new, 0)
     if bound is not None:
         # They were consistent so far: only those that bound the same can contradict it.
         alike = [(c, 0) for c in conditions if _bounds(c, bound[0])]
         if not possible([*alike, (new, 0)]):
-            return 0, conditions
+            return None
         if not possible([*alike, (opposite, 0)]):
-            return lanes, conditions
-    return lanes, (*conditions, new)
+            return conditions
+    return (*conditions, new)
 
 
 def _bounds(condition: Condition, terms: _Terms) -> bool:

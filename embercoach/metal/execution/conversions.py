@@ -39,8 +39,8 @@ def _plain(kind: Type) -> Type:
 
 def converted(m: Machine, value: Value, origin: Type, kind: Type) -> Value:
     """A number in another type."""
-    source = m.resolved(origin).scalar
-    if kind.scalar in INTEGERS and kind.scalar != "bool" and source in FLOATS and value.terms:
+    integer = value.terms and kind.scalar in INTEGERS and kind.scalar != "bool"
+    if integer and m.scalar(origin) in FLOATS:
         return m.pool.symbol("integer", (value, kind.scalar))
     return wrap(m.pool, value, kind.scalar)
 

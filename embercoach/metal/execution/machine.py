@@ -103,6 +103,11 @@ class Machine:
         real = self.types.get(kind.scalar or "")
         return kind if real is None else replace(kind, scalar=real)
 
+    def scalar(self, kind: Type) -> str | None:
+        """The scalar of a type, or what its template type stands for."""
+        name = kind.scalar
+        return self.types.get(name, name) if name else name
+
     def root_type(self, root: Variable) -> Type:
         """The type of the elements of a variable's memory."""
         if root.kind in ("input", "output") and root.type.scalar is None:

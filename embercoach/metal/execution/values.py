@@ -53,6 +53,10 @@ class Origin:
 
     def joined(self, other: Origin) -> Origin:
         """Both together."""
+        if other is self or other is NOWHERE:
+            return self
+        if self is NOWHERE:
+            return other
         if other in (self, NOWHERE):
             return self
         if self == NOWHERE:
@@ -130,8 +134,11 @@ class Value:
     @property
     def origin(self) -> Origin:
         """Where its unknowns come from."""
-        origin = NOWHERE
-        for symbol, _ in self.terms:
+        terms = self.terms
+        if not terms:
+            return NOWHERE
+        origin = terms[0][0].origin
+        for symbol, _ in terms[1:]:
             origin = origin.joined(symbol.origin)
         return origin
 
