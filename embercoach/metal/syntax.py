@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import tree_sitter_cpp
@@ -55,6 +55,17 @@ _ROUNDS = 4
 # Each ``<`` may begin the arguments of a template: the grammar follows both ways.
 _MAX_OPEN = 100
 _ANGLES = re.compile(rb"[<>;{}]")
+_LINE_BREAK = re.compile("\n")
+# What words stand in that are left to the tree: comments, directives, strings and attributes.
+_OTHER_TEXT = rb"""
+    //(?:\\\n|[^\n])*
+    | /\*(?:.*?\*/|.*)
+    | ^[ \t]*\#(?:\\\n|[^\n])*
+    | R"([^()\\\s]{0,16})\((?:.*?\)\1"|.*)
+    | "(?:\\.|[^"\\\n])*"
+    | '(?:\\.|[^'\\\n])*'
+    | \[\[[^\]\n]{0,200}
+"""
 
 
 @cache
@@ -110,15 +121,18 @@ class Syntax:
 
     def stretch(self, start: int, end: int) -> Place:
         """The place of a stretch of ``data``, given in bytes."""
-        first, last = self._offset(start), self._offset(end)
+        first, last = self.offsets(start, end)
         row = bisect_right(self._rows, first) - 1
         return Place(first, last, row + 1, first - self._rows[row] + 1)
 
-    def _offset(self, byte: int) -> int:
-        inside = min(max(byte - self.shift, 0), len(self.data) - self.shift)
-        if self._characters is None:
-            return min(inside, len(self.text))
-        return self._characters[min(inside, len(self._characters) - 1)]
+    def offsets(self, start: int, end: int) -> tuple[int, int]:
+        """A stretch of ``data``, given in bytes, in characters of the text."""
+        shift, table = self.shift, self._characters
+        most = len(self.text) if table is None else len(table) - 1
+        first, last = start - shift, end - shift
+        first = 0 if first < 0 else min(first, most)
+        last = 0 if last < 0 else min(last, most)
+        return (first, last) if table is None else (table[first], table[last])
 
     def qualifiers_in(self, node: Node) -> tuple[str, ...]:
         """The exchanged qualifiers among a node's own children, in order."""
@@ -156,7 +170,7 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
         shift=len(prefix),
         tail=len(suffix),
         qualifiers=qualifiers,
-        _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
+        _rows=line_starts(text),
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
     faults = [syntax.place(n) for n in _faults(nodes)]
@@ -205,7 +219,7 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         shift=0,
         tail=0,
         qualifiers={},
-        _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
+        _rows=line_starts(text),
         _characters=None if len(data) == len(text) else _character_table(data),
     )
     faults = [syntax.place(n) for n in _faults(nodes)]
@@ -219,11 +233,39 @@ def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], di
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
+    _exchange_plain(edited, blanks, qualifiers)
     for _ in range(_ROUNDS):
         nodes = tuple(walk(tree_of(bytes(edited))))
         if not _exchange_once(edited, nodes, blanks, qualifiers):
             break
     return nodes, qualifiers
+
+
+@lru_cache(maxsize=16)
+def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
+    """Words that are no C++, and what they are not looked for in."""
+    words = b"|".join(
+        re.escape(word.encode()) for word in sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks)
+    )
+    flags = re.VERBOSE | re.DOTALL | re.MULTILINE
+    return re.compile(
+        _OTHER_TEXT + rb"| (?<![\w\x80-\xff])(" + words + rb")(?![\w\x80-\xff])", flags
+    )
+
+
+def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[int, str]) -> None:
+    """Overwrite the words that are plain to see, so that most texts are parsed once."""
+    for match in _words(blanks).finditer(bytes(edited)):
+        start, end = match.span(2)
+        if start < 0:
+            continue
+        word = match[2].decode()
+        stand_in = _stand_in(word, blanks)
+        if stand_in is None:
+            continue
+        if stand_in:
+            qualifiers[start] = word
+        edited[start:end] = stand_in.ljust(end - start)
 
 
 def _exchange_once(
@@ -304,6 +346,11 @@ def walk(node: Node) -> Iterator[Node]:
         current = pending.pop()
         yield current
         pending.extend(reversed(current.children))
+
+
+def line_starts(text: str) -> list[int]:
+    """Where the lines of a text start."""
+    return [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
 
 
 def _faults(nodes: tuple[Node, ...]) -> Iterator[Node]:

@@ -8,7 +8,7 @@ walks a program decides whether it can go on past it. Nodes compare by identity.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from embercoach.metal.facts import Place
@@ -31,8 +31,7 @@ VariableKind = Literal[
 LoopKind = Literal["for", "while", "do"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """A stretch of one of the texts. What a macro expanded to stands where the macro is used."""
 
     text: Text
