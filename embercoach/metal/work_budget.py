@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: Steps after which one run of a kernel ends.
-RUN = 6_000_000
+RUN = 500_000
 #: Steps of a file's kernels together, those that each character of its text adds, and the most.
 _FILE = 16_000_000
 _CHARACTER = 450
