@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from embercoach.checks.kernel_budgets import budget_of
 from embercoach.checks.launches import configurations, kernel_of, launches_of
 from embercoach.checks.metal_checks import MetalKernel
 
@@ -21,12 +22,9 @@ if TYPE_CHECKING:
 
 
 class _Planned:
-    """The kernels of one file that were planned so far, and the steps that they have left."""
+    """The kernels of one file that were planned so far."""
 
-    def __init__(self, source: str) -> None:
-        from embercoach.metal.work_budget import WorkBudget
-
-        self.budget = WorkBudget.of(source)
+    def __init__(self) -> None:
         #: By the identity of their definition, which stays while it is kept here.
         self.kernels: dict[int, tuple[Definition, tuple[MetalKernel, ...]]] = {}
         #: By the identity of their program: those that are launched alike are followed once.
@@ -54,10 +52,10 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
     planned = _planned.get(module)
     if planned is None:
         _planned.clear()
-        planned = _planned[module] = _Planned(module.source)
+        planned = _planned[module] = _Planned()
     known = planned.kernels.get(id(definition))
     if known is None:
-        kernels = _kernels_of(definition, module, planned.budget)
+        kernels = _kernels_of(definition, module, budget_of(module))
         known = definition, tuple(map(planned.share_traces, kernels))
         planned.kernels[id(definition)] = known
     return known[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from embercoach.checks.kernels import (
 from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, MetalCode
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.run import Lines
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,8 +46,9 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if code.text.entry_points:
             continue
         for check in METAL_CHECKS:
-            for report in check(code):
-                yield from _placed(report, definition, source, header, module)
+            with suppress(WorkBudgetExceeded):
+                for report in check(code):
+                    yield from _placed(report, definition, source, header, module)
 
 
 def code_of(

@@ -93,7 +93,7 @@ class MetalKernel:
         if found is None:
             share = self.budget.share
             found = follow(self.program, self.configurations[number], budget=share)
-            self.budget.spend(found.steps)
+            self.budget.spend_run(found.steps, share)
             self._followed[number] = found
         return found
 

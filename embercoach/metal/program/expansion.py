@@ -27,6 +27,11 @@ _MAX_DEPTH = 256
 class ExpansionError(Exception):
     """A use of a macro that cannot be expanded."""
 
+    @classmethod
+    def without_end(cls, name: str) -> ExpansionError:
+        """Return the error of a use whose parenthesis is never closed."""
+        return cls(f"a use of the macro `{name}` without an end")
+
 
 @dataclass(frozen=True, slots=True)
 class Macro:
@@ -136,7 +141,7 @@ class Expander:
         while True:
             token = pending.pop() if pending else more(True) if more is not None else None
             if token is None:
-                raise ExpansionError(f"a use of the macro `{macro.name}` without an end")
+                raise ExpansionError.without_end(macro.name)
             depth += (token.text == "(") - (token.text == ")")
             if depth == 0:
                 break

@@ -47,6 +47,11 @@ class Expanded:
         """The stretch of the original text that a stretch of this text stems from."""
         if not self.starts:
             return start, end
+        index = max(bisect_right(self.starts, start) - 1, 0)
+        begin, stop, copied = self.pieces[index]
+        shift = begin - self.starts[index]
+        if copied and start < end <= stop - shift:
+            return start + shift, end + shift
         first, last = self._offset(start, at_end=False), self._offset(end, at_end=True)
         return first, max(first, last)
 
@@ -148,6 +153,8 @@ class _Preprocessor:
         before = self._at
         self._at += 1
         try:
+            if self._is_open(token):
+                raise ExpansionError.without_end(token.text)
             for found in list(self._expander.expand([token], self._following)):
                 self._emit(found)
         except ExpansionError as error:
@@ -163,6 +170,24 @@ class _Preprocessor:
         if take:
             self._at = at + 1
         return self._tokens[at] if at < len(self._tokens) else None
+
+    def _is_open(self, token: Token) -> bool:
+        """Whether a use of a macro with arguments begins here that never ends."""
+        if self._macros[token.text].parameters is None:
+            return False
+        following = self._following(take=False)
+        return following is not None and following.start in self._unclosed
+
+    @cached_property
+    def _unclosed(self) -> frozenset[int]:
+        """Where the parentheses stand that nothing closes; looked for once."""
+        pending: list[int] = []
+        for token in self._tokens:
+            if token.text == "(":
+                pending.append(token.start)
+            elif token.text == ")" and pending:
+                pending.pop()
+        return frozenset(pending)
 
     # Directives
 
