@@ -17,7 +17,7 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     python_scalar,
 )
 from embercoach.checks.kernel_budgets import problem_of
-from embercoach.checks.reading import SyntaxProblem, reading
+from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES
 from embercoach.checks.run import place_reports, reports_of
 from embercoach.metal.work_budget import WorkBudget
@@ -80,7 +80,9 @@ def check_metal(source: str) -> FileReport:
     from embercoach.checks.metal_units import check_unit
 
     budget = WorkBudget.of(source)
-    return FileReport(check_unit(source, budget), (), budget.problem)
+    with deep_recursion():
+        findings = check_unit(source, budget)
+    return FileReport(findings, (), budget.problem)
 
 
 def check_objective_c(source: str) -> FileReport:
@@ -88,4 +90,6 @@ def check_objective_c(source: str) -> FileReport:
     from embercoach.checks.metal_units import check_objective_c_file
 
     budget = WorkBudget.of(source)
-    return FileReport(check_objective_c_file(source, budget), (), budget.problem)
+    with deep_recursion():
+        findings = check_objective_c_file(source, budget)
+    return FileReport(findings, (), budget.problem)

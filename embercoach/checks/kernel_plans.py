@@ -77,6 +77,8 @@ def _kernels_of(
         own = tuple(c for c in tried if _belongs(c, names, launch))
         if own and names not in planned:
             program = lower_body(kernel.source, kernel.header, names)
+            if program.too_deep:
+                budget.refuse_depth()
             planned[names] = MetalKernel(kernel.name, program, own, budget)
     return tuple(planned.values())
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.origins import Stop
+from embercoach.checks.kernel_budgets import budget_of
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (
     definitions,
@@ -43,6 +44,8 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if source is None:
             continue
         code = code_of(source, header, partial(kernels_of, definition, module))
+        if code.text.too_deep or code.header.too_deep:
+            budget_of(module).refuse_depth()
         if code.text.entry_points:
             continue
         for check in METAL_CHECKS:

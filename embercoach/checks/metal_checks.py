@@ -94,6 +94,8 @@ class MetalKernel:
             share = self.budget.share
             found = follow(self.program, self.configurations[number], budget=share)
             self.budget.spend_run(found.steps, share)
+            if found.too_deep:
+                self.budget.refuse_depth()
             self._followed[number] = found
         return found
 

@@ -48,6 +48,8 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     from embercoach.checks.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY
 
+    if text.too_deep:
+        budget.refuse_depth()
     code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))
     for check in (*METAL_CHECKS, *UNIT_ONLY):
         with suppress(WorkBudgetExceeded):

@@ -41,6 +41,8 @@ def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
     from embercoach.metal.program.lowering import lower_unit
 
     program = lower_unit(text)
+    if program.too_deep:
+        budget.refuse_depth()
     entries = [
         entry
         for overloads in program.functions.values()

@@ -17,14 +17,15 @@ _CHARACTER = 200
 _MOST = 150_000_000
 #: What a run may take when many others took theirs.
 _LEAST = 100_000
-PROBLEM = "analysis exceeded its budget: not all kernels were followed"
+EXCEEDED = "analysis exceeded its budget: not all kernels were followed"
+TOO_DEEP = "analysis exceeded its budget: kernels nest too deeply"
 
 
 class WorkBudgetExceeded(Exception):  # noqa: N818  (the checks know it by this name)
     """A file's kernels take more work than they may: the others are not followed."""
 
     def __init__(self) -> None:
-        super().__init__(PROBLEM)
+        super().__init__(EXCEEDED)
 
 
 @dataclass(slots=True)
@@ -35,11 +36,11 @@ class WorkBudget:
 
     Attributes:
         left: the steps that are left.
-        exceeded: whether a run was left out, or ended for want of steps.
+        problem: what to report of the file, None where all of its kernels were followed.
     """
 
     left: int = _FILE
-    exceeded: bool = False
+    problem: str | None = None
 
     @classmethod
     def of(cls, text: str) -> WorkBudget:
@@ -54,19 +55,19 @@ class WorkBudget:
             WorkBudgetExceeded: none are left.
         """
         if self.left <= 0:
-            self.exceeded = True
+            self.problem = EXCEEDED
             raise WorkBudgetExceeded
         return max(_LEAST, min(RUN, self.left // 2))
-
-    @property
-    def problem(self) -> str | None:
-        """What to report of the file, None where all of its kernels were followed."""
-        return PROBLEM if self.exceeded else None
 
     def spend_run(self, steps: int, share: int) -> None:
         """Take off what a run took that had a share."""
         self.spend(steps)
-        self.exceeded = self.exceeded or share < min(RUN, steps)
+        if share < min(RUN, steps):
+            self.problem = EXCEEDED
+
+    def refuse_depth(self) -> None:
+        """Note that a text nests deeper than is followed."""
+        self.problem = self.problem or TOO_DEEP
 
     def spend(self, steps: int) -> None:
         """Take off what a run took."""

@@ -149,6 +149,7 @@ class Trace:
         lost: where something was met that is not followed; what comes behind is not known.
         steps: thread operations that following it took.
         inspected: what looking at the events took.
+        too_deep: it ended where calls and statements nest deeper than is followed.
     """
 
     configuration: Configuration
@@ -157,6 +158,7 @@ class Trace:
     lost: tuple[Spot, ...]
     steps: int = 0
     inspected: Tally = field(default_factory=Tally, compare=False)
+    too_deep: bool = False
 
     @property
     def everyone(self) -> int:
