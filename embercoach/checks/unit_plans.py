@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalKernel
 from embercoach.metal.execution.values import SIMD_WIDTH
+from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,8 @@ def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
     """
     from embercoach.metal.program.lowering import lower_unit
 
+    if not any(word in text for word in ENTRY_QUALIFIERS):
+        return ()
     program = lower_unit(text)
     if program.too_deep:
         budget.refuse_depth()

@@ -68,9 +68,7 @@ def read_macros(syntax: Syntax) -> Macros:
 
 
 def _definitions(syntax: Syntax) -> Iterator[Macro]:
-    for node in syntax.nodes:
-        if node.type not in ("preproc_def", "preproc_function_def"):
-            continue
+    for node in syntax.of_kinds("preproc_def", "preproc_function_def"):
         name = node.child_by_field_name("name")
         if name is None:
             continue

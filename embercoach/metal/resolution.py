@@ -39,9 +39,8 @@ def resolve(
     macros = read_macros(syntax).joined(around or Macros())
     state = ScopeWalk(syntax, RULES, outer, macros)
     state.visit_children(syntax.root)
-    for node in syntax.nodes:
-        if node.type == "attribute_declaration":
-            state.found.marks.extend(declarators.attribute_marks(syntax, node))
+    for node in syntax.of_kinds("attribute_declaration"):
+        state.found.marks.extend(declarators.attribute_marks(syntax, node))
     return state.finish()
 
 

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import tree_sitter_cpp
@@ -97,6 +98,7 @@ class Syntax:
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
     _parents: dict[int, Node] = field(default_factory=dict)
+    _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
 
@@ -106,6 +108,16 @@ class Syntax:
             for above in self.nodes:
                 self._parents.update((child.id, above) for child in above.children)
         return self._parents.get(node.id)
+
+    def of_kinds(self, *kinds: str) -> Iterator[Node]:
+        """The nodes of these kinds, in the order of the text; the tree is searched once."""
+        if not self._by_kind:
+            for number, node in enumerate(self.nodes):
+                self._by_kind.setdefault(node.type, []).append((number, node))
+        found = [entry for kind in kinds for entry in self._by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort(key=itemgetter(0))
+        return (node for _, node in found)
 
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
@@ -253,6 +265,15 @@ def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     )
 
 
+@lru_cache(maxsize=16)
+def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
+    """What may have to be exchanged, wherever it stands."""
+    words = (*sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks), "_Pragma")
+    choice = b"|".join(re.escape(word.encode()) for word in words)
+    sized = b"|".join(sorted(word.encode() for word in _SIZED))
+    return re.compile(rb"\b(?:" + choice + rb"|(?:" + sized + rb")[\s\\]*\()")
+
+
 def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[int, str]) -> None:
     """Overwrite the words that are plain to see, so that most texts are parsed once."""
     for match in _words(blanks).finditer(bytes(edited)):
@@ -275,6 +296,8 @@ def _exchange_once(
     qualifiers: dict[int, str],
 ) -> bool:
     """Overwrite each word that is no C++; tell whether there was one."""
+    if not _left(blanks).search(edited):
+        return False
     leaves = [node for node in nodes if node.child_count == 0]
     changed = False
     for index, leaf in enumerate(leaves):

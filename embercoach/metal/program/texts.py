@@ -70,8 +70,7 @@ class Parsed:
 
     def spot(self, start: int, end: int) -> Spot:
         """The place of a stretch of the data."""
-        first, last = self._syntax.offsets(start, end)
-        return self._written(first, last)
+        return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
 
     def _written(self, start: int, end: int) -> Spot:
         """The place of a stretch of the expanded text in the written one."""
