@@ -79,7 +79,7 @@ def _kernels_of(
             program = lower_body(kernel.source, kernel.header, names)
             if program.too_deep:
                 budget.refuse_depth()
-            planned[names] = MetalKernel(kernel.name, program, own, budget)
+            planned[names] = MetalKernel(kernel.name, program, own, budget, program)
     return tuple(planned.values())
 
 
@@ -95,4 +95,4 @@ def values_of(kernel: MetalKernel) -> Mapping[Variable, int | float]:
     from embercoach.metal.program.walk import known_values
 
     template = kernel.configurations[0].template if kernel.configurations else {}
-    return known_values(kernel.program, template)
+    return known_values(kernel.own, template)

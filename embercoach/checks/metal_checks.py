@@ -64,12 +64,15 @@ class MetalKernel:
         program: always with a ``body``; of an entry point the parameters are its variables.
         configurations: launches, known or assumed. A finding must hold in all of them.
         budget: the steps that following it may take, shared by the kernels of a file.
+        own: the program without functions that an earlier kernel of the file has: what to inspect
+            without following it.
     """
 
     name: str
     program: Program
     configurations: tuple[Configuration, ...]
     budget: WorkBudget
+    own: Program
     _followed: dict[int, Trace] = field(default_factory=dict, repr=False)
 
     @property
