@@ -271,7 +271,7 @@ def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
     words = (*sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks), "_Pragma")
     choice = b"|".join(re.escape(word.encode()) for word in words)
     sized = b"|".join(sorted(word.encode() for word in _SIZED))
-    return re.compile(rb"\b(?:" + choice + rb"|(?:" + sized + rb")[\s\\]*\()")
+    return re.compile(rb"\b(?:(?:" + choice + rb")\b|(?:" + sized + rb")[\s\\]*\()")
 
 
 def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[int, str]) -> None:

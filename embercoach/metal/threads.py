@@ -109,8 +109,10 @@ class ThreadFacts:
             if node.start_byte in self._bindings:
                 continue
             name = self._syntax.words(node)
+            if name not in ATTRIBUTES:
+                continue
             parent = self._syntax.parent(node)
-            if name not in ATTRIBUTES or (parent is not None and parent.type == "attribute"):
+            if parent is not None and parent.type == "attribute":
                 continue
             member = None
             if parent is not None and parent.type == "field_expression":
@@ -154,10 +156,12 @@ class ThreadFacts:
         for node in self._syntax.of_kinds("number_literal"):
             if not self._syntax.holds(node):
                 continue
-            parent = self._syntax.parent(node)
             digits = self._syntax.words(node).rstrip("uUlL")
             number = whole_number(digits) if digits.isdecimal() else None
-            if number is not None and (parent is None or parent.type != "array_declarator"):
+            if number is None:
+                continue
+            parent = self._syntax.parent(node)
+            if parent is None or parent.type != "array_declarator":
                 yield number
 
     def guards(self) -> Iterator[Guard]:
