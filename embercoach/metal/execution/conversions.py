@@ -25,7 +25,7 @@ def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
     if isinstance(result, Pointer):
         if result.root is not None and result.root.kind in ("input", "metadata"):
             # A 0-d input is a reference: its name stands for its value.
-            loaded = accessing.load(m, state, replace(result, type=_plain(result.type)), node.spot)
+            loaded = accessing.load(m, state, result._replace(type=_plain(result.type)), node.spot)
             return loaded if isinstance(loaded, Value) else m.pool.unknown()
         return m.pool.symbol("address", (result.root, result.member, result.offset))
     if isinstance(result, Bundle):

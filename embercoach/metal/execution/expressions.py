@@ -258,7 +258,7 @@ def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
     if isinstance(operand, Pointer):
         if not kind.pointer:
             return converted(m, number(m, state, operand, node), node.operand.type, kind)
-        return replace(operand, type=replace(kind, pointer=False))
+        return operand._replace(type=replace(kind, pointer=False))
     if node.bits:
         return m.pool.symbol("bits", (number(m, state, operand, node), kind))
     if isinstance(operand, Bundle):

@@ -153,7 +153,7 @@ class Machine:
         )
         for lanes, conditions, offset in choices:
             self._event(
-                state, kind, replace(place, offset=offset), value, by, Mask(lanes, conditions)
+                state, kind, place._replace(offset=offset), value, by, Mask(lanes, conditions)
             )
 
     def _choices(self, state: State, offset: Value) -> list[tuple[int, Conditions, Value]]:

@@ -8,7 +8,7 @@ group and yet be the same in each group (what lane 3 holds, for example).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,19 +95,18 @@ class Symbol:
         return reach_of(self.bits)
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A number: what is known of it for each thread, plus multiples of unknowns.
 
     Attributes:
         offsets: the known part: one number for all threads, or one for each thread of the group.
         terms: unknowns with their factors, in the order of their numbers.
-        bits: how the whole value differs between threads.
+        bits: how the whole value differs between threads, which the others decide.
     """
 
     offsets: int | tuple[int, ...] = 0
     terms: tuple[tuple[Symbol, int], ...] = ()
-    bits: int = field(default=0, compare=False)
+    bits: int = 0
 
     @property
     def reach(self) -> Reach:
