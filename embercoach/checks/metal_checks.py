@@ -44,7 +44,7 @@ class MetalReport:
         text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
             kernel in Python, or the ``file``. None for the text that the check was given,
             ``MetalCode.text``.
-        other: a second place, which the message tells of where it has ``ELSEWHERE``.
+        other: a second place, which the message names where it has ``ELSEWHERE``.
     """
 
     code: str

@@ -145,12 +145,12 @@ def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -
         m.epoch += 1
         return
     m.versions[place.root] = m.versions.get(place.root, 0) + 1
-    written = told(m, value)
+    written = written_number(m, value)
     m.taint(state, place, written)
     m.note(state, "write", place, written, spot)
 
 
-def told(m: Machine, value: Result) -> Value | None:
+def written_number(m: Machine, value: Result) -> Value | None:
     """A written value as one number, None for what is none."""
     if isinstance(value, Value):
         return value

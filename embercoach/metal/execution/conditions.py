@@ -22,7 +22,7 @@ _NEGATED: dict[tuple[str, bool], Comparison] = {
 }
 #: Larger than any number that stands in a kernel.
 _FAR = 1 << 80
-#: Conditions of a path that are told apart; with more of them it is not followed on.
+#: Conditions of a path; with more of them it is not followed any further.
 MAX_CONDITIONS = 128
 #: Steps that each condition takes where one more is compared with them, if there are many.
 _CONDITION, _FEW = 8, 16
@@ -175,21 +175,21 @@ class Elsewhere:
     """What must hold in another threadgroup.
 
     Attributes:
-        told: conditions with their threads.
-        position: the unknown that tells where the threadgroup is.
+        required: conditions with their threads.
+        position: the unknown position of the threadgroup.
         by: what the position is more there than here.
         count: of threadgroups, None where unknown.
         here: the position here, where it is known.
     """
 
-    told: tuple[tuple[Condition, int], ...]
+    required: tuple[tuple[Condition, int], ...]
     position: Symbol | None
     by: int
     count: int | None
     here: int | None = None
 
 
-def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
+def possible(required: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
     """Whether conditions can hold together, each for its thread of the same threadgroup.
 
     Only what certainly contradicts is found: a condition and its opposite, and bounds on the same
@@ -197,9 +197,9 @@ def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None 
     """
     ranges = _Ranges()
     truths: dict[object, bool] = {}
-    entries = [(condition, thread, False) for condition, thread in told]
+    entries = [(condition, thread, False) for condition, thread in required]
     if elsewhere is not None:
-        entries += [(condition, thread, True) for condition, thread in elsewhere.told]
+        entries += [(condition, thread, True) for condition, thread in elsewhere.required]
         if elsewhere.position is not None:
             by, count = elsewhere.by, elsewhere.count
             most = _FAR if count is None else count - 1

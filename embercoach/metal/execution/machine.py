@@ -69,7 +69,7 @@ class Machine:
         types: what template types stand for.
         versions: how often each variable's memory was written.
         epoch: how often something was written that is not known.
-        gaps: what was passed over, and changed no shared memory that is told of.
+        gaps: what was not followed, and changed no shared memory that is reported on.
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
         budget: thread operations after which the run ends.
@@ -180,10 +180,12 @@ class Machine:
                 times = Value(factor)
                 return [
                     outcome
-                    for within, told, side in self._outcomes((lanes, conditions), symbol, depth + 1)
+                    for within, inner, side in self._outcomes(
+                        (lanes, conditions), symbol, depth + 1
+                    )
                     for outcome in self._cut(
                         within,
-                        told,
+                        inner,
                         add(self.pool, rest, multiply(self.pool, side, times)),
                         depth + 1,
                     )
@@ -198,11 +200,11 @@ class Machine:
         if condition:
             return self._parted(here, condition[0], (left, right))
         found = []
-        for lanes, told, one in self._cut(*here, left, depth):
-            for within, all_told, other in self._cut(lanes, told, right, depth):
+        for lanes, inner, one in self._cut(*here, left, depth):
+            for within, all_conditions, other in self._cut(lanes, inner, right, depth):
                 smaller = compare(self.pool, "<", one, other)
                 sides = (one, other) if symbol.operation == "min" else (other, one)
-                found += self._parted((within, all_told), smaller, sides)
+                found += self._parted((within, all_conditions), smaller, sides)
         return found
 
     def _parted(

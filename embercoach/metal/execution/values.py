@@ -193,7 +193,7 @@ class Pool:
 
         Args:
             operation: its name.
-            operands: values or whatever else tells it from others.
+            operands: values, and whatever else identifies the operation.
             bits: how it differs besides.
         """
         known = self._made.get((operation, operands))
@@ -210,7 +210,7 @@ class Pool:
     def result(
         self, operation: str, operands: tuple[object, ...], bits: int, origin: Origin
     ) -> Value:
-        """The symbol of an operation that differs as told, whatever its operands do."""
+        """The symbol of an operation that differs by these bits, whatever its operands do."""
         key = (operation, operands)
         known = self._made.get(key)
         if known is None:

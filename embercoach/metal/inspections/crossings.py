@@ -289,4 +289,4 @@ def _feasible(
     """Whether the conditions of both can hold, the threadgroups being so far apart."""
     told = [(condition, threads[0]) for condition in first.mask.conditions]
     away = tuple((condition, threads[1]) for condition in second.mask.conditions)
-    return possible(told, replace(elsewhere, told=away))
+    return possible(told, replace(elsewhere, required=away))
