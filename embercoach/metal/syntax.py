@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -169,27 +169,35 @@ def parse_unit(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
 
 def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> Syntax:
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
-    encoded = text.encode(errors="replace")
-    data = prefix + encoded + suffix
+    data = prefix + text.encode(errors="replace") + suffix
     nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
-    root = nodes[0]
-    body = _wrapped_body(root, len(data)) if prefix else root
+    body = _wrapped_body(nodes[0], len(data)) if prefix else nodes[0]
+    doubtful = body is None or _is_ambiguous(data)
+    syntax = _syntax(text, data, nodes, (len(prefix), len(suffix)), doubtful)
+    return replace(syntax, root=body or nodes[0], qualifiers=qualifiers)
+
+
+def _syntax(
+    text: str, data: bytes, nodes: tuple[Node, ...], margins: tuple[int, int], doubtful: bool
+) -> Syntax:
+    """A syntax without qualifiers; the margins are bytes in front of and behind the text."""
+    shift, tail = margins
+    encoded = data[shift : len(data) - tail]
     syntax = Syntax(
         text=text,
-        root=body or root,
+        root=nodes[0],
         nodes=nodes,
         data=data,
-        shift=len(prefix),
-        tail=len(suffix),
-        qualifiers=qualifiers,
+        shift=shift,
+        tail=tail,
+        qualifiers={},
         _rows=line_starts(text),
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
     faults = [syntax.place(n) for n in _faults(nodes)]
-    if body is None or _is_ambiguous(data):
-        faults.append(syntax.stretch(len(prefix), len(data)))
-    object.__setattr__(syntax, "faults", tuple(faults))
-    return syntax
+    if doubtful:
+        faults.append(syntax.stretch(shift, len(data)))
+    return replace(syntax, faults=tuple(faults))
 
 
 def tree_of(data: bytes) -> Node:
@@ -223,22 +231,7 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         edited: what the grammar is to see.
     """
     nodes = tuple(walk(tree_of(edited)))
-    syntax = Syntax(
-        text=text,
-        root=nodes[0],
-        nodes=nodes,
-        data=data,
-        shift=0,
-        tail=0,
-        qualifiers={},
-        _rows=line_starts(text),
-        _characters=None if len(data) == len(text) else _character_table(data),
-    )
-    faults = [syntax.place(n) for n in _faults(nodes)]
-    if _is_ambiguous(edited):
-        faults.append(syntax.stretch(0, len(data)))
-    object.__setattr__(syntax, "faults", tuple(faults))
-    return syntax
+    return _syntax(text, data, nodes, (0, 0), _is_ambiguous(edited))
 
 
 def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], dict[int, str]]:
