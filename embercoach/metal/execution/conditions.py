@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from embercoach.metal.execution.arithmetic import negate, truth
 from embercoach.metal.execution.events import LostError
@@ -28,8 +28,7 @@ MAX_CONDITIONS = 128
 _CONDITION, _FEW = 8, 16
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """An unknown condition, and whether it holds.
 
     Attributes:
