@@ -109,9 +109,10 @@ def _is_std(syntax: Syntax, scopes: Scopes, node: Node) -> bool:
 
 def _names(scopes: Scopes) -> frozenset[str]:
     """The names that the text or a macro may declare."""
-    return scopes.macros.mentioned.union(
-        d.name for d in scopes.declarations if d.kind in ("namespace", "alias", "type")
-    )
+    if scopes.qualifying is None:
+        declared = (d for d in scopes.declarations if d.kind in ("namespace", "alias", "type"))
+        scopes.qualifying = scopes.macros.mentioned.union(d.name for d in declared)
+    return scopes.qualifying
 
 
 def _is_doubtful(syntax: Syntax, node: Node) -> bool:
