@@ -16,9 +16,11 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     host_pull_int,
     python_scalar,
 )
-from embercoach.checks.reading import SyntaxProblem, reading
+from embercoach.checks.kernel_budgets import problem_of
+from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES
 from embercoach.checks.run import place_reports, reports_of
+from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,10 +40,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """Findings of one file, and the other files (present or absent) that decided them."""
+    """The findings of one file.
+
+    Attributes:
+        findings: in the order of the file.
+        dependencies: other files, present or absent, that decided them.
+        problem: why findings may be missing, None where all of the file was analyzed.
+    """
 
     findings: tuple[RawFinding, ...]
     dependencies: tuple[str, ...]
+    problem: str | None = None
 
 
 def registered_codes() -> frozenset[str]:
@@ -61,19 +70,26 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
         module = project.open(path, source)
         findings = place_reports(module, reports_of(module))
     dependencies = tuple(sorted(module.all_dependencies()))
+    problem = problem_of(module)
     project.release()
-    return FileReport(findings, dependencies)
+    return FileReport(findings, dependencies, problem)
 
 
 def check_metal(source: str) -> FileReport:
     """Run the checks of Metal text over a ``.metal`` file. What does not parse has no findings."""
     from embercoach.checks.metal_units import check_unit
 
-    return FileReport(check_unit(source), ())
+    budget = WorkBudget.of(source)
+    with deep_recursion():
+        findings = check_unit(source, budget)
+    return FileReport(findings, (), budget.problem)
 
 
 def check_objective_c(source: str) -> FileReport:
     """Check an Objective-C++ file: its host code, and the Metal text in its string literals."""
     from embercoach.checks.metal_units import check_objective_c_file
 
-    return FileReport(check_objective_c_file(source), ())
+    budget = WorkBudget.of(source)
+    with deep_recursion():
+        findings = check_objective_c_file(source, budget)
+    return FileReport(findings, (), budget.problem)

@@ -31,7 +31,7 @@ def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
     yield from once_at_each_start(
         _of_division(found)
         for kernel in code.kernels
-        for found in divisions(kernel.program, values_of(kernel))
+        for found in divisions(kernel.own, values_of(kernel))
     )
 
 
@@ -56,7 +56,7 @@ def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.costs import dynamic_indices
 
     for kernel in code.kernels:
-        for found in dynamic_indices(kernel.program, values_of(kernel)):
+        for found in dynamic_indices(kernel.own, values_of(kernel)):
             yield MetalReport(
                 ARRAY,
                 found.spot.place,

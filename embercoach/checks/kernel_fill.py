@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from embercoach.checks.contracted import contracted
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.registry import Report, file_check
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +33,8 @@ def conditional_stores(module: Module, facts: list[Fact]) -> Iterator[Report]:
         from embercoach.metal.inspections.data_conditions import decides_by_data
 
         if decides_by_data(program):
-            yield from _unfilled(kernel)
+            with suppress(WorkBudgetExceeded):
+                yield from _unfilled(kernel)
 
 
 def _unfilled(kernel: Contracted) -> Iterator[Report]:

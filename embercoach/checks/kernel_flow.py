@@ -1,7 +1,7 @@
 """KERNEL-BARRIER, -RACE, -SIMD and -BOUNDS: what a kernel's threads do to each other.
 
 A kernel is followed once for each way in which it is launched. Where the threadgroup's size is
-known, what is found in one run is told. Where it is assumed, it must be found in every run.
+known, what one run shows is reported. Where it is assumed, every run must show it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import metal_check
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     Key = tuple[str, str | None, Place]
     Finder = Callable[[Trace, bool], Iterable[MetalReport]]
 
-#: What tells the threads of a threadgroup apart.
+#: The attributes that differ between the threads of a threadgroup.
 THREADS = frozenset(
     (
         *("thread_position_in_grid", "thread_position_in_threadgroup"),
@@ -51,21 +52,27 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
     from embercoach.checks.kernel_races import shared_memory
 
     finders: tuple[Finder, ...] = (unreached, shared_memory, outputs, dropped_results, past_arrays)
-    told = [_Told(finder, whole) for finder in finders]
+    findings = [_Findings(finder, whole) for finder in finders]
+    complete = True
     for number, configuration in enumerate(kernel.configurations):
         # An assumed run reports only what all other runs report too.
-        needed = [one for one in told if not (configuration.assumed and one.is_settled)]
-        if needed and _is_likely(trace := kernel.trace(number), kernel):
+        needed = [one for one in findings if not (configuration.assumed and one.is_settled)]
+        try:
+            likely = needed and _is_likely(trace := kernel.trace(number), kernel)
+        except WorkBudgetExceeded:
+            complete = False
+            break
+        if likely:
             before = trace.inspected.steps
             for one in needed:
                 one.look(trace)
             kernel.budget.spend(trace.inspected.steps - before)
-    for one in told:
-        yield from one.agreed()
+    for one in findings:
+        yield from one.agreed(complete=complete)
 
 
-class _Told:
-    """What one finder tells of the runs of a kernel."""
+class _Findings:
+    """What one finder reports of the runs of a kernel."""
 
     def __init__(self, finder: Finder, whole: bool) -> None:
         self._finder = finder
@@ -85,12 +92,17 @@ class _Told:
         keys = set(map(_key, reports))
         self._everywhere = keys if self._everywhere is None else self._everywhere & keys
 
-    def agreed(self) -> Iterator[MetalReport]:
-        """The reports that hold for a launch as it is known, or for all that may be."""
+    def agreed(self, *, complete: bool) -> Iterator[MetalReport]:
+        """The reports that hold for a launch as it is known, or for all that may be.
+
+        Args:
+            complete: whether all launches were followed.
+        """
+        everywhere: set[Key] = (self._everywhere or set()) if complete else set()
         for trace, reports in self._found:
             known = not trace.configuration.assumed
             for report in reports:
-                if known or _key(report) in (self._everywhere or ()):
+                if known or _key(report) in everywhere:
                     yield report
 
 

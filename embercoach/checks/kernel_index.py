@@ -30,8 +30,8 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     reports: list[MetalReport] = []
     for kernel in code.kernels:
         values = values_of(kernel)
-        reports += map(_settled, settled_comparisons(kernel.program, values))
-        reports += map(_wrapped, wrapped_indices(kernel.program, values))
+        reports += map(_settled, settled_comparisons(kernel.own, values))
+        reports += map(_wrapped, wrapped_indices(kernel.own, values))
     yield from once_at_each_start(reports)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from embercoach.checks.kernel_budgets import budget_of
 from embercoach.checks.launches import configurations, kernel_of, launches_of
 from embercoach.checks.metal_checks import MetalKernel
 
@@ -21,14 +22,22 @@ if TYPE_CHECKING:
 
 
 class _Planned:
-    """The kernels of one file that were planned so far, and the steps that they have left."""
+    """The kernels of one file that were planned so far."""
 
-    def __init__(self, source: str) -> None:
-        from embercoach.metal.work_budget import WorkBudget
-
-        self.budget = WorkBudget.of(source)
+    def __init__(self) -> None:
         #: By the identity of their definition, which stays while it is kept here.
         self.kernels: dict[int, tuple[Definition, tuple[MetalKernel, ...]]] = {}
+        #: By the identity of their program: those that are launched alike are followed once.
+        self.programs: dict[int, list[MetalKernel]] = {}
+
+    def share_traces(self, kernel: MetalKernel) -> MetalKernel:
+        """Return the kernel, with the traces of one that has its program and its launches."""
+        known = self.programs.setdefault(id(kernel.program), [])
+        for other in known:
+            if other.configurations == kernel.configurations:
+                return kernel.with_traces_of(other)
+        known.append(kernel)
+        return kernel
 
 
 #: Of the file that is checked.
@@ -43,10 +52,11 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
     planned = _planned.get(module)
     if planned is None:
         _planned.clear()
-        planned = _planned[module] = _Planned(module.source)
+        planned = _planned[module] = _Planned()
     known = planned.kernels.get(id(definition))
     if known is None:
-        known = definition, _kernels_of(definition, module, planned.budget)
+        kernels = _kernels_of(definition, module, budget_of(module))
+        known = definition, tuple(map(planned.share_traces, kernels))
         planned.kernels[id(definition)] = known
     return known[1]
 
@@ -67,7 +77,9 @@ def _kernels_of(
         own = tuple(c for c in tried if _belongs(c, names, launch))
         if own and names not in planned:
             program = lower_body(kernel.source, kernel.header, names)
-            planned[names] = MetalKernel(kernel.name, program, own, budget)
+            if program.too_deep:
+                budget.refuse_depth()
+            planned[names] = MetalKernel(kernel.name, program, own, budget, program)
     return tuple(planned.values())
 
 
@@ -83,4 +95,4 @@ def values_of(kernel: MetalKernel) -> Mapping[Variable, int | float]:
     from embercoach.metal.program.walk import known_values
 
     template = kernel.configurations[0].template if kernel.configurations else {}
-    return known_values(kernel.program, template)
+    return known_values(kernel.own, template)

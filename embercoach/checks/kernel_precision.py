@@ -27,7 +27,7 @@ def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.precision import half_sums
 
     for kernel in code.kernels:
-        for found in half_sums(kernel.program, values_of(kernel)):
+        for found in half_sums(kernel.own, values_of(kernel)):
             yield MetalReport(
                 SUM,
                 found.spot.place,
@@ -52,7 +52,7 @@ def promoting_literals(code: MetalCode) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.precision import promotions
 
     for kernel in code.kernels:
-        for found in promotions(kernel.program):
+        for found in promotions(kernel.own):
             yield MetalReport(
                 LITERAL,
                 found.spot.place,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.origins import Stop
+from embercoach.checks.kernel_budgets import budget_of
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (
     definitions,
@@ -20,6 +22,7 @@ from embercoach.checks.kernels import (
 from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, MetalCode
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.run import Lines
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,11 +44,14 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if source is None:
             continue
         code = code_of(source, header, partial(kernels_of, definition, module))
+        if code.text.too_deep or code.header.too_deep:
+            budget_of(module).refuse_depth()
         if code.text.entry_points:
             continue
         for check in METAL_CHECKS:
-            for report in check(code):
-                yield from _placed(report, definition, source, header, module)
+            with suppress(WorkBudgetExceeded):
+                for report in check(code):
+                    yield from _placed(report, definition, source, header, module)
 
 
 def code_of(

@@ -17,7 +17,7 @@ to look at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,7 +44,7 @@ class MetalReport:
         text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
             kernel in Python, or the ``file``. None for the text that the check was given,
             ``MetalCode.text``.
-        other: a second place, which the message tells of where it has ``ELSEWHERE``.
+        other: a second place, which the message names where it has ``ELSEWHERE``.
     """
 
     code: str
@@ -64,18 +64,25 @@ class MetalKernel:
         program: always with a ``body``; of an entry point the parameters are its variables.
         configurations: launches, known or assumed. A finding must hold in all of them.
         budget: the steps that following it may take, shared by the kernels of a file.
+        own: the program without functions that an earlier kernel of the file has: what to inspect
+            without following it.
     """
 
     name: str
     program: Program
     configurations: tuple[Configuration, ...]
     budget: WorkBudget
+    own: Program
     _followed: dict[int, Trace] = field(default_factory=dict, repr=False)
 
     @property
     def traces(self) -> tuple[Trace, ...]:
         """What following the kernel gives, for each way of launching it."""
         return tuple(map(self.trace, range(len(self.configurations))))
+
+    def with_traces_of(self, other: MetalKernel) -> MetalKernel:
+        """Return this kernel with the traces of another one, which are the same."""
+        return replace(self, _followed=other._followed)
 
     def trace(self, number: int) -> Trace:
         """What following the kernel gives for one of its configurations.
@@ -89,7 +96,9 @@ class MetalKernel:
         if found is None:
             share = self.budget.share
             found = follow(self.program, self.configurations[number], budget=share)
-            self.budget.spend(found.steps)
+            self.budget.spend_run(found.steps, share)
+            if found.too_deep:
+                self.budget.refuse_depth()
             self._followed[number] = found
         return found
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, UNIT_ONLY, MetalCode
 from embercoach.checks.run import Lines
 from embercoach.finding import RawFinding, Step
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,24 +22,21 @@ if TYPE_CHECKING:
 CONTEXT = "default"
 
 
-def check_unit(source: str) -> tuple[RawFinding, ...]:
-    """The findings of a ``.metal`` file."""
+def check_unit(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
+    """The findings of a ``.metal`` file, as far as the budget goes."""
     from embercoach.metal.body import read_unit
-    from embercoach.metal.work_budget import WorkBudget
 
-    return placed(reports_of(read_unit(source), WorkBudget.of(source)), source)
+    return placed(reports_of(read_unit(source), budget), source)
 
 
-def check_objective_c_file(source: str) -> tuple[RawFinding, ...]:
-    """The findings of an Objective-C or Objective-C++ file."""
+def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
+    """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
     from embercoach.checks.host_copies import host_copies
     from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
-    from embercoach.metal.work_budget import WorkBudget
 
     file = parse(source)
     found = list(placed(host_copies(file), source))
-    budget = WorkBudget.of(source)
     for unit in embedded_units(file):
         found += placed(reports_of(unit.text, budget), source, unit.offsets)
     return tuple(sorted(found, key=lambda f: (f.line, f.column, f.code)))
@@ -49,9 +48,12 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     from embercoach.checks.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY
 
+    if text.too_deep:
+        budget.refuse_depth()
     code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))
     for check in (*METAL_CHECKS, *UNIT_ONLY):
-        yield from check(code)
+        with suppress(WorkBudgetExceeded):
+            yield from check(code)
 
 
 def placed(

@@ -23,16 +23,26 @@ class SyntaxProblem(PlacedError):  # noqa: N818 (what it tells of is no error of
 
 
 @contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Raise Python's recursion limit; checks run on a stack that is large enough."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@contextmanager
 def reading(source: str) -> Iterator[None]:
     """Parse and analyse a source inside.
 
     Raises:
         SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
     """
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     try:
-        yield
+        with deep_recursion():
+            yield
     except UnicodeEncodeError as error:  # decoders such as UTF-7's let lone surrogates through
         before = source[: error.start].split("\n")
         message = f"{source[error.start]!a} is half a character"
@@ -41,5 +51,3 @@ def reading(source: str) -> Iterator[None]:
         raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
     except (RecursionError, TooDeepError) as error:
         raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error
-    finally:
-        sys.setrecursionlimit(limit)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalKernel
 from embercoach.metal.execution.values import SIMD_WIDTH
+from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.nodes import Function, Program
+    from embercoach.metal.program.nodes import Function, Program, Statement
     from embercoach.metal.work_budget import WorkBudget
 
 #: Threadgroups that an entry point is tried with: what is found must hold in all of them.
@@ -40,36 +42,51 @@ def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
     """
     from embercoach.metal.program.lowering import lower_unit
 
+    if not any(word in text for word in ENTRY_QUALIFIERS):
+        return ()
     program = lower_unit(text)
-    entries = [
-        entry
-        for overloads in program.functions.values()
-        for entry in overloads
-        if entry.entry and entry.bodies and not _is_doubtful(program, entry)
-    ]
+    if program.too_deep:
+        budget.refuse_depth()
+    functions = [function for group in program.functions.values() for function in group]
+    order = {function: number for number, function in enumerate(functions)}
+    doubts = sorted(problem.spot.place.start for problem in program.problems)
+    entries = [f for f in functions if f.entry and f.bodies and not _is_doubtful(f, doubts)]
+    written = frozenset(chain.from_iterable(map(_numbers, program.constants)))
     return tuple(
-        MetalKernel(
-            entry.name,
-            _launched(program, entry, alone=number > 0),
-            tuple(_configurations(program, entry)),
-            budget,
-        )
+        _kernel(program, entry, order if number else None, written, budget)
         for number, entry in enumerate(entries)
     )
 
 
-def _launched(program: Program, entry: Function, *, alone: bool) -> Program:
-    """The program of one entry point: its arguments are what the body finds in scope.
+def _kernel(
+    program: Program,
+    entry: Function,
+    order: dict[Function, int] | None,
+    written: frozenset[int],
+    budget: WorkBudget,
+) -> MetalKernel:
+    """One entry point: its arguments are what the body finds in scope.
 
-    Alone, it has only the functions that it calls: those that nobody calls are another's.
+    Args:
+        program: the file.
+        entry: the entry point.
+        order: of the file's functions; None for the first entry point. That one has them all, the
+            others have those that they call. So uncalled ones are inspected too, and each once.
+        written: the numbers in the file's constants.
+        budget: the steps that the file's kernels may take.
     """
     variables = {variable.name: variable for variable in entry.parameters}
-    found = replace(program, body=entry.bodies[0], variables=variables)
-    return replace(found, functions=_called(program, entry)) if alone else found
+    whole = replace(program, body=entry.bodies[0], variables=variables)
+    own = whole
+    if order is not None:
+        own = replace(whole, functions={}, structs={})
+        whole = replace(whole, functions=_called(entry, order))
+    configurations = tuple(_configurations(entry, written))
+    return MetalKernel(entry.name, whole, configurations, budget, own)
 
 
-def _called(program: Program, entry: Function) -> dict[str, tuple[Function, ...]]:
-    """The functions of a file that an entry point comes to, by name."""
+def _called(entry: Function, order: dict[Function, int]) -> dict[str, tuple[Function, ...]]:
+    """The functions of a file that an entry point calls, directly or not, by name."""
     from embercoach.metal.program.nodes import Call
     from embercoach.metal.program.walk import below
 
@@ -82,20 +99,20 @@ def _called(program: Program, entry: Function) -> dict[str, tuple[Function, ...]
                     new = [one for one in node.functions if one not in reached]
                     reached.update(new)
                     pending += new
-    kept = {
-        name: tuple(one for one in overloads if one in reached)
-        for name, overloads in program.functions.items()
-    }
-    return {name: overloads for name, overloads in kept.items() if overloads}
+    found: dict[str, tuple[Function, ...]] = {}
+    for function in sorted(reached & order.keys(), key=order.__getitem__):
+        found[function.name] = (*found.get(function.name, ()), function)
+    return found
 
 
-def _is_doubtful(program: Program, entry: Function) -> bool:
+def _is_doubtful(entry: Function, doubts: Sequence[int]) -> bool:
     """Whether something inside the entry point was not understood."""
     extent = entry.spot.place
-    return any(extent.start <= p.spot.place.start < extent.end for p in program.problems)
+    first = bisect_left(doubts, extent.start)
+    return first < len(doubts) and doubts[first] < extent.end
 
 
-def _configurations(program: Program, entry: Function) -> Iterator[Configuration]:
+def _configurations(entry: Function, written: frozenset[int]) -> Iterator[Configuration]:
     from embercoach.metal.execution.events import Configuration
 
     if _asks_for_the_grid_alone(entry):
@@ -103,12 +120,12 @@ def _configurations(program: Program, entry: Function) -> Iterator[Configuration
         for count in LINES:
             yield Configuration((count, 1, 1), frozenset(), (None, None, None), {})
         return
-    for threadgroup in _threadgroups(program, entry):
+    for threadgroup in _threadgroups(entry, written):
         yield Configuration(threadgroup, _ALL_AXES, (None, None, None), {})
 
 
-def _threadgroups(program: Program, entry: Function) -> list[tuple[int, int, int]]:
-    written = _written_sizes(program, entry)
+def _threadgroups(entry: Function, constants: frozenset[int]) -> list[tuple[int, int, int]]:
+    written = _written_sizes(entry, constants)
     several = any(v.attribute in _OF_SIMD_GROUPS for v in entry.parameters)
     lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
     if not several and not any(n > SIMD_WIDTH for n in written):
@@ -158,15 +175,22 @@ def _asks_for_the_grid_alone(entry: Function) -> bool:
     )
 
 
-def _written_sizes(program: Program, entry: Function) -> list[int]:
+def _written_sizes(entry: Function, constants: frozenset[int]) -> list[int]:
     """Numbers in a kernel, and of the file's constants, that may be the size of a threadgroup."""
+    return sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
+
+
+def _numbers(statement: Statement) -> Iterator[int]:
+    """The numbers in a statement that may be the size of a threadgroup."""
     from embercoach.metal.program.nodes import Declare, Number
     from embercoach.metal.program.walk import below
 
-    found: set[int] = set()
-    for node in chain(below(entry.bodies[0]), *map(below, program.constants)):
-        if isinstance(node, Number) and isinstance(node.value, int):
-            found.add(node.value)
+    for node in below(statement):
+        written: tuple[object, ...] = ()
+        if isinstance(node, Number):
+            written = (node.value,)
         elif isinstance(node, Declare):
-            found.update(size for size in node.variable.type.dimensions if size is not None)
-    return sorted(n for n in found if LEAST <= n <= LARGEST and n % LEAST == 0)[:MOST]
+            written = node.variable.type.dimensions
+        for number in written:
+            if isinstance(number, int) and LEAST <= number <= LARGEST and number % LEAST == 0:
+                yield number

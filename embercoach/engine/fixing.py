@@ -129,7 +129,7 @@ class Fixer:
     def _findings(self, file: SourceFile, inspection: Inspection) -> Iterable[Finding]:
         if inspection.kind == "skipped":
             return
-        found, directives, _ = inspection.content()
+        found, directives, *_ = inspection.content()
         verdict = self._judge.judge(
             file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
         )

@@ -14,7 +14,6 @@ from embercoach.engine.budget import size_problem
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
 from embercoach.engine.verdict import raw_to_tuple
 from embercoach.finding import PlacedError
-from embercoach.metal.work_budget import WorkBudgetExceeded
 from embercoach.quoting import bounded
 from embercoach.safe_read import read_bytes
 
@@ -30,8 +29,9 @@ Kind = Literal["skipped", "checked", "broken", "failed"]
 class Inspection:
     """What is known of a file; all that does not depend on settings.
 
-    ``payload`` is JSON text: for a checked file ``[findings, suppressions, cells]``, the first two
-    as their tuples and the lines of a notebook's module; else ``[line, column, message, cell]``.
+    ``payload`` is JSON text: for a checked file ``[findings, suppressions, cells, problem]``: the
+    first two as their tuples, the lines of a notebook's module, and why findings may be missing;
+    else ``[line, column, message, cell]``.
     """
 
     kind: Kind
@@ -112,7 +112,7 @@ class Inspector:
                 return self._checked(data, text, digest, path)
         except PlacedError as error:
             return _without("broken", digest, error.line, error.column, bounded(error.message))
-        except (WorkExceededError, WorkBudgetExceeded) as error:
+        except WorkExceededError as error:
             message = f"analysis exceeded its budget: {error}"
             return _without("failed", digest, 1, 1, message)
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
@@ -163,7 +163,12 @@ class Inspector:
 
             found, directives = fitted(found, notebook), kept_within(directives, notebook.table)
         cells = notebook and notebook.table.to_tuple()
-        content = [[raw_to_tuple(one) for one in found], [d.to_tuple() for d in directives], cells]
+        content = [
+            [raw_to_tuple(one) for one in found],
+            [d.to_tuple() for d in directives],
+            cells,
+            report.problem,
+        ]
         payload = json.dumps(content, separators=(",", ":"))
         return Inspection("checked", digest, report.dependencies, payload)
 

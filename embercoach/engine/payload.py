@@ -27,7 +27,7 @@ def content_of(kind: Kind, payload: bytes) -> Any:
     except (ValueError, RecursionError):
         return None
     if kind == "checked":
-        return content if _is_list(content, 3) and _is_report(*content) else None
+        return content if _is_list(content, 4) and _is_report(*content) else None
     if kind == "skipped":
         return content if content == [] else None
     if kind == "broken" and _is_list(content, 4):
@@ -37,11 +37,12 @@ def content_of(kind: Kind, payload: bytes) -> Any:
     return None
 
 
-def _is_report(findings: Any, directives: Any, cells: Any) -> bool:
+def _is_report(findings: Any, directives: Any, cells: Any, problem: Any) -> bool:
     return (
         _are(findings, _is_finding)
         and _are(directives, _is_directive)
         and (cells is None or (_is_list(cells, 2) and _are_cells(*cells)))
+        and (problem is None or _is_said(problem))
     )
 
 

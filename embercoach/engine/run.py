@@ -93,10 +93,16 @@ class Tally:
         if inspection.kind != "checked":
             self.problems.append(Problem(file.shown, *content))
             return
-        found, directives, cells = content
+        found, directives, cells, problem = content
+        if problem is not None:
+            self.problems.append(Problem(file.shown, 1, 1, problem))
         try:
             verdict = self.judge.judge(
-                file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
+                file.path,
+                file.shown,
+                found,
+                [Directive.from_tuple(d) for d in directives],
+                complete=problem is None,
             )
         except (KeyError, RulePageError) as error:
             message = f"internal error: a rule's page is missing or wrong: {error}"

@@ -114,8 +114,17 @@ class Judge:
         shown: str,
         found: Iterable[RawTuple],
         directives: Sequence[Directive],
+        *,
+        complete: bool = True,
     ) -> Verdict:
         """The verdict on a file that was checked.
+
+        Args:
+            path: the file.
+            shown: its path as the user named it.
+            found: what the checks found.
+            directives: the file's suppressions.
+            complete: whether nothing is missing: only then a suppression may be unused.
 
         Raises:
             KeyError: a check reported a code that has no page.
@@ -130,7 +139,7 @@ class Judge:
                 verdict.suppressed += 1
             else:
                 verdict.findings.append(self._finding(raw, shown, rules.profile))
-        if directives and not rules.enabled.isdisjoint(CODES):
+        if complete and directives and not rules.enabled.isdisjoint(CODES):
             self._add_idle(verdict, shown, rules, directives, used)
         return verdict
 

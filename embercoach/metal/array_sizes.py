@@ -47,8 +47,8 @@ class SizeNames:
 
     def names(self) -> Iterator[SizeName]:
         """For each name that makes a size no constant expression, and each that may do so."""
-        for node in self._syntax.nodes:
-            if node.type != "declaration" or node.has_error or not self._syntax.holds(node):
+        for node in self._syntax.of_kinds("declaration"):
+            if node.has_error or not self._syntax.holds(node):
                 continue
             for declarator in node.children_by_field_name("declarator"):
                 inner = declarator
@@ -63,9 +63,7 @@ class SizeNames:
                         yield SizeName(array, name, free, self._syntax.place(size))
 
     def _declared(self) -> Iterator[tuple[Declaration, _Written]]:
-        for node in self._syntax.nodes:
-            if node.type != "declaration":
-                continue
+        for node in self._syntax.of_kinds("declaration"):
             words = frozenset(
                 self._syntax.words(child)
                 for child in node.children

@@ -57,6 +57,7 @@ class MetalText:
         spans_groups: a group's position is multiplied by the size of a threadgroup.
         foreign: C++ that Metal has not.
         size_names: names that keep the size of an array from being constant, or may do so.
+        too_deep: the text nests deeper than is followed: nothing of it is known.
     """
 
     text: str
@@ -78,6 +79,7 @@ class MetalText:
     barriers: tuple[Barrier, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
+    too_deep: bool = False
 
     @property
     def parse_ok(self) -> bool:
@@ -140,7 +142,8 @@ def _read(
         found = resolve(syntax, around.names, around.macros)
         threads = ThreadFacts(syntax, found)
     except (NestingError, RecursionError):
-        return MetalText(text, (syntax.stretch(0, len(syntax.data)),), names_known=False)
+        everything = (syntax.stretch(0, len(syntax.data)),)
+        return MetalText(text, everything, names_known=False, too_deep=True)
     sound = around.parse_ok and around.names_known
     foreign = any(
         d.kind == "include" and not is_standard_header(d.target) for d in found.directives

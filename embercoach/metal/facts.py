@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 DeclarationKind = Literal[
     "local", "parameter", "function", "type", "alias", "constant", "field", "enumerator",
@@ -17,8 +17,7 @@ ForeignKind = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A stretch of the text: character offsets ``start`` to ``end``, line and column from 1."""
 
     start: int

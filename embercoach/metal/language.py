@@ -29,6 +29,11 @@ _KINDS: dict[str, ForeignKind] = {
     "lambda_expression": "lambda",
     "virtual": "virtual",
 }
+# The kinds that `_kind` decides by their words as well.
+_LOOKED_AT = (
+    *_KINDS, "primitive_type", "sized_type_specifier", "storage_class_specifier",
+    "call_expression", "qualified_identifier", "using_declaration", "preproc_include",
+)  # fmt: skip
 _CALLED: dict[str, ForeignKind] = {"dynamic_cast": "dynamic_cast", "typeid": "typeid"}
 _STORAGE = frozenset({"register", "thread_local"})
 # What stands there may be compiled or not.
@@ -47,7 +52,7 @@ _CPP_HEADERS = frozenset(_LIBRARY.split())
 
 def foreign_parts(syntax: Syntax, scopes: Scopes) -> Iterator[Foreign]:
     """Every use of what Metal has not, in the order of the text."""
-    for node in syntax.nodes:
+    for node in syntax.of_kinds(*_LOOKED_AT):
         kind = _kind(syntax, scopes, node)
         if kind is not None and syntax.holds(node) and not _is_doubtful(syntax, node):
             yield _foreign(syntax, node, kind)
@@ -104,9 +109,10 @@ def _is_std(syntax: Syntax, scopes: Scopes, node: Node) -> bool:
 
 def _names(scopes: Scopes) -> frozenset[str]:
     """The names that the text or a macro may declare."""
-    return scopes.macros.mentioned.union(
-        d.name for d in scopes.declarations if d.kind in ("namespace", "alias", "type")
-    )
+    if scopes.qualifying is None:
+        declared = (d for d in scopes.declarations if d.kind in ("namespace", "alias", "type"))
+        scopes.qualifying = scopes.macros.mentioned.union(d.name for d in declared)
+    return scopes.qualifying
 
 
 def _is_doubtful(syntax: Syntax, node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from embercoach.metal.facts import Macro
@@ -22,23 +23,23 @@ _EMPTY_WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Macros:
     """The macros of a text, those around it included."""
 
     items: tuple[Macro, ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> frozenset[str]:
         """The names of the macros."""
         return frozenset(macro.name for macro in self.items)
 
-    @property
+    @cached_property
     def functions(self) -> frozenset[str]:
         """The names of the function-like ones."""
         return frozenset(macro.name for macro in self.items if macro.parameters is not None)
 
-    @property
+    @cached_property
     def mentioned(self) -> frozenset[str]:
         """Every name in a macro or naming one: where it is expanded, it may be declared."""
         return self.names.union(*(macro.names for macro in self.items))
@@ -68,9 +69,7 @@ def read_macros(syntax: Syntax) -> Macros:
 
 
 def _definitions(syntax: Syntax) -> Iterator[Macro]:
-    for node in syntax.nodes:
-        if node.type not in ("preproc_def", "preproc_function_def"):
-            continue
+    for node in syntax.of_kinds("preproc_def", "preproc_function_def"):
         name = node.child_by_field_name("name")
         if name is None:
             continue

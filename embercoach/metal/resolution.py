@@ -39,9 +39,8 @@ def resolve(
     macros = read_macros(syntax).joined(around or Macros())
     state = ScopeWalk(syntax, RULES, outer, macros)
     state.visit_children(syntax.root)
-    for node in syntax.nodes:
-        if node.type == "attribute_declaration":
-            state.found.marks.extend(declarators.attribute_marks(syntax, node))
+    for node in syntax.of_kinds("attribute_declaration"):
+        state.found.marks.extend(declarators.attribute_marks(syntax, node))
     return state.finish()
 
 
@@ -130,11 +129,16 @@ def _callee_words(syntax: Syntax, callee: Node) -> tuple[str, tuple[str, ...]]:
 
 def _macro_arguments(state: ScopeWalk, arguments: Node) -> None:
     """A macro may declare what it is given, so its arguments count as declared from here on."""
+    around, scope = state.collecting, state.scopes[-1]
     state.quiet += 1
+    state.collecting = scope
     state.visit(arguments)
+    state.collecting = around
     state.quiet -= 1
+    if around is scope:
+        return
     named = (child for child in walk(arguments) if child.type in _NAMES)
-    state.scopes[-1].maybe.update(map(state.syntax.words, named))
+    scope.maybe.update(map(state.syntax.words, named))
 
 
 # Scopes

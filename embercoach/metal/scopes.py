@@ -77,6 +77,7 @@ class Scopes:
 
     Attributes:
         bindings: start byte of each declared or used name to its declaration in the text.
+        qualifying: names that may stand before ``::``, None where nobody asked.
         free: uses that no declaration covers, in the order of the text.
     """
 
@@ -88,6 +89,7 @@ class Scopes:
     functions: list[Function] = field(default_factory=list)
     directives: list[Directive] = field(default_factory=list)
     marks: list[AttributeMark] = field(default_factory=list)
+    qualifying: frozenset[str] | None = None
 
 
 class ScopeWalk:
@@ -105,6 +107,8 @@ class ScopeWalk:
         self.scopes = [Scope()]
         # Above zero inside the arguments of a macro, where a name may be anything.
         self.quiet = 0
+        # The scope that gets all names in the arguments of the macro around.
+        self.collecting: Scope | None = None
         self._rules = rules
         self._outer = outer | self.found.macros.mentioned
         self._pending: list[tuple[str, UseKind, Place, bool]] = []

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import tree_sitter_cpp
@@ -55,6 +56,17 @@ _ROUNDS = 4
 # Each ``<`` may begin the arguments of a template: the grammar follows both ways.
 _MAX_OPEN = 100
 _ANGLES = re.compile(rb"[<>;{}]")
+_LINE_BREAK = re.compile("\n")
+# What words stand in that are left to the tree: comments, directives, strings and attributes.
+_OTHER_TEXT = rb"""
+    //(?:\\\n|[^\n])*
+    | /\*(?:.*?\*/|.*)
+    | ^[ \t]*\#(?:\\\n|[^\n])*
+    | R"([^()\\\s]{0,16})\((?:.*?\)\1"|.*)
+    | "(?:\\.|[^"\\\n])*"
+    | '(?:\\.|[^'\\\n])*'
+    | \[\[[^\]\n]{0,200}
+"""
 
 
 @cache
@@ -86,6 +98,7 @@ class Syntax:
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
     _parents: dict[int, Node] = field(default_factory=dict)
+    _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
 
@@ -95,6 +108,16 @@ class Syntax:
             for above in self.nodes:
                 self._parents.update((child.id, above) for child in above.children)
         return self._parents.get(node.id)
+
+    def of_kinds(self, *kinds: str) -> Iterator[Node]:
+        """The nodes of these kinds, in the order of the text; the tree is searched once."""
+        if not self._by_kind:
+            for number, node in enumerate(self.nodes):
+                self._by_kind.setdefault(node.type, []).append((number, node))
+        found = [entry for kind in kinds for entry in self._by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort(key=itemgetter(0))
+        return (node for _, node in found)
 
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
@@ -110,15 +133,18 @@ class Syntax:
 
     def stretch(self, start: int, end: int) -> Place:
         """The place of a stretch of ``data``, given in bytes."""
-        first, last = self._offset(start), self._offset(end)
+        first, last = self.offsets(start, end)
         row = bisect_right(self._rows, first) - 1
         return Place(first, last, row + 1, first - self._rows[row] + 1)
 
-    def _offset(self, byte: int) -> int:
-        inside = min(max(byte - self.shift, 0), len(self.data) - self.shift)
-        if self._characters is None:
-            return min(inside, len(self.text))
-        return self._characters[min(inside, len(self._characters) - 1)]
+    def offsets(self, start: int, end: int) -> tuple[int, int]:
+        """A stretch of ``data``, given in bytes, in characters of the text."""
+        shift, table = self.shift, self._characters
+        most = len(self.text) if table is None else len(table) - 1
+        first, last = start - shift, end - shift
+        first = 0 if first < 0 else min(first, most)
+        last = 0 if last < 0 else min(last, most)
+        return (first, last) if table is None else (table[first], table[last])
 
     def qualifiers_in(self, node: Node) -> tuple[str, ...]:
         """The exchanged qualifiers among a node's own children, in order."""
@@ -143,27 +169,35 @@ def parse_unit(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
 
 def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> Syntax:
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
-    encoded = text.encode(errors="replace")
-    data = prefix + encoded + suffix
+    data = prefix + text.encode(errors="replace") + suffix
     nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
-    root = nodes[0]
-    body = _wrapped_body(root, len(data)) if prefix else root
+    body = _wrapped_body(nodes[0], len(data)) if prefix else nodes[0]
+    doubtful = body is None or _is_ambiguous(data)
+    syntax = _syntax(text, data, nodes, (len(prefix), len(suffix)), doubtful)
+    return replace(syntax, root=body or nodes[0], qualifiers=qualifiers)
+
+
+def _syntax(
+    text: str, data: bytes, nodes: tuple[Node, ...], margins: tuple[int, int], doubtful: bool
+) -> Syntax:
+    """A syntax without qualifiers; the margins are bytes in front of and behind the text."""
+    shift, tail = margins
+    encoded = data[shift : len(data) - tail]
     syntax = Syntax(
         text=text,
-        root=body or root,
+        root=nodes[0],
         nodes=nodes,
         data=data,
-        shift=len(prefix),
-        tail=len(suffix),
-        qualifiers=qualifiers,
-        _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
+        shift=shift,
+        tail=tail,
+        qualifiers={},
+        _rows=line_starts(text),
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
     faults = [syntax.place(n) for n in _faults(nodes)]
-    if body is None or _is_ambiguous(data):
-        faults.append(syntax.stretch(len(prefix), len(data)))
-    object.__setattr__(syntax, "faults", tuple(faults))
-    return syntax
+    if doubtful:
+        faults.append(syntax.stretch(shift, len(data)))
+    return replace(syntax, faults=tuple(faults))
 
 
 def tree_of(data: bytes) -> Node:
@@ -197,33 +231,55 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         edited: what the grammar is to see.
     """
     nodes = tuple(walk(tree_of(edited)))
-    syntax = Syntax(
-        text=text,
-        root=nodes[0],
-        nodes=nodes,
-        data=data,
-        shift=0,
-        tail=0,
-        qualifiers={},
-        _rows=[0, *(i + 1 for i, c in enumerate(text) if c == "\n")],
-        _characters=None if len(data) == len(text) else _character_table(data),
-    )
-    faults = [syntax.place(n) for n in _faults(nodes)]
-    if _is_ambiguous(edited):
-        faults.append(syntax.stretch(0, len(data)))
-    object.__setattr__(syntax, "faults", tuple(faults))
-    return syntax
+    return _syntax(text, data, nodes, (0, 0), _is_ambiguous(edited))
 
 
 def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
+    _exchange_plain(edited, blanks, qualifiers)
     for _ in range(_ROUNDS):
         nodes = tuple(walk(tree_of(bytes(edited))))
         if not _exchange_once(edited, nodes, blanks, qualifiers):
             break
     return nodes, qualifiers
+
+
+@lru_cache(maxsize=16)
+def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
+    """Words that are no C++, and what they are not looked for in."""
+    words = b"|".join(
+        re.escape(word.encode()) for word in sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks)
+    )
+    flags = re.VERBOSE | re.DOTALL | re.MULTILINE
+    return re.compile(
+        _OTHER_TEXT + rb"| (?<![\w\x80-\xff])(" + words + rb")(?![\w\x80-\xff])", flags
+    )
+
+
+@lru_cache(maxsize=16)
+def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
+    """What may have to be exchanged, wherever it stands."""
+    words = (*sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks), "_Pragma")
+    choice = b"|".join(re.escape(word.encode()) for word in words)
+    sized = b"|".join(sorted(word.encode() for word in _SIZED))
+    return re.compile(rb"\b(?:(?:" + choice + rb")\b|(?:" + sized + rb")[\s\\]*\()")
+
+
+def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[int, str]) -> None:
+    """Overwrite the words that are plain to see, so that most texts are parsed once."""
+    for match in _words(blanks).finditer(bytes(edited)):
+        start, end = match.span(2)
+        if start < 0:
+            continue
+        word = match[2].decode()
+        stand_in = _stand_in(word, blanks)
+        if stand_in is None:
+            continue
+        if stand_in:
+            qualifiers[start] = word
+        edited[start:end] = stand_in.ljust(end - start)
 
 
 def _exchange_once(
@@ -233,6 +289,8 @@ def _exchange_once(
     qualifiers: dict[int, str],
 ) -> bool:
     """Overwrite each word that is no C++; tell whether there was one."""
+    if not _left(blanks).search(edited):
+        return False
     leaves = [node for node in nodes if node.child_count == 0]
     changed = False
     for index, leaf in enumerate(leaves):
@@ -304,6 +362,11 @@ def walk(node: Node) -> Iterator[Node]:
         current = pending.pop()
         yield current
         pending.extend(reversed(current.children))
+
+
+def line_starts(text: str) -> list[int]:
+    """Where the lines of a text start."""
+    return [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
 
 
 def _faults(nodes: tuple[Node, ...]) -> Iterator[Node]:

@@ -32,6 +32,7 @@ _LOOPS: dict[str, ConditionKind] = {
     "do_statement": "do",
     "switch_statement": "switch",
 }
+_OPERATIONS = ("binary_expression", "assignment_expression")
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
 # Values pass through a handful of variables; longer chains gain nothing.
 _ROUNDS = 6
@@ -88,16 +89,14 @@ class ThreadFacts:
                 return
 
     def _flows(self) -> Iterator[tuple[Declaration, Node]]:
-        for node in self._syntax.nodes:
+        for node in self._syntax.of_kinds("init_declarator", "assignment_expression"):
             if node.type == "init_declarator":
                 target, value = node.child_by_field_name("declarator"), "value"
                 names = unpack(target).names if target is not None else ()
-            elif node.type == "assignment_expression":
+            else:
                 target, value = node.child_by_field_name("left"), "right"
                 base = _base(target)
                 names = () if base is None else (base,)
-            else:
-                continue
             source = node.child_by_field_name(value)
             for name in names:
                 declaration = self._bindings.get(name.start_byte)
@@ -106,12 +105,14 @@ class ThreadFacts:
 
     def attribute_uses(self) -> Iterator[AttributeUse]:
         """Every mention of a thread attribute that no declaration shadows."""
-        for node in self._syntax.nodes:
-            if node.type != "identifier" or node.start_byte in self._bindings:
+        for node in self._syntax.of_kinds("identifier"):
+            if node.start_byte in self._bindings:
                 continue
             name = self._syntax.words(node)
+            if name not in ATTRIBUTES:
+                continue
             parent = self._syntax.parent(node)
-            if name not in ATTRIBUTES or (parent is not None and parent.type == "attribute"):
+            if parent is not None and parent.type == "attribute":
                 continue
             member = None
             if parent is not None and parent.type == "field_expression":
@@ -121,7 +122,7 @@ class ThreadFacts:
 
     def products(self) -> Iterator[Product]:
         """Thread-dependent values times what is the same for all threads."""
-        for node in self._syntax.nodes:
+        for node in self._syntax.of_kinds(*_OPERATIONS):
             sides = _factors(node)
             if sides is None:
                 continue
@@ -140,7 +141,7 @@ class ThreadFacts:
 
     def spans_groups(self) -> bool:
         """Whether a group's position is multiplied by the size of a threadgroup."""
-        for node in self._syntax.nodes:
+        for node in self._syntax.of_kinds(*_OPERATIONS):
             sides = _factors(node)
             if sides is None or sides[2] not in ("*", "*="):
                 continue
@@ -152,20 +153,20 @@ class ThreadFacts:
 
     def numbers(self) -> Iterator[int]:
         """The integers that the text writes, besides those that are sizes of arrays."""
-        for node in self._syntax.nodes:
-            if node.type != "number_literal" or not self._syntax.holds(node):
+        for node in self._syntax.of_kinds("number_literal"):
+            if not self._syntax.holds(node):
                 continue
-            parent = self._syntax.parent(node)
             digits = self._syntax.words(node).rstrip("uUlL")
             number = whole_number(digits) if digits.isdecimal() else None
-            if number is not None and (parent is None or parent.type != "array_declarator"):
+            if number is None:
+                continue
+            parent = self._syntax.parent(node)
+            if parent is None or parent.type != "array_declarator":
                 yield number
 
     def guards(self) -> Iterator[Guard]:
         """Conditions that let only some threads through."""
-        for node in self._syntax.nodes:
-            if node.type != "if_statement":
-                continue
+        for node in self._syntax.of_kinds("if_statement"):
             condition = node.child_by_field_name("condition")
             attributes = self.attributes_of(condition)
             if condition is None or not attributes:
@@ -179,9 +180,7 @@ class ThreadFacts:
 
     def stride_loops(self) -> Iterator[StrideLoop]:
         """Loops whose counter starts at a thread-dependent value."""
-        for node in self._syntax.nodes:
-            if node.type != "for_statement":
-                continue
+        for node in self._syntax.of_kinds("for_statement"):
             counter = self._counter(node.child_by_field_name("initializer"))
             update = node.child_by_field_name("update")
             if counter is None or update is None:
@@ -230,9 +229,7 @@ class ThreadFacts:
 
     def barriers(self) -> Iterator[Barrier]:
         """Every barrier with its flags and the conditions that it stands under."""
-        for node in self._syntax.nodes:
-            if node.type != "call_expression":
-                continue
+        for node in self._syntax.of_kinds("call_expression"):
             callee = node.child_by_field_name("function")
             if callee is None:
                 continue
@@ -288,9 +285,7 @@ class ThreadFacts:
 
 def _mentions(syntax: Syntax, scopes: Scopes) -> Iterator[tuple[int, Declaration | str]]:
     """Byte offset of each name that can carry an attribute's value, in order."""
-    for node in syntax.nodes:
-        if node.type != "identifier":
-            continue
+    for node in syntax.of_kinds("identifier"):
         declaration = scopes.bindings.get(node.start_byte)
         if declaration is not None:
             yield node.start_byte, declaration
@@ -299,9 +294,7 @@ def _mentions(syntax: Syntax, scopes: Scopes) -> Iterator[tuple[int, Declaration
 
 
 def _factors(node: Node) -> tuple[Node, Node, str] | None:
-    """The sides and the operator of a multiplication or of a shift to the left."""
-    if node.type not in ("binary_expression", "assignment_expression"):
-        return None
+    """The sides and the operator of an operation that multiplies or shifts to the left."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     symbol = node.child_by_field_name("operator")
     if left is None or right is None or symbol is None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +23,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token, with the stretch of the text that it stands for.
 
     Attributes:
@@ -55,7 +53,8 @@ def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
     spaced = False
     for match in _TOKEN.finditer(text):
         kind: TokenKind = match.lastgroup  # type: ignore[assignment]
-        yield Token(kind, match[0], at + match.start(), at + match.end(), spaced=spaced)
+        start, end = match.span()
+        yield Token(kind, match[0], at + start, at + end, True, spaced)
         spaced = kind in ("space", "newline")
 
 

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Steps after which one run of a kernel ends.
-RUN = 6_000_000
+#: Steps after which one run of a kernel ends: MLX's own kernels show what they do in 300,000.
+RUN = 500_000
 #: Steps of a file's kernels together, those that each character of its text adds, and the most.
-_FILE = 16_000_000
-_CHARACTER = 450
+#: MLX's `quantized.h` (91 KB) takes 8 million, the kernels of mlx_lm 25 a character.
+_FILE = 8_000_000
+_CHARACTER = 200
 _MOST = 150_000_000
 #: What a run may take when many others took theirs.
 _LEAST = 100_000
+EXCEEDED = "analysis exceeded its budget: not all kernels were followed"
+TOO_DEEP = "analysis exceeded its budget: kernels nest too deeply"
 
 
-class WorkBudgetExceeded(Exception):  # noqa: N818  (the engine knows it by this name)
-    """A file's kernels take more work than they may: some were not looked at."""
+class WorkBudgetExceeded(Exception):  # noqa: N818  (the checks know it by this name)
+    """A file's kernels take more work than they may: the others are not followed."""
 
     def __init__(self) -> None:
-        super().__init__("kernels exceed the file's work budget: not all were analyzed")
+        super().__init__(EXCEEDED)
 
 
 @dataclass(slots=True)
@@ -30,9 +33,14 @@ class WorkBudget:
     """The steps that following several kernels may take together: those of one file, say.
 
     A run gets a share of what is left, so that early ones leave enough to the others.
+
+    Attributes:
+        left: the steps that are left.
+        problem: what to report of the file, None where all of its kernels were followed.
     """
 
     left: int = _FILE
+    problem: str | None = None
 
     @classmethod
     def of(cls, text: str) -> WorkBudget:
@@ -47,8 +55,19 @@ class WorkBudget:
             WorkBudgetExceeded: none are left.
         """
         if self.left <= 0:
+            self.problem = EXCEEDED
             raise WorkBudgetExceeded
         return max(_LEAST, min(RUN, self.left // 2))
+
+    def spend_run(self, steps: int, share: int) -> None:
+        """Take off what a run took that had a share."""
+        self.spend(steps)
+        if share < min(RUN, steps):
+            self.problem = EXCEEDED
+
+    def refuse_depth(self) -> None:
+        """Note that a text nests deeper than is followed."""
+        self.problem = self.problem or TOO_DEEP
 
     def spend(self, steps: int) -> None:
         """Take off what a run took."""

@@ -17,6 +17,7 @@ from embercoach.engine import budget
 from embercoach.engine.budget import Exceeded, Watch, size_problem
 from embercoach.engine.run import run
 from embercoach.engine.workers import spread
+from embercoach.metal import work_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +107,36 @@ def test_what_exceeds_the_counted_work_is_a_problem(
         (problem,) = result.problems
         assert problem.path == str(tmp_path / "heavy.py")
         assert problem.message.startswith("analysis exceeded its budget: ")
+
+
+RACING = """\
+kernel void k{0}(device float* x [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) {{
+    threadgroup float s[64];
+    s[i] = x[i];
+    x[i] = s[(i + 1) % 64];
+}}
+"""
+
+
+def test_findings_of_kernels_within_the_counted_work_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SECONDS", 60)
+    monkeypatch.setattr(work_budget, "_FILE", 30_000)
+    monkeypatch.setattr(work_budget, "_CHARACTER", 0)
+    kernels = "".join(RACING.format(number) for number in range(9))
+    ignored = "// embercoach: ignore[KERNEL-BARRIER-001]\n"
+    path = tmp_path / "many.metal"
+    path.write_text(f"#include <metal_stdlib>\nusing namespace metal;\n{ignored}{kernels}")
+    for _ in range(2):  # from the cache the second time
+        result = run([str(tmp_path)], Settings(root=tmp_path))
+        (problem,) = result.problems
+        assert problem.path == str(path)
+        assert problem.message == "analysis exceeded its budget: not all kernels were followed"
+        # What nothing is found for may be used in a kernel that was not followed.
+        assert {finding.code for finding in result.findings} == {"KERNEL-RACE-001"}
+        assert 0 < len(result.findings) < 9
+    assert result.cached == 1
 
 
 @pytest.mark.parametrize("named", [True, False])

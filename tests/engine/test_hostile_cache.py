@@ -160,10 +160,10 @@ def replaced(body: bytes) -> Any:
 FINDING = ["GRAPH-BREAK-001", 2, 1, 2, 9, "message", "help", "default", None, [], []]
 
 
-def report(*, directives: Any = (), cells: Any = None, **fields: Any) -> bytes:
+def report(*, directives: Any = (), cells: Any = None, problem: Any = None, **fields: Any) -> bytes:
     """The payload of one finding with some fields replaced."""
     finding = [fields.get(f"at_{number}", value) for number, value in enumerate(FINDING)]
-    return json.dumps([[finding], list(directives), cells]).encode()
+    return json.dumps([[finding], list(directives), cells, problem]).encode()
 
 
 DIRECTIVE = ["ignore", 1, 1, 5, 0, 5, "", [["DTYPE", 1, 2]], False, [[1, 2]]]
@@ -171,13 +171,14 @@ DIRECTIVE = ["ignore", 1, 1, 5, 0, 5, "", [["DTYPE", 1, 2]], False, [[1, 2]]]
 
 def directive(number: int, value: Any) -> bytes:
     changed = [*DIRECTIVE[:number], value, *DIRECTIVE[number + 1 :]]
-    return json.dumps([[], [changed], None]).encode()
+    return json.dumps([[], [changed], None, None]).encode()
 
 
 def test_the_forms_that_are_changed_below_are_good() -> None:
     assert content_of("checked", report())
     assert content_of("checked", directive(0, "ignore"))
     assert content_of("checked", report(cells=[[1, 3], [1, 2]]))
+    assert content_of("checked", report(problem="analysis exceeded its budget"))
     assert content_of("broken", b'[1, 1, "no", null]')
     assert content_of("skipped", b"[]") == []
 
@@ -185,14 +186,14 @@ def test_the_forms_that_are_changed_below_are_good() -> None:
 PAYLOADS = {
     "nothing": b"",
     "no UTF-8": b"\xff\xfe",
-    "no JSON": b"[[], [], null",
+    "no JSON": b"[[], [], null, null",
     "nested deeply": DEEP,
     "nested deeply within": b"[" + DEEP + b"]" * 100_001,
     "another value": b"7",
     "an object": b"{}",
     "too few": b"[[], []]",
-    "an inner object": b"[{}, {}, null]",
-    "numbers for findings": b"[[1, 2], [], null]",
+    "an inner object": b"[{}, {}, null, null]",
+    "numbers for findings": b"[[1, 2], [], null, null]",
     "no place": report(at_1="2"),
     "a truth for a number": report(at_1=True),
     "a fraction": report(at_2=1.5),
@@ -216,6 +217,7 @@ PAYLOADS = {
     "an object for a kind": directive(0, {}),
     "suppressions of nothing": directive(7, [["DTYPE", 1]]),
     "spans that are numbers": directive(9, [1, 2]),
+    "a problem of several lines": report(problem="a\nb"),
     "cells without a cell": report(cells=[[], []]),
     "more cells than lines": report(cells=[[1, 2], [1]]),
     "cells out of order": report(cells=[[2, 1], [1, 5]]),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from embercoach import checks
 from embercoach.checks import unit_plans
+from embercoach.checks.metal_units import check_unit
 from embercoach.metal.numerals import whole_number
-from embercoach.metal.work_budget import WorkBudget, WorkBudgetExceeded
+from embercoach.metal.work_budget import TOO_DEEP, WorkBudget
 from tests.benchmarks.metal_growth import FILES, HEAD, SHAPES, kernel
 
 SIZE = 2_000
@@ -19,8 +21,7 @@ SIZE = 2_000
 @pytest.mark.parametrize("name", [name for name in SHAPES if name.startswith("metal: ")])
 def test_every_shape_ends_in_findings_or_a_problem(name: str) -> None:
     _, text = SHAPES[name](SIZE)
-    with suppress(WorkBudgetExceeded):
-        assert all(found.line for found in checks.check_metal(text).findings)
+    assert all(found.line for found in checks.check_metal(text).findings)
 
 
 def _calls(text: str) -> int:
@@ -40,7 +41,16 @@ def _calls(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["nested #if", "nested true #if", "assignments", "open macro use", "open parentheses"]
+    "name",
+    [
+        "nested #if",
+        "nested true #if",
+        "assignments",
+        "open macro use",
+        "open parentheses",
+        "overloads",
+        "calls of overloads",
+    ],
 )
 def test_work_grows_in_proportion(name: str) -> None:
     few, some, many = (SHAPES[f"metal: {name}"](size)[1] for size in (500, 4 * SIZE, 8 * SIZE))
@@ -93,6 +103,38 @@ def test_a_number_of_any_length_is_no_error() -> None:
 def test_a_bomb_of_macros_is_a_problem_of_its_use_alone() -> None:
     text = FILES["macro bombs"](SIZE) + kernel("double d = 0;", "1")
     assert [found.code for found in checks.check_metal(text).findings] == ["KERNEL-MSL-001"]
+
+
+@pytest.mark.parametrize("name", ["nested if", "parentheses", "else if"])
+def test_text_that_nests_too_deeply_is_a_problem(name: str) -> None:
+    _, text = SHAPES[f"metal: {name}"](10 * SIZE)
+    assert checks.check_metal(text).problem == TOO_DEEP
+    assert checks.check_metal(SHAPES[f"metal: {name}"](SIZE // 20)[1]).problem is None
+
+
+def test_calls_that_nest_within_the_bounds_are_followed() -> None:
+    """Each of them takes many levels of Python's stack."""
+    inner = "v + 1"
+    functions = ""
+    for number in range(7):
+        nested = "(" * 50 + inner + ")" * 50
+        functions += f"float f{number}(float v) {{ if (v > 0) {{ v = -{nested}; }} return v; }}\n"
+        inner = f"f{number}(v)"
+    assert checks.check_metal(HEAD + functions + kernel("x[i] = f6(x[i]);")).problem is None
+
+
+def test_kernels_of_mlx_take_a_third_of_the_budget() -> None:
+    found = importlib.util.find_spec("mlx")
+    roots = [] if found is None else list(found.submodule_search_locations or ())
+    files = [Path(root, "include/mlx/backend/metal/kernels/quantized.h") for root in roots]
+    texts = [file.read_text() for file in files if file.exists()]
+    if not texts:
+        pytest.skip("needs MLX's headers")
+    budget = WorkBudget.of(texts[0])
+    whole = budget.left
+    check_unit(texts[0], budget)
+    assert budget.problem is None
+    assert 0 < 3 * (whole - budget.left) <= whole
 
 
 def test_kernels_with_loops_stay_in_the_budget() -> None:

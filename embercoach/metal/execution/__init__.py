@@ -1,4 +1,4 @@
-"""What a kernel does, thread by thread, as far as its text tells: run with unknown data.
+"""Kernels followed thread by thread with unknown data.
 
 Nothing is compiled and nothing of the user's runs: a threadgroup's statements are followed in
 lockstep over known thread positions and unknown contents.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.memory import (
@@ -37,8 +38,8 @@ def given_pointer(m: Machine, variable: Variable) -> Pointer:
     place = place_of_variable(m, variable)
     if variable.kind in ("local", "template", "unknown"):
         # It was never set.
-        return replace(place, root=None, known=False)
-    return replace(place, type=replace(place.type, pointer=False, dimensions=()))
+        return place._replace(root=None, known=False)
+    return place._replace(type=_plain(place.type))
 
 
 def holds_pointer(variable: Variable) -> bool:
@@ -51,7 +52,7 @@ def place_of_variable(m: Machine, variable: Variable) -> Pointer:
     """Where a variable lives; for a buffer where it points to."""
     kind = m.resolved(variable.type)
     if variable.kind in ("input", "output", "metadata"):
-        pointee = replace(m.root_type(variable), pointer=False)
+        pointee = _pointee(m.root_type(variable))
         memory = kind.space if kind.space == "constant" else "device"
         return Pointer(variable, memory, ZERO, pointee)  # type: ignore[arg-type]
     given = variable.kind == "parameter" and kind.space not in (None, "thread")
@@ -65,9 +66,31 @@ def place_of_variable(m: Machine, variable: Variable) -> Pointer:
     return Pointer(variable, "thread", ZERO, kind)
 
 
+# A kernel has few types, and asks for those made of them with every access.
+@lru_cache(maxsize=256)
+def _plain(kind: Type) -> Type:
+    return replace(kind, pointer=False, dimensions=())
+
+
+@lru_cache(maxsize=256)
+def _pointee(kind: Type) -> Type:
+    return replace(kind, pointer=False)
+
+
+@lru_cache(maxsize=256)
+def _first(kind: Type) -> Type:
+    return replace(kind, dimensions=kind.dimensions[1:])
+
+
+@lru_cache(maxsize=256)
+def with_width(kind: Type, width: int) -> Type:
+    """A type with another number of components."""
+    return replace(kind, width=width)
+
+
 def decayed(place: Pointer) -> Pointer:
     """The pointer to the first element of an array."""
-    return replace(place, type=replace(place.type, dimensions=place.type.dimensions[1:]))
+    return place._replace(type=_first(place.type))
 
 
 def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
@@ -122,12 +145,12 @@ def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -
         m.epoch += 1
         return
     m.versions[place.root] = m.versions.get(place.root, 0) + 1
-    written = told(m, value)
+    written = written_number(m, value)
     m.taint(state, place, written)
     m.note(state, "write", place, written, spot)
 
 
-def told(m: Machine, value: Result) -> Value | None:
+def written_number(m: Machine, value: Result) -> Value | None:
     """A written value as one number, None for what is none."""
     if isinstance(value, Value):
         return value
@@ -283,14 +306,14 @@ def _with_cells(old: Cells, place: Pointer, value: Result) -> Cells:
 def component(m: Machine, place: Pointer, k: int, width: int) -> Pointer:
     """A component, or several next to each other, of a vector in memory."""
     root = place.root
-    kind = replace(place.type, width=width)
+    kind = with_width(place.type, width)
     factor = 1 if root is None else ratio(kind.scalar, m.root_type(root).scalar)
     if factor is None or not place.known:
-        return replace(place, type=kind, offset=m.pool.unknown("offset"), known=False)
+        return place._replace(type=kind, offset=m.pool.unknown("offset"), known=False)
     offset = place.offset.offsets
     step = k * factor
     moved = offset + step if isinstance(offset, int) else tuple([o + step for o in offset])
-    return replace(place, type=kind, offset=value_of(moved, place.offset.terms))
+    return place._replace(type=kind, offset=value_of(moved, place.offset.terms))
 
 
 def is_vector(kind: Type) -> bool:

@@ -146,7 +146,7 @@ def extreme(pool: Pool, name: str, left: Value, right: Value) -> Value:
 def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
     """A comparison: 0 or 1 for each thread, or a symbol.
 
-    Opposite comparisons give a symbol and its ``!``, so that conditions can be told apart.
+    Opposite comparisons give a symbol and its ``!``: so a condition's opposite is recognized.
     """
     if left.terms == right.terms:
         function = COMPARISONS[sign]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from embercoach.metal.execution.arithmetic import negate, truth
 from embercoach.metal.execution.events import LostError
@@ -22,14 +22,13 @@ _NEGATED: dict[tuple[str, bool], Comparison] = {
 }
 #: Larger than any number that stands in a kernel.
 _FAR = 1 << 80
-#: Conditions of a path that are told apart; with more of them it is not followed on.
+#: Conditions of a path; with more of them it is not followed any further.
 MAX_CONDITIONS = 128
 #: Steps that each condition takes where one more is compared with them, if there are many.
 _CONDITION, _FEW = 8, 16
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """An unknown condition, and whether it holds.
 
     Attributes:
@@ -118,22 +117,35 @@ def narrow(
 
 def _with(lanes: int, conditions: Conditions, new: Condition) -> tuple[int, Conditions]:
     """Add a condition unless it follows from the others; none is left if it contradicts them."""
-    if not lanes or new in conditions:
+    if not lanes:
         return lanes, conditions
+    extended = _extended(conditions, new)
+    return (0, conditions) if extended is None else (lanes, extended)
+
+
+@lru_cache(maxsize=2048)
+def _extended(conditions: Conditions, new: Condition) -> Conditions | None:
+    """Conditions with one more, unless it follows from them; None if it contradicts them.
+
+    Raises:
+        LostError: there are too many.
+    """
+    if new in conditions:
+        return conditions
     if len(conditions) == MAX_CONDITIONS:
         raise LostError
     opposite = Condition(new.symbol, not new.holds)
     if opposite in conditions:
-        return 0, conditions
+        return None
     bound = None if new.varies else _bound(new, 0)
     if bound is not None:
         # They were consistent so far: only those that bound the same can contradict it.
         alike = [(c, 0) for c in conditions if _bounds(c, bound[0])]
         if not possible([*alike, (new, 0)]):
-            return 0, conditions
+            return None
         if not possible([*alike, (opposite, 0)]):
-            return lanes, conditions
-    return lanes, (*conditions, new)
+            return conditions
+    return (*conditions, new)
 
 
 def _bounds(condition: Condition, terms: _Terms) -> bool:
@@ -162,21 +174,21 @@ class Elsewhere:
     """What must hold in another threadgroup.
 
     Attributes:
-        told: conditions with their threads.
-        position: the unknown that tells where the threadgroup is.
+        required: conditions with their threads.
+        position: the unknown position of the threadgroup.
         by: what the position is more there than here.
         count: of threadgroups, None where unknown.
         here: the position here, where it is known.
     """
 
-    told: tuple[tuple[Condition, int], ...]
+    required: tuple[tuple[Condition, int], ...]
     position: Symbol | None
     by: int
     count: int | None
     here: int | None = None
 
 
-def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
+def possible(required: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
     """Whether conditions can hold together, each for its thread of the same threadgroup.
 
     Only what certainly contradicts is found: a condition and its opposite, and bounds on the same
@@ -184,9 +196,9 @@ def possible(told: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None 
     """
     ranges = _Ranges()
     truths: dict[object, bool] = {}
-    entries = [(condition, thread, False) for condition, thread in told]
+    entries = [(condition, thread, False) for condition, thread in required]
     if elsewhere is not None:
-        entries += [(condition, thread, True) for condition, thread in elsewhere.told]
+        entries += [(condition, thread, True) for condition, thread in elsewhere.required]
         if elsewhere.position is not None:
             by, count = elsewhere.by, elsewhere.count
             most = _FAR if count is None else count - 1

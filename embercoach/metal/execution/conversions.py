@@ -25,7 +25,7 @@ def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
     if isinstance(result, Pointer):
         if result.root is not None and result.root.kind in ("input", "metadata"):
             # A 0-d input is a reference: its name stands for its value.
-            loaded = accessing.load(m, state, replace(result, type=_plain(result.type)), node.spot)
+            loaded = accessing.load(m, state, result._replace(type=_plain(result.type)), node.spot)
             return loaded if isinstance(loaded, Value) else m.pool.unknown()
         return m.pool.symbol("address", (result.root, result.member, result.offset))
     if isinstance(result, Bundle):
@@ -39,8 +39,8 @@ def _plain(kind: Type) -> Type:
 
 def converted(m: Machine, value: Value, origin: Type, kind: Type) -> Value:
     """A number in another type."""
-    source = m.resolved(origin).scalar
-    if kind.scalar in INTEGERS and kind.scalar != "bool" and source in FLOATS and value.terms:
+    integer = value.terms and kind.scalar in INTEGERS and kind.scalar != "bool"
+    if integer and m.scalar(origin) in FLOATS:
         return m.pool.symbol("integer", (value, kind.scalar))
     return wrap(m.pool, value, kind.scalar)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +53,7 @@ class Configuration:
     grid: tuple[int | None, int | None, int | None] = (None, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(NamedTuple):
     """Which threads of the group run something.
 
     Attributes:
@@ -149,6 +148,7 @@ class Trace:
         lost: where something was met that is not followed; what comes behind is not known.
         steps: thread operations that following it took.
         inspected: what looking at the events took.
+        too_deep: it ended where calls and statements nest deeper than is followed.
     """
 
     configuration: Configuration
@@ -157,6 +157,7 @@ class Trace:
     lost: tuple[Spot, ...]
     steps: int = 0
     inspected: Tally = field(default_factory=Tally, compare=False)
+    too_deep: bool = False
 
     @property
     def everyone(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embercoach.metal.execution import accessing, choices, places
 from embercoach.metal.execution.arithmetic import (
@@ -44,6 +44,8 @@ from embercoach.metal.program.nodes import (
 from embercoach.metal.program.types import FLOATS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Variable
@@ -61,30 +63,24 @@ def evaluate_number(m: Machine, state: State, node: Expression) -> Value:
 def evaluate(m: Machine, state: State, node: Expression) -> Result:
     """An expression's value."""
     m.tick(node.spot)
-    match node:
-        case Number():
-            known = whole(node.value)
-            return m.pool.symbol("number", (node.value,)) if known is None else Value(known)
-        case Name():
-            return _name(m, state, node)
-        case Binary():
-            return _binary(m, state, node)
-        case Index() | Member():
-            return _part(m, state, node)
-        case Assign():
-            return assign(m, state, node)[0]
-        case Unary():
-            return _unary(m, state, node)
-        case Cast():
-            return cast(m, state, node, evaluate(m, state, node.operand))
-        case Conditional():
-            return choices.conditional(m, state, node)
-        case Call():
-            return _called(m, state, node)
-        case Construct():
-            return _construct(m, state, node)
-        case OpaqueExpression():
-            return _opaque(m, state, node)
+    return _RULES[type(node)](m, state, node)
+
+
+def _number(m: Machine, _state: State, node: Number) -> Value:
+    known = whole(node.value)
+    return m.pool.symbol("number", (node.value,)) if known is None else Value(known)
+
+
+def _assigned(m: Machine, state: State, node: Assign) -> Result:
+    return assign(m, state, node)[0]
+
+
+def _conditional(m: Machine, state: State, node: Conditional) -> Result:
+    return choices.conditional(m, state, node)
+
+
+def _cast(m: Machine, state: State, node: Cast) -> Result:
+    return cast(m, state, node, evaluate(m, state, node.operand))
 
 
 def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
@@ -188,7 +184,7 @@ def _unary(m: Machine, state: State, node: Unary) -> Result:
 
 
 def _negative(m: Machine, value: Value, node: Unary) -> Value:
-    pool, scalar = m.pool, m.resolved(node.type).scalar
+    pool, scalar = m.pool, m.scalar(node.type)
     if node.operator == "!":
         return negate(pool, truth(pool, value))
     if node.operator == "-":
@@ -212,12 +208,14 @@ def combined(
     m: Machine, state: State, sign: str, left: Result, right: Result, node: Binary | Assign
 ) -> Result:
     """An arithmetic operation, or one on pointers."""
-    scalar = m.resolved(node.type).scalar
+    scalar = m.scalar(node.type)
     if isinstance(node, Assign):
         # ``x /= y`` is done in the wider type; of integers that is an integer.
-        kinds = {m.resolved(node.target.type).scalar, m.resolved(node.value.type).scalar}
+        kinds = (m.scalar(node.target.type), m.scalar(node.value.type))
         scalar = next((kind for kind in kinds if kind in FLOATS or kind is None), scalar)
-    left, right = (_valued(m, state, side, node) for side in (left, right))
+    if isinstance(left, Value) and isinstance(right, Value):
+        return binary(m.pool, sign, left, right, scalar)
+    left, right = _valued(m, state, left, node), _valued(m, state, right, node)
     if isinstance(left, Pointer) and isinstance(right, Value) and sign in ("+", "-"):
         if left.root is None:
             return left
@@ -227,7 +225,7 @@ def combined(
         return moved(m.pool, right, left, m.root_type(right.root))
     if isinstance(left, Bundle) or isinstance(right, Bundle):
         return _by_component(m, state, sign, left, right, node)
-    a, b = (number(m, state, side, node) for side in (left, right))
+    a, b = number(m, state, left, node), number(m, state, right, node)
     return binary(m.pool, sign, a, b, scalar)
 
 
@@ -249,7 +247,7 @@ def _by_component(
         if len(parts) not in (1, width):
             return m.pool.unknown("vector")
         sides.append(parts * width if len(parts) == 1 else parts)
-    scalar = m.resolved(node.type).scalar
+    scalar = m.scalar(node.type)
     pairs = zip(*sides, strict=True)
     return Bundle(tuple([binary(m.pool, sign, a, b, scalar) for a, b in pairs]))
 
@@ -260,7 +258,7 @@ def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
     if isinstance(operand, Pointer):
         if not kind.pointer:
             return converted(m, number(m, state, operand, node), node.operand.type, kind)
-        return replace(operand, type=replace(kind, pointer=False))
+        return operand._replace(type=replace(kind, pointer=False))
     if node.bits:
         return m.pool.symbol("bits", (number(m, state, operand, node), kind))
     if isinstance(operand, Bundle):
@@ -330,3 +328,19 @@ def _scattered(m: Machine, state: State, node: Assign, found: places.Designation
         width = m.resolved(place.type).width
         parts = tuple(m.pool.unknown() for _ in range(width))
         accessing.store(m, state, place, Bundle(parts) if width > 1 else parts[0], node.spot)
+
+
+_RULES: dict[type[Expression], Callable[[Machine, State, Any], Result]] = {
+    Number: _number,
+    Name: _name,
+    Binary: _binary,
+    Index: _part,
+    Member: _part,
+    Assign: _assigned,
+    Unary: _unary,
+    Cast: _cast,
+    Conditional: _conditional,
+    Call: _called,
+    Construct: _construct,
+    OpaqueExpression: _opaque,
+}

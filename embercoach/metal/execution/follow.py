@@ -47,6 +47,7 @@ def follow(
     m = _machine(program, configuration, threads)
     m.budget = budget
     state = State((1 << threads) - 1)
+    too_deep = False
     lost: tuple[Spot, ...] = tuple(problem.spot for problem in program.problems)
     try:
         for declared in program.constants:
@@ -59,9 +60,11 @@ def follow(
     except LostError as error:
         lost += (bodies[0].spot if error.spot is None else error.spot,)
     except RecursionError:
+        too_deep = True
         lost += (bodies[0].spot,)
     gaps = (*lost, *m.gaps)
-    return Trace(configuration, threads, tuple(m.events), gaps, m.pool.steps)
+    events = tuple(m.events)
+    return Trace(configuration, threads, events, gaps, m.pool.steps, too_deep=too_deep)
 
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:

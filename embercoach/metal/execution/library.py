@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, expressions, places
@@ -93,7 +92,7 @@ def _forget_targets(
 ) -> None:
     for place in designated:
         if place is not None and place.memory == "thread" and place.root in state.variables:
-            accessing.store(m, state, replace(place, known=False), m.pool.unknown(), node.spot)
+            accessing.store(m, state, place._replace(known=False), m.pool.unknown(), node.spot)
 
 
 def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
@@ -221,7 +220,7 @@ def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node:
     for row in rows:
         place = accessing.component(m, start, row * (apart or 0), TILE)
         if len(node.arguments) > 3:
-            place = replace(place, offset=m.pool.unknown("tile"), known=False)
+            place = place._replace(offset=m.pool.unknown("tile"), known=False)
         if write:
             accessing.store(m, state, place, value, node.spot)
         else:

@@ -69,7 +69,7 @@ class Machine:
         types: what template types stand for.
         versions: how often each variable's memory was written.
         epoch: how often something was written that is not known.
-        gaps: what was passed over, and changed no shared memory that is told of.
+        gaps: what was not followed, and changed no shared memory that is reported on.
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
         budget: thread operations after which the run ends.
@@ -102,6 +102,11 @@ class Machine:
         """The type with what its template type stands for."""
         real = self.types.get(kind.scalar or "")
         return kind if real is None else replace(kind, scalar=real)
+
+    def scalar(self, kind: Type) -> str | None:
+        """The scalar of a type, or what its template type stands for."""
+        name = kind.scalar
+        return self.types.get(name, name) if name else name
 
     def root_type(self, root: Variable) -> Type:
         """The type of the elements of a variable's memory."""
@@ -148,7 +153,7 @@ class Machine:
         )
         for lanes, conditions, offset in choices:
             self._event(
-                state, kind, replace(place, offset=offset), value, by, Mask(lanes, conditions)
+                state, kind, place._replace(offset=offset), value, by, Mask(lanes, conditions)
             )
 
     def _choices(self, state: State, offset: Value) -> list[tuple[int, Conditions, Value]]:
@@ -175,10 +180,12 @@ class Machine:
                 times = Value(factor)
                 return [
                     outcome
-                    for within, told, side in self._outcomes((lanes, conditions), symbol, depth + 1)
+                    for within, inner, side in self._outcomes(
+                        (lanes, conditions), symbol, depth + 1
+                    )
                     for outcome in self._cut(
                         within,
-                        told,
+                        inner,
                         add(self.pool, rest, multiply(self.pool, side, times)),
                         depth + 1,
                     )
@@ -193,11 +200,11 @@ class Machine:
         if condition:
             return self._parted(here, condition[0], (left, right))
         found = []
-        for lanes, told, one in self._cut(*here, left, depth):
-            for within, all_told, other in self._cut(lanes, told, right, depth):
+        for lanes, inner, one in self._cut(*here, left, depth):
+            for within, all_conditions, other in self._cut(lanes, inner, right, depth):
                 smaller = compare(self.pool, "<", one, other)
                 sides = (one, other) if symbol.operation == "min" else (other, one)
-                found += self._parted((within, all_told), smaller, sides)
+                found += self._parted((within, all_conditions), smaller, sides)
         return found
 
     def _parted(

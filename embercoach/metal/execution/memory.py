@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embercoach.metal.execution.arithmetic import add, multiply
 from embercoach.metal.execution.values import ZERO, Pool, Value
@@ -42,8 +42,7 @@ class Bundle:
     parts: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(NamedTuple):
     """Where something is: the value of a pointer, or the place of what is read or written.
 
     Attributes:

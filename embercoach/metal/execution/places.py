@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, expressions
@@ -66,7 +66,7 @@ def designated(m: Machine, state: State, node: Expression) -> Designation:
         case Cast():
             base = designated(m, state, node.operand)
             kind = m.resolved(node.type)
-            place = None if base.place is None else replace(base.place, type=kind)
+            place = None if base.place is None else base.place._replace(type=kind)
             return Designation(place, base=base)
         case Conditional():
             found = expressions.evaluate(m, state, node)
@@ -122,8 +122,8 @@ def _element(m: Machine, state: State, node: Index) -> Designation:
         at = index.constant
         if at is not None:
             return Designation(accessing.component(m, place, at, 1))
-        kind = replace(place.type, width=1)
-        return Designation(replace(place, type=kind, offset=add(m.pool, place.offset, index)))
+        kind = accessing.with_width(place.type, 1)
+        return Designation(place._replace(type=kind, offset=add(m.pool, place.offset, index)))
     base = expressions.evaluate(m, state, node.base)
     if not isinstance(base, Pointer):
         given = number(m, state, base, node.base)
@@ -135,7 +135,7 @@ def _element(m: Machine, state: State, node: Index) -> Designation:
 def _place_of_member(m: Machine, base: Pointer, node: Member) -> Pointer | None:
     if not accessing.is_vector(base.type):
         kind = m.resolved(node.type)
-        return replace(base, type=kind, member=f"{base.member}.{node.field}")
+        return base._replace(type=kind, member=f"{base.member}.{node.field}")
     at = [COMPONENTS.get(letter, 0) for letter in node.field]
     if not at or at != list(range(at[0], at[0] + len(at))):
         return None

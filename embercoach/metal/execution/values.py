@@ -8,7 +8,7 @@ group and yet be the same in each group (what lane 3 holds, for example).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +53,10 @@ class Origin:
 
     def joined(self, other: Origin) -> Origin:
         """Both together."""
+        if other is self or other is NOWHERE:
+            return self
+        if self is NOWHERE:
+            return other
         if other in (self, NOWHERE):
             return self
         if self == NOWHERE:
@@ -91,19 +95,18 @@ class Symbol:
         return reach_of(self.bits)
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A number: what is known of it for each thread, plus multiples of unknowns.
 
     Attributes:
         offsets: the known part: one number for all threads, or one for each thread of the group.
         terms: unknowns with their factors, in the order of their numbers.
-        bits: how the whole value differs between threads.
+        bits: how the whole value differs between threads, which the others decide.
     """
 
     offsets: int | tuple[int, ...] = 0
     terms: tuple[tuple[Symbol, int], ...] = ()
-    bits: int = field(default=0, compare=False)
+    bits: int = 0
 
     @property
     def reach(self) -> Reach:
@@ -130,8 +133,11 @@ class Value:
     @property
     def origin(self) -> Origin:
         """Where its unknowns come from."""
-        origin = NOWHERE
-        for symbol, _ in self.terms:
+        terms = self.terms
+        if not terms:
+            return NOWHERE
+        origin = terms[0][0].origin
+        for symbol, _ in terms[1:]:
             origin = origin.joined(symbol.origin)
         return origin
 
@@ -187,7 +193,7 @@ class Pool:
 
         Args:
             operation: its name.
-            operands: values or whatever else tells it from others.
+            operands: values, and whatever else identifies the operation.
             bits: how it differs besides.
         """
         known = self._made.get((operation, operands))
@@ -204,7 +210,7 @@ class Pool:
     def result(
         self, operation: str, operands: tuple[object, ...], bits: int, origin: Origin
     ) -> Value:
-        """The symbol of an operation that differs as told, whatever its operands do."""
+        """The symbol of an operation that differs by these bits, whatever its operands do."""
         key = (operation, operands)
         known = self._made.get(key)
         if known is None:

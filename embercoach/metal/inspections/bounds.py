@@ -41,6 +41,10 @@ def outside(trace: Trace) -> tuple[Outside, ...]:
         count = elements_of(event.variable.type) if event.variable.kind == "local" else None
         if count is None:
             continue
+        offsets = event.index.offsets
+        low, high = (offsets,) * 2 if isinstance(offsets, int) else (min(offsets), max(offsets))
+        if low >= 0 and high + event.width <= count:
+            continue
         for thread in threads_of(event.mask.lanes):
             index = event.index.offset(thread)
             if index < 0 or index + event.width > count:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import gcd
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import LANE, SIMD
-from embercoach.metal.inspections.footprints import comparable, exclusive, footprint, same_members
+from embercoach.metal.inspections.footprints import comparable, exclusive, same_members
+from embercoach.metal.inspections.group_positions import Meeting, Side, Sides
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from embercoach.metal.execution.events import Tally, Trace
-    from embercoach.metal.execution.values import Symbol, Value
+    from embercoach.metal.execution.values import Value
     from embercoach.metal.program.nodes import Spot, Variable
 
-#: The threadgroup's position with its factor, and the other unknowns.
-_Split: TypeAlias = "tuple[Symbol | None, int, dict[Symbol, int]]"
-_GROUPS = ("group.x", "group.y", "group.z")
+_NEVER, _ALWAYS = (False,) * 3, (True,) * 3
 _VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
 _TRIES = 4_096
@@ -29,6 +28,8 @@ _TRIES = 4_096
 _MAX_STEPS = 8_000_000
 #: Steps that a pair of elements takes, for each condition that it is asked under.
 _CANDIDATE = 30
+#: Steps that comparing two accesses takes besides.
+_PAIR = 60
 #: Threadgroups that are tried where one that is further on meets one that is further back.
 _POSITIONS = 4
 
@@ -54,77 +55,12 @@ class Crossing:
     barriers: tuple[Synchronization, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """What an access says of threadgroups along an axis.
-
-    Attributes:
-        split: what its index is made of, None where other threadgroups differ in an unknown.
-        position: the threadgroup's, as the index has it, or else a condition.
-        guarded: some unknown that depends on the threadgroup decides who is there.
-        settled: conditions say for certain where the threadgroup is, or nothing.
-        depends: a condition on the threadgroup's position decides who is there.
-        alike: the conditions say the same for all threads.
-        elements: the threads that touch each element.
-        residues: the elements by what is left of them when they are divided by a number.
-    """
-
-    access: Access
-    split: _Split | None
-    position: Symbol | None
-    guarded: bool
-    settled: bool
-    depends: bool
-    alike: bool
-    elements: Mapping[int, tuple[int, ...]]
-    residues: dict[int, Mapping[int, list[int]]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, access: Access, axis: int) -> _Side:
-        """What an access says."""
-        return cls(
-            access,
-            _split(access.index, axis),
-            _position(access, axis),
-            _guarded(access, axis),
-            _is_settled(access, axis),
-            _depends(access, axis),
-            _is_alike(access),
-            footprint(access),
-        )
-
-    def by_residue(self, factor: int) -> Mapping[int, list[int]]:
-        """The elements by what is left of them when they are divided by a factor."""
-        found = self.residues.get(factor)
-        if found is None:
-            residues: dict[int, list[int]] = defaultdict(list)
-            for element in self.elements:
-                residues[element % factor if factor else element].append(element)
-            found = self.residues[factor] = residues
-        return found
-
-
-class _Sides:
-    """The sides of accesses, each made once: an access is compared with many."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], _Side] = {}
-
-    def __call__(self, access: Access, axis: int) -> _Side:
-        """What an access of the trace says along an axis."""
-        key = (id(access), axis)
-        side = self._known.get(key)
-        if side is None:
-            side = self._known[key] = _Side.of(access, axis)
-        return side
-
-
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
     """Where threadgroups meet in device memory, one for each pair of places in the text."""
     found: dict[tuple[int, int], Crossing] = {}
     # Numbers compare in less time than spots.
     spots: dict[Spot, int] = {}
-    sides = _Sides()
+    sides = Sides()
     pairs = 0
     most = trace.inspected.steps + _MAX_STEPS
     barriers = [
@@ -135,15 +71,21 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
         and (event.flags is None or "mem_device" in event.flags)
     ]
     for accesses in _shared(trace):
-        placed = [(spots.setdefault(access.spot, len(spots)), access) for access in accesses]
-        for number, (here, first) in enumerate(placed):
-            for there, second in placed[number:]:
+        placed = [
+            (spots.setdefault(access.spot, len(spots)), sides.class_of(access), access)
+            for access in accesses
+        ]
+        for number, (here, one, first) in enumerate(placed):
+            for there, other, second in placed[number:]:
                 if first.kind == second.kind != "write" or (here, there) in found:
                     continue
                 pairs += 1
                 if pairs > _MAX_PAIRS or trace.inspected.steps > most:
                     return tuple(found.values())
-                crossing = _crossing(first, second, trace, barriers, sides)
+                if not same_members(first, second):
+                    continue
+                meeting = _meeting((one, other), first, second, trace, sides)
+                crossing = _crossing(first, second, meeting, trace, barriers)
                 if crossing is not None:
                     found[here, there] = crossing
     return tuple(found.values())
@@ -174,51 +116,71 @@ def _shared(trace: Trace) -> Iterator[list[Access]]:
 def _crossing(
     first: Access,
     second: Access,
+    meeting: Meeting | None,
     trace: Trace,
     barriers: list[Synchronization],
-    sides: _Sides,
 ) -> Crossing | None:
-    if not same_members(first, second):
+    if meeting is None:
         return None
+    axis, apart = meeting
+    between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
+    certain = trace.configuration.groups[axis] is not None
+    return Crossing(first.variable, first, second, axis, apart, certain, tuple(between.values()))
+
+
+def _meeting(
+    classes: tuple[int, int], first: Access, second: Access, trace: Trace, sides: Sides
+) -> Meeting | None:
+    """Where two accesses meet, worked out once for all that are alike."""
+    trace.inspected.spend(_PAIR)
+    agreements = _agreements(first, second)
+    key = (classes, agreements, (first.value, second.value) if None in agreements else None)
+    if key not in sides.compared:
+        sides.compared[key] = _nearest(first, second, agreements, trace, sides)
+    return sides.compared[key]
+
+
+def _nearest(
+    first: Access,
+    second: Access,
+    agreements: tuple[bool | None, ...],
+    trace: Trace,
+    sides: Sides,
+) -> Meeting | None:
+    """The first axis along which two accesses meet, and how far the threadgroups are apart."""
+    alike: set[object] = set()
     for axis, count in enumerate(trace.configuration.groups):
-        if count == 1:
+        if count == 1 or agreements[axis]:
             continue
-        apart = _apart(sides(first, axis), sides(second, axis), axis, count, trace.inspected)
-        if apart is None:
+        ours, theirs = sides(first, axis), sides(second, axis)
+        key = (ours.of_axis, theirs.of_axis, agreements[axis], count)
+        if key in alike:
             continue
-        between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
-        certain = count is not None
-        return Crossing(
-            first.variable, first, second, axis, apart, certain, tuple(between.values())
-        )
+        alike.add(key)
+        apart = _apart(ours, theirs, agreements[axis], count, trace.inspected)
+        if apart is not None:
+            return axis, apart
     return None
 
 
-def _split(value: Value, axis: int) -> _Split | None:
-    """The threadgroup's position along an axis with its factor, and the other unknowns."""
-    rest: dict[Symbol, int] = {}
-    position, factor = None, 0
-    for symbol, times in value.terms:
-        if symbol.operation == _GROUPS[axis]:
-            position, factor = symbol, times
-        elif symbol.origin.axes >> axis & 1:
-            return None
-        else:
-            rest[symbol] = times
-    return position, factor, rest
-
-
 def _apart(
-    ours: _Side, theirs: _Side, axis: int, count: int | None, inspected: Tally
+    ours: Side, theirs: Side, agree: bool | None, count: int | None, inspected: Tally
 ) -> int | None:
-    """How far threadgroups are apart that touch the same element; None where none do."""
+    """How far threadgroups are apart that touch the same element; None where none do.
+
+    Args:
+        ours: one access along an axis.
+        theirs: the other.
+        agree: see ``_agreements``.
+        count: of threadgroups along the axis, None where unknown.
+        inspected: counts the steps.
+    """
     one, other = ours.split, theirs.split
     if one is None or other is None or one[2] != other[2]:
         return None
     if ours.guarded or theirs.guarded:
         return None
     first, second = ours.access, theirs.access
-    writes = first.kind == second.kind == "write"
     factors = one[1], other[1]
     symbol = one[0] or other[0] or ours.position or theirs.position
     # Where an index does not tell which threadgroup it is, conditions must, or leave it open.
@@ -229,7 +191,7 @@ def _apart(
     for element, against in _candidates(ours, theirs, gcd(*factors)):
         inspected.spend(_CANDIDATE * (1 + conditions))
         threads = ours.elements[element][0], theirs.elements[against][0]
-        if writes and _agree(first, second, axis, threads):
+        if agree is None and _agree(first, second, threads):
             continue
         here_alike, there_alike = (
             0 if side.alike else thread
@@ -245,7 +207,7 @@ def _apart(
     return None
 
 
-def _candidates(ours: _Side, theirs: _Side, factor: int) -> Iterator[tuple[int, int]]:
+def _candidates(ours: Side, theirs: Side, factor: int) -> Iterator[tuple[int, int]]:
     """Elements of both that whole threadgroups may lie between."""
     residues = theirs.by_residue(factor)
     if residues.keys().isdisjoint(ours.by_residue(factor)):
@@ -257,40 +219,6 @@ def _candidates(ours: _Side, theirs: _Side, factor: int) -> Iterator[tuple[int, 
             if tries > _TRIES:
                 return
             yield element, against
-
-
-def _is_alike(access: Access) -> bool:
-    """Whether the conditions of an access say the same for all of its threads."""
-    return not any(
-        condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
-        for condition in access.mask.conditions
-    )
-
-
-def _depends(access: Access, axis: int) -> bool:
-    """Whether a condition on the threadgroup's position decides who is there."""
-    return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
-
-
-def _position(access: Access, axis: int) -> Symbol | None:
-    """The threadgroup's position along an axis, as a condition of an access has it."""
-    for condition in access.mask.conditions:
-        for side in condition.sides or ():
-            for symbol, _ in side.terms:
-                if symbol.operation == _GROUPS[axis]:
-                    return symbol
-    return None
-
-
-def _is_settled(access: Access, axis: int) -> bool:
-    """Whether conditions on the threadgroup's position say for certain where it is, or nothing."""
-    for condition in access.mask.conditions:
-        if condition.symbol.origin.axes >> axis & 1:
-            sides = condition.sides or ()
-            terms = [symbol for side in sides for symbol, _ in side.terms]
-            if not terms or any(symbol.operation != _GROUPS[axis] for symbol in terms):
-                return False
-    return True
 
 
 def _positions(
@@ -320,26 +248,38 @@ def _positions(
     yield from ((g, g - h) for g, h in pairs if g != h and 0 <= g < most and 0 <= h < most)
 
 
-def _guarded(access: Access, axis: int) -> bool:
-    """Whether some unknown that depends on the threadgroup decides who is there."""
-    for condition in access.mask.conditions:
-        sides = condition.sides
-        if not condition.symbol.origin.axes >> axis & 1:
-            continue
-        if sides is None or any(_split(side, axis) is None for side in sides):
-            return True
-    return False
+def _agreements(first: Access, second: Access) -> tuple[bool | None, ...]:
+    """Whether two accesses store the same, or such as nothing is known of, for each axis.
 
-
-def _agree(first: Access, second: Access, axis: int, threads: tuple[int, int]) -> bool:
-    """Whether two threads of different groups store the same, or such as nothing is known of."""
+    None where the threads decide; False where one of the two stores nothing.
+    """
+    if not first.kind == second.kind == "write":
+        return _NEVER
     left, right = first.value, second.value
     if left is None or right is None or left.origin.blurred or right.origin.blurred:
+        return _ALWAYS
+    if left.terms != right.terms:
+        return _NEVER
+    same: bool | None = None
+    if isinstance(left.offsets, int) and isinstance(right.offsets, int):
+        if left.offsets != right.offsets:
+            return _NEVER
+        same = None if _differs_between_threads(left) else True
+    axes = left.origin.axes
+    return tuple([False if axes >> axis & 1 else same for axis in range(3)])
+
+
+def _differs_between_threads(value: Value) -> bool:
+    return any(symbol.bits & _VARYING for symbol, _ in value.terms)
+
+
+def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
+    """Whether two threads of different groups store the same, where the threads decide."""
+    left, right = first.value, second.value
+    if left is None or right is None:
         return True
-    if left.terms != right.terms or left.origin.axes >> axis & 1:
-        return False
     one, other = threads
-    same = one == other or not any(symbol.bits & _VARYING for symbol, _ in left.terms)
+    same = one == other or not _differs_between_threads(left)
     return same and left.offset(one) == right.offset(other)
 
 
@@ -349,4 +289,4 @@ def _feasible(
     """Whether the conditions of both can hold, the threadgroups being so far apart."""
     told = [(condition, threads[0]) for condition in first.mask.conditions]
     away = tuple((condition, threads[1]) for condition in second.mask.conditions)
-    return possible(told, replace(elsewhere, told=away))
+    return possible(told, replace(elsewhere, required=away))

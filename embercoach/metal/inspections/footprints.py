@@ -31,13 +31,14 @@ def comparable(index: Value) -> bool:
 
 def footprint(access: Access) -> Mapping[int, tuple[int, ...]]:
     """The threads that touch each element, relative to what of the index is unknown."""
-    return _footprint(access.index.offsets, access.mask.lanes, access.width)
+    return footprint_of(access.index.offsets, access.mask.lanes, access.width)
 
 
 @lru_cache(maxsize=512)
-def _footprint(
+def footprint_of(
     offsets: int | tuple[int, ...], lanes: int, width: int
 ) -> Mapping[int, tuple[int, ...]]:
+    """The threads that touch each element, of an access with such an index."""
     threads = threads_of(lanes)
     if isinstance(offsets, int):
         return dict.fromkeys(range(offsets, offsets + width), threads)
@@ -113,7 +114,7 @@ def _tried(left: _Touched, right: _Touched, apart: Apart) -> tuple[tuple[int, in
         threads = threads_of(left[1])
         if len({left[0][thread] for thread in threads}) == len(threads):
             return ()
-    ours, theirs = _footprint(*left), _footprint(*right)
+    ours, theirs = footprint_of(*left), footprint_of(*right)
     smaller, swapped = (ours, False) if len(ours) <= len(theirs) else (theirs, True)
     larger = theirs if not swapped else ours
     found: list[tuple[int, int, int]] = []

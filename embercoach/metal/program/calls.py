@@ -181,9 +181,20 @@ def _result(
             return UNKNOWN
         made_for = descriptor_type(work, template[0]) if template else None
         return result_type(name, [a.type for a in given], made_for)
-    results = {f.result for f in functions if not f.template}
-    results |= {_instantiated(work, f, given, template or []) for f in functions if f.template}
-    return results.pop() if len(results) == 1 else UNKNOWN
+    plain, templates = _plain_results(functions)
+    if len(plain) > 1:
+        return UNKNOWN
+    results = plain | {_instantiated(work, f, given, template or []) for f in templates}
+    return next(iter(results)) if len(results) == 1 else UNKNOWN
+
+
+@lru_cache(maxsize=256)  # a file calls the same again and again
+def _plain_results(
+    functions: tuple[Function, ...],
+) -> tuple[frozenset[Type], tuple[Function, ...]]:
+    """The results of functions that are no templates, and the templates."""
+    plain = frozenset(function.result for function in functions if not function.template)
+    return plain, tuple(function for function in functions if function.template)
 
 
 def _instantiated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.tokens import Token, solid, tokens_of
@@ -26,6 +26,11 @@ _MAX_DEPTH = 256
 
 class ExpansionError(Exception):
     """A use of a macro that cannot be expanded."""
+
+    @classmethod
+    def without_end(cls, name: str) -> ExpansionError:
+        """Return the error of a use whose parenthesis is never closed."""
+        return cls(f"a use of the macro `{name}` without an end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class Expander:
         while True:
             token = pending.pop() if pending else more(True) if more is not None else None
             if token is None:
-                raise ExpansionError(f"a use of the macro `{macro.name}` without an end")
+                raise ExpansionError.without_end(macro.name)
             depth += (token.text == "(") - (token.text == ")")
             if depth == 0:
                 break
@@ -201,14 +206,12 @@ class Expander:
             else:
                 found.append(token)
             index += 1
+        start, end = use.start, max(use.end, end)
         return [
-            replace(
-                token, start=use.start, end=max(use.end, end), copied=False,
-                hidden=token.hidden | hidden,
-            )
+            Token(token.kind, token.text, start, end, False, token.spaced, token.hidden | hidden)
             for token in found
             if token is not _EMPTY
-        ]  # fmt: skip
+        ]
 
 
 _EMPTY = Token("space", "", 0, 0)
@@ -236,5 +239,5 @@ def _paste(found: list[Token], right: Sequence[Token]) -> None:
             raise ExpansionError("`##` that makes no token")
         # The habit of `, ##__VA_ARGS__`.
         pieces = [left, right[0]]
-    found += [replace(piece, hidden=left.hidden & right[0].hidden) for piece in pieces]
+    found += [piece._replace(hidden=left.hidden & right[0].hidden) for piece in pieces]
     found += right[1:]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program import typing
 from embercoach.metal.program.nodes import Block, Declare, Function, Return, Variable
+from embercoach.metal.program.state import Twins
 from embercoach.metal.program.types import UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
@@ -83,20 +84,25 @@ def _declare_function(work: Lowering, function: Function, *, defined: bool) -> N
     """Put a function beside those of its name; of a declaration and its definition one stays."""
     known = work.lookup(function.name)
     others = known if isinstance(known, tuple) else ()
-    twins = {other for other in others if _same_parameters(other, function)}
+    twins = work.twins.setdefault(_signature(function), Twins())
+    if not defined and any(twin in others for twin in reversed(twins.all)):
+        return
+    kept = others
+    if twins.prototypes:
+        kept = tuple(f for f in others if f not in twins.prototypes)
+        twins.prototypes = [f for f in twins.prototypes if f not in others]
+    twins.all.append(function)
     if not defined:
-        if twins:
-            return
-        work.prototypes.add(function)
-    kept = tuple(f for f in others if f not in twins or f not in work.prototypes)
+        twins.prototypes.append(function)
     work.scopes[-1][function.name] = (*kept, function)
     if work.at_file_scope:
         work.functions[function.name] = (*kept, function)
 
 
-def _same_parameters(one: Function, other: Function) -> bool:
-    kinds = [[parameter.type for parameter in f.parameters] for f in (one, other)]
-    return kinds[0] == kinds[1] and len(one.template) == len(other.template)
+def _signature(function: Function) -> tuple[str, tuple[Type, ...], int]:
+    """What a declaration of a function and its definition have in common."""
+    kinds = tuple([parameter.type for parameter in function.parameters])
+    return function.name, kinds, len(function.template)
 
 
 def _body(

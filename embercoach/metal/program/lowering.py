@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +28,13 @@ _MAX_READ = 4_000_000
 _RULES = Rules(expressions.expression, statements.statement, functions.named_lambda)
 
 
+class _Unread(Enum):
+    """Why a text cannot be lowered."""
+
+    TOO_DEEP = "the text nests too deeply"
+    AMBIGUOUS = "the text is read one way and then another"
+
+
 @lru_cache(maxsize=128)
 def lower_body(source: str, header: str = "", names: Names = Names()) -> Program:  # noqa: B008
     """Lower the ``source`` of a kernel under its ``header``.
@@ -37,8 +45,8 @@ def lower_body(source: str, header: str = "", names: Names = Names()) -> Program
         names: what MLX's signature brings into the body's scope.
     """
     around = _unit(header, "header")
-    if around is None:
-        return _lost(header, "header")
+    if isinstance(around, _Unread):
+        return _lost(header, "header", around)
     outer = around.parsed.expanded
     expanded = preprocess(source, _evaluate, outer.macros, outer.foreign)
 
@@ -49,19 +57,20 @@ def lower_body(source: str, header: str = "", names: Names = Names()) -> Program
         _finish(work)
         return _program(work, body)
 
-    return _read(source, "body", expanded, lower) or _lost(source, "body")
+    found = _read(source, "body", expanded, lower)
+    return _lost(source, "body", found) if isinstance(found, _Unread) else found
 
 
 @lru_cache(maxsize=64)
 def lower_unit(text: str) -> Program:
     """Lower a whole file; its entry points are functions."""
     work = _unit(text, "file")
-    return _lost(text, "file") if work is None else _program(work, None)
+    return _lost(text, "file", work) if isinstance(work, _Unread) else _program(work, None)
 
 
 @lru_cache(maxsize=64)
-def _unit(text: str, kind: Text) -> Lowering | None:
-    """A text at file scope, None where it cannot be read."""
+def _unit(text: str, kind: Text) -> Lowering | _Unread:
+    """A text at file scope."""
 
     def lower(parsed: Parsed) -> Lowering:
         work = Lowering(parsed, _RULES)
@@ -75,7 +84,7 @@ def _unit(text: str, kind: Text) -> Lowering | None:
 
 def _read(
     text: str, kind: Text, expanded: Expanded, lower: Callable[[Parsed], _Lowered]
-) -> _Lowered | None:
+) -> _Lowered | _Unread:
     """Lower a text, again for each stretch that the grammar misread."""
     misread: dict[int, str] = {}
     for _ in range(max(1, min(_MAX_READINGS, _MAX_READ // max(len(expanded.text), 1)))):
@@ -83,16 +92,18 @@ def _read(
         if not isinstance(found, MisreadError):
             return found
         misread |= found.exchange
-    return None
+    return _Unread.AMBIGUOUS
 
 
-def _attempt(lower: Callable[[Parsed], _Lowered], parsed: Parsed) -> _Lowered | MisreadError | None:
+def _attempt(
+    lower: Callable[[Parsed], _Lowered], parsed: Parsed
+) -> _Lowered | MisreadError | _Unread:
     try:
         return lower(parsed)
     except MisreadError as error:
         return error
     except (TooDeepError, RecursionError):
-        return None
+        return _Unread.TOO_DEEP
 
 
 def _evaluate(text: str) -> int | None:
@@ -104,7 +115,8 @@ def _evaluate(text: str) -> int | None:
             return None
         return fold_int(found[0].expression, {})
 
-    return _read(text, "body", Expanded(f"{text};"), lower)
+    found = _read(text, "body", Expanded(f"{text};"), lower)
+    return None if isinstance(found, _Unread) else found
 
 
 def _finish(work: Lowering) -> None:
@@ -136,8 +148,9 @@ def _program(work: Lowering, body: Block | None) -> Program:
     )
 
 
-def _lost(text: str, kind: Text) -> Program:
-    """The program of a text that nests too deep, or that is read one way and then another."""
+def _lost(text: str, kind: Text, why: _Unread) -> Program:
+    """The program of a text that cannot be read."""
     spot = Spot(kind, Place(0, len(text), 1, 1))
-    problem = Opaque("the text is too deep, or ambiguous", spot)
-    return Program(Block((problem,), spot) if kind != "file" else None, {}, {}, (), (problem,))
+    problem = Opaque(why.value, spot)
+    body = Block((problem,), spot) if kind != "file" else None
+    return Program(body, {}, {}, (), (problem,), too_deep=why == _Unread.TOO_DEEP)

@@ -8,7 +8,7 @@ walks a program decides whether it can go on past it. Nodes compare by identity.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from embercoach.metal.facts import Place
@@ -31,8 +31,7 @@ VariableKind = Literal[
 LoopKind = Literal["for", "while", "do"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """A stretch of one of the texts. What a macro expanded to stands where the macro is used."""
 
     text: Text
@@ -362,6 +361,7 @@ class Program:
         constants: variables at file scope with their values, enumerators among them.
         structs: those that the texts define, by name.
         problems: why and where the texts were not understood; empty for a program that is whole.
+        too_deep: a text nests deeper than is followed: nothing of it is known.
     """
 
     body: Block | None
@@ -370,3 +370,4 @@ class Program:
     constants: tuple[Declare, ...]
     problems: tuple[Opaque, ...]
     structs: dict[str, Struct] = field(default_factory=dict)
+    too_deep: bool = False

@@ -24,6 +24,8 @@ _OPENING = frozenset({"if", "ifdef", "ifndef"})
 _ALWAYS_DEFINED = frozenset({"__METAL__", "__METAL_VERSION__"})
 #: Names that are no macros although a condition may hold them.
 _WORDS = frozenset({"true", "false"})
+#: An empty stretch that nothing follows.
+_NOTHING = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class Expanded:
         """The stretch of the original text that a stretch of this text stems from."""
         if not self.starts:
             return start, end
+        index = max(bisect_right(self.starts, start) - 1, 0)
+        begin, stop, copied = self.pieces[index]
+        shift = begin - self.starts[index]
+        if copied and start < end <= stop - shift:
+            return start + shift, end + shift
         first, last = self._offset(start, at_end=False), self._offset(end, at_end=True)
         return first, max(first, last)
 
@@ -100,6 +107,8 @@ class _Preprocessor:
         self._starts: list[int] = []
         self._pieces: list[tuple[int, int, bool]] = []
         self._problems: list[tuple[int, str]] = []
+        #: The stretch of the text that is copied and not put out yet.
+        self._copied = _NOTHING
 
     def run(self) -> Expanded:
         fresh = True
@@ -108,14 +117,19 @@ class _Preprocessor:
             if token.text == "#" and fresh:
                 self._directive()
                 continue
-            fresh = token.kind == "newline" or (fresh and token.kind == "space")
-            if not self._active:
+            kind = token.kind
+            fresh = kind == "newline" or (fresh and kind == "space")
+            if self._branches and not self._active:
                 self._at += 1
-            elif self._expander.expands(token):
+            elif kind == "name" and self._expander.expands(token):
                 self._use(token)
             else:
                 self._at += 1
-                self._emit(token)
+                if token.start == self._copied[1]:
+                    self._copied = self._copied[0], token.end
+                else:
+                    self._emit(token)
+        self._flush()
         if self._branches:
             self._problems.append((len(self._text), "a condition of the preprocessor has no end"))
         return Expanded(
@@ -128,18 +142,25 @@ class _Preprocessor:
         )
 
     def _emit(self, token: Token) -> None:
-        if token.copied and self._pieces and self._pieces[-1][2]:
-            begin, end, _ = self._pieces[-1]
-            if end == token.start:
-                self._pieces[-1] = (begin, token.end, True)
-                self._append(token.text)
-                return
-        text = token.text if token.copied else f" {token.text} "
-        self._starts.append(self._length)
-        self._pieces.append((token.start, token.end, token.copied))
-        self._append(text)
+        if not token.copied:
+            self._flush()
+            self._put(f" {token.text} ", (token.start, token.end, False))
+        elif token.start == self._copied[1]:
+            self._copied = self._copied[0], token.end
+        else:
+            self._flush()
+            self._copied = token.start, token.end
 
-    def _append(self, text: str) -> None:
+    def _flush(self) -> None:
+        """Put out the stretch that is copied."""
+        start, end = self._copied
+        if start < end:
+            self._put(self._text[start:end], (start, end, True))
+        self._copied = _NOTHING
+
+    def _put(self, text: str, piece: tuple[int, int, bool]) -> None:
+        self._starts.append(self._length)
+        self._pieces.append(piece)
         self._output.append(text)
         self._length += len(text)
 
@@ -148,6 +169,8 @@ class _Preprocessor:
         before = self._at
         self._at += 1
         try:
+            if self._is_open(token):
+                raise ExpansionError.without_end(token.text)
             for found in list(self._expander.expand([token], self._following)):
                 self._emit(found)
         except ExpansionError as error:
@@ -163,6 +186,24 @@ class _Preprocessor:
         if take:
             self._at = at + 1
         return self._tokens[at] if at < len(self._tokens) else None
+
+    def _is_open(self, token: Token) -> bool:
+        """Whether a use of a macro with arguments begins here that never ends."""
+        if self._macros[token.text].parameters is None:
+            return False
+        following = self._following(take=False)
+        return following is not None and following.start in self._unclosed
+
+    @cached_property
+    def _unclosed(self) -> frozenset[int]:
+        """Where the parentheses stand that nothing closes; looked for once."""
+        pending: list[int] = []
+        for token in self._tokens:
+            if token.text == "(":
+                pending.append(token.start)
+            elif token.text == ")" and pending:
+                pending.pop()
+        return frozenset(pending)
 
     # Directives
 

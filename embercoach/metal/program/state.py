@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from embercoach.metal.contract import (
@@ -106,6 +106,14 @@ class Rules:
     named_lambda: Callable[[Lowering, Part, Part], list[Statement]]
 
 
+@dataclass(slots=True)
+class Twins:
+    """Functions of one name with the same parameters, and those of them without a body so far."""
+
+    all: list[Function] = field(default_factory=list)
+    prototypes: list[Function] = field(default_factory=list)
+
+
 class Lowering:
     """The state of lowering one text."""
 
@@ -134,8 +142,10 @@ class Lowering:
         self.later: list[Callable[[], None]] = []
         #: Parameters of the templates around what is declared.
         self.templates: list[dict[str, Meaning]] = []
-        #: Functions without a body so far.
-        self.prototypes: set[Function] = set()
+        #: By name, types of parameters and number of the template's parameters.
+        self.twins: dict[tuple[str, tuple[Type, ...], int], Twins] = (
+            {key: Twins(list(twins.all)) for key, twins in around.twins.items()} if around else {}
+        )
         self._unknown: dict[str, Variable] = {}
         if around is None:
             self.scopes.pop()

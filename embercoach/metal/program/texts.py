@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.facts import Place
 from embercoach.metal.program.nodes import Opaque, Spot
 from embercoach.metal.program.tree import plain_tree
-from embercoach.metal.syntax import parse_body, parse_unit
+from embercoach.metal.syntax import line_starts, parse_body, parse_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Parsed:
         self.kind = kind
         self.expanded = expanded
         self._misread = misread or {}
-        self._rows = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+        self._rows = line_starts(text)
         self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable())
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
@@ -35,14 +35,14 @@ class Parsed:
 
     def _readable(self) -> str:
         """The text with the characters that the grammar misread exchanged."""
-        text = self.expanded.text
+        characters = list(self.expanded.text) if self._misread else [self.expanded.text]
         for offset, character in self._misread.items():
-            text = text[:offset] + character + text[offset + 1 :]
-        return text
+            characters[offset] = character
+        return "".join(characters)
 
     def offset(self, part: Part) -> int:
         """Where a part starts in the text that was parsed, in characters."""
-        return self._syntax.stretch(part.start, part.end).start
+        return self._syntax.offsets(part.start, part.end)[0]
 
     def symbol(self, part: Part) -> str:
         """The operator that a part is."""
@@ -70,10 +70,7 @@ class Parsed:
 
     def spot(self, start: int, end: int) -> Spot:
         """The place of a stretch of the data."""
-        place = self._syntax.stretch(start, end)
-        if not self.expanded.starts:
-            return Spot(self.kind, place)
-        return self._written(place.start, place.end)
+        return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
 
     def _written(self, start: int, end: int) -> Spot:
         """The place of a stretch of the expanded text in the written one."""

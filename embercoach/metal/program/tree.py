@@ -74,4 +74,4 @@ def plain_tree(root: Node) -> Part:
 
 def _part(node: Node, role: str) -> Part:
     broken = node.is_error or node.is_missing
-    return Part(node.type, role, node.start_byte, node.end_byte, node.is_named, broken)
+    return Part(node.type, role, node.start_byte, node.end_byte, node.is_named, broken, [])

@@ -32,7 +32,7 @@ from embercoach.metal.program.nodes import (
 from embercoach.metal.program.types import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from embercoach.metal.program.nodes import Program, Variable
 
@@ -90,6 +90,9 @@ _CHILDREN: Mapping[type, Callable[[Any], tuple[Node, ...]]] = {
 
 def below(node: Node) -> Iterator[Node]:
     """The node and all below it, in order. Functions that are called are not entered."""
+    if type(node) is Block:
+        yield from _block(node)
+        return
     pending = [node]
     while pending:
         current = pending.pop()
@@ -99,7 +102,20 @@ def below(node: Node) -> Iterator[Node]:
             pending.extend(inner(current)[::-1])
 
 
-@lru_cache(maxsize=64)  # one inspection after the other walks the same bodies
+@lru_cache(maxsize=256)  # one inspection after the other walks the same bodies
+def _block(block: Block) -> tuple[Node, ...]:
+    found: list[Node] = []
+    pending: list[Node] = [block]
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        inner = _CHILDREN.get(type(current))
+        if inner is not None:
+            pending.extend(inner(current)[::-1])
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)  # one inspection after the other walks the same bodies
 def with_path(node: Node) -> tuple[tuple[Node, Path], ...]:
     """The node and all below it, each with the nodes around it."""
     found: list[tuple[Node, Path]] = []
@@ -208,13 +224,27 @@ def known_values(program: Program, template: Mapping[str, object]) -> dict[Varia
         given = template.get(name)
         if variable.kind == "template" and isinstance(given, int):
             values[variable] = int(given)
-    declared = [*program.constants]
+    if values:
+        _add_values(values, program.constants)
+    else:
+        values.update(_constant_values(program.constants))
     for body in bodies(program):
-        declared += (node for node in below(body) if isinstance(node, Declare))
+        _add_values(values, (node for node in below(body) if isinstance(node, Declare)))
+    return values
+
+
+@lru_cache(maxsize=4)  # one kernel of a file after the other asks
+def _constant_values(constants: tuple[Declare, ...]) -> Mapping[Variable, int | float]:
+    values: dict[Variable, int | float] = {}
+    _add_values(values, constants)
+    return values
+
+
+def _add_values(values: dict[Variable, int | float], declared: Iterable[Declare]) -> None:
+    """Add the numbers of variables that are declared to be constant."""
     for declaration in declared:
         variable = declaration.variable
         if variable.constant and not is_address(variable.type) and declaration.initial is not None:
             value = fitted(fold(declaration.initial, values), variable.type)
             if value is not None:
                 values[variable] = value
-    return values
