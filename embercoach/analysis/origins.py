@@ -15,7 +15,7 @@ from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact, L
 from embercoach.analysis.lattice import as_array, holds_arrays
 from embercoach.analysis.module import small_statements
 from embercoach.analysis.reaching import Binding, Reaching
-from embercoach.analysis.trees import head_of, walk
+from embercoach.analysis.trees import head_of, names_below, walk
 from embercoach.analysis.values import BoundMember, Kernel, LibraryObject, Symbol
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Origins:
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
         self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
         self._shared: frozenset[str] | None = None
+        #: The names that the comprehensions in a statement bind, by the statement's ``id``.
+        self._comprehended: dict[int, frozenset[str]] = {}
 
     def of_value(self, node: cst.CSTNode, place: Place) -> list[Stop]:
         """The way that an expression's value took, the earliest stop first."""
@@ -223,12 +225,12 @@ class Origins:
             statement = function.statement or statement
         elif name not in at.loop_names:
             return False
-        targets = (node.target for node in head_of(statement) if isinstance(node, cst.CompFor))
-        return any(
-            isinstance(inner, cst.Name) and inner.value == name
-            for target in targets
-            for inner in walk(target)
-        )
+        names = self._comprehended.get(id(statement))
+        if names is None:
+            clauses = (node for node in head_of(statement) if isinstance(node, cst.CompFor))
+            names = frozenset(name for clause in clauses for name in names_below(clause.target))
+            self._comprehended[id(statement)] = names
+        return name in names
 
     def _parameter(
         self, binding: Binding, function: FunctionInfo | None, attribute: str | None
