@@ -145,7 +145,7 @@ def apply(
     if type(callee) is BoundMember and callee.name in PULLING and receiver_node is not None:
         path = dotted(receiver_node)
         if path is not None and type(callee.owner) is Array:
-            frame.evaluated = frame.evaluated | {path}  # reading it again costs a copy alone
+            frame.note_evaluated((path,))  # reading it again costs a copy alone
     if type(callee) is Symbol and callee.name.startswith("mlx."):
         evidence.learn(frame, callee.name, arguments)
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):

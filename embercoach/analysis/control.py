@@ -8,9 +8,9 @@ import libcst as cst
 
 from embercoach.analysis import exactness
 from embercoach.analysis.dispatch import evaluate
-from embercoach.analysis.frame import ASYNC, NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import as_array, without_alternatives
+from embercoach.analysis.marks import Evaluated
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.trees import children
@@ -18,7 +18,9 @@ from embercoach.analysis.values import UNKNOWN, Symbol, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
+    from collections.abc import Collection
 
+    from embercoach.analysis.frame import Frame, Snapshot
     from embercoach.analysis.versions import Version
 
 
@@ -89,12 +91,13 @@ def enter_loop(
     from embercoach.analysis.statements import assign, target_names
 
     assign(frame, target, element_of(frame, iterable))
-    bound = frozenset(target_names(target))
+    bound = tuple(target_names(target))
     if frame.evaluated and node is not None and _is_evaluated(frame, node):
-        frame.evaluated = frame.evaluated | bound
+        frame.note_evaluated(bound)
     frame.loops += 1
-    frame.loop_names = frame.loop_names | bound
-    frame.array_names = frame.array_names | _array_targets(frame, target, iterable, node)
+    frame.loop_names = frame.loop_names.adding(bound)
+    walking = _array_targets(frame, target, iterable, node)
+    frame.array_names = frame.array_names.adding(walking)
 
 
 def _array_targets(
@@ -102,30 +105,30 @@ def _array_targets(
     target: cst.BaseAssignTargetExpression,
     iterable: Value,
     node: cst.BaseExpression | None,
-) -> frozenset[str]:
+) -> Collection[str]:
     """The targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
     from embercoach.analysis.statements import target_names
 
     if as_array(iterable) is not None:
-        return frozenset(target_names(target))
+        return tuple(target_names(target))
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
-        return NOTHING
+        return ()
     kind = frame.lookup(node.func.value)
     arguments = [a.value for a in node.args]
     if kind == Symbol("builtins.reversed"):
         pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, arguments[0])]
     elif not isinstance(target, cst.Tuple):
-        return NOTHING
+        return ()
     elif kind == Symbol("builtins.enumerate"):
         pairs = [(target.elements[-1].value, arguments[0])]
     elif kind == Symbol("builtins.zip"):
         pairs = list(zip((e.value for e in target.elements), arguments, strict=False))
     else:
-        return NOTHING
+        return ()
     recording, frame.record = frame.record, False
-    found = {n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)}
+    found = [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
     frame.record = recording
-    return frozenset(found)
+    return found
 
 
 def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
@@ -149,7 +152,7 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
         left = _unrolled(frame, node, iterable)
         if left is not None:
             return left
-    before = frozenset(e for e in frame.evaluated if not e.startswith(ASYNC))
+    before = Evaluated(frame.evaluated.done, frame.no_names)
 
     def round_of(again: bool) -> bool:
         frame.evaluated = before
@@ -239,14 +242,15 @@ def _run_loop(
     for record in rounds:
         frame.record = record and recording
         frame.statement = node
-        entry = (frame.names.version(), NOTHING)
-        frame.evaluated = NOTHING
+        nothing = Evaluated(frame.no_names, frame.no_names)
+        entry = (frame.names.version(), nothing)
+        frame.evaluated = nothing
         frame.exits = []
         ends = [entry]
         completes = round_of(again)
         again = completes or any(not is_break for is_break, _ in frame.exits)
         if completes:
-            ends.append((frame.names.version(), NOTHING))
+            ends.append((frame.names.version(), nothing))
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
         breaks = [state for is_break, state in frame.exits if is_break]
         frame.merge([*ends, *(state for is_break, state in frame.exits if not is_break)])
@@ -255,7 +259,7 @@ def _run_loop(
     frame.exits = exits
     if frame.module.mentions_kernels:
         _forget_alternatives(frame, before[0])
-    frame.evaluated = frame.evaluated & before[1]
+    frame.evaluated = frame.evaluated.kept(before[1])
     return breaks
 
 

@@ -336,7 +336,7 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
 
 
 def _is_same(one: Snapshot | None, other: Snapshot) -> bool:
-    return one is not None and one[0] is other[0] and one[1] == other[1]
+    return one is not None and one[0] is other[0] and one[1] is other[1]
 
 
 def _links(node: cst.BooleanOperation) -> list[cst.BooleanOperation]:

@@ -20,6 +20,7 @@ from embercoach.analysis.values import BoundMember, Kernel, LibraryObject, Symbo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from embercoach.analysis.definitions import FunctionInfo, Parameter
     from embercoach.analysis.facts import Place
@@ -57,7 +58,7 @@ class _At(NamedTuple):
     node: cst.CSTNode
     statement: cst.CSTNode
     function: FunctionInfo | None
-    loop_names: frozenset[str] = frozenset()
+    loop_names: AbstractSet[str] = frozenset()
 
 
 class Origins:

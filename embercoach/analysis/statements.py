@@ -137,7 +137,7 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     if path is None:
         return
     if path in frame.evaluated:
-        frame.evaluated = frame.evaluated - {path}
+        frame.evaluated = frame.evaluated.without((path,))
     if isinstance(base, Dict):
         index = target.slice[0].slice
         key = evaluate(frame, index.value) if isinstance(index, cst.Index) else UNKNOWN
