@@ -269,15 +269,15 @@ class Reaching:
         if not reached:
             return None
         found = reached[0]
-        for state in reached[1:]:
-            for name, known, bindings in self._names.differences(found, state):
-                if known is None:
-                    found = self._names.with_value(found, name, bindings)
-                elif bindings is not None and len(known) < MOST_BINDINGS:
-                    more = tuple(b for b in bindings if b not in known)
-                    if more:
-                        both = (*known, *more)[:MOST_BINDINGS]
-                        found = self._names.with_value(found, name, both)
+        for name, runs in self._names.held(reached).items():
+            known: tuple[Binding, ...] = ()
+            for bindings, _ in runs:
+                if bindings is None or len(known) >= MOST_BINDINGS:
+                    continue
+                more = tuple(b for b in bindings if b not in known)
+                if more:  # else it stays the same object, for a loop to see that nothing was added
+                    known = (*known, *more)[:MOST_BINDINGS] if known else bindings
+            found = self._names.with_value(found, name, known)
         return found
 
     def _with(self, node: cst.With, state: State) -> State | None:
