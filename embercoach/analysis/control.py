@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.frame import Frame, Snapshot
     from embercoach.analysis.versions import Version
+
+
+#: Loops around a loop from which on its rounds are not run again from the same state.
+DEEP = 4
+
+
+class Round(NamedTuple):
+    """One round of a loop: whether another one may follow, and the states at a ``break``."""
+
+    again: bool
+    breaks: list[Snapshot]
 
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
@@ -162,7 +173,7 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
             frame.loops, frame.loop_names, frame.array_names = around
         return _body(frame, node.body)
 
-    breaks = _run_loop(frame, node, round_of)
+    breaks = _run_loop(frame, node, round_of, iterable)
     return _leave_loop(frame, node, breaks, runs_out=True)
 
 
@@ -188,6 +199,7 @@ def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
             if breaks and states:  # what is not known decides whether there is another round
                 frame.restore(entry)
                 frame.returned, frame.yielded, frame.pulls = before
+                frame.quiet_rounds.clear()
                 return None
             if not states:
                 return bool(breaks)
@@ -224,43 +236,76 @@ def _leave_loop(
 
 
 def _run_loop(
-    frame: Frame, node: cst.For | cst.While, round_of: Fn[[bool], bool]
+    frame: Frame,
+    node: cst.For | cst.While,
+    round_of: Fn[[bool], bool],
+    iterable: Value = UNKNOWN,
 ) -> list[Snapshot]:
     """Run a loop's rounds; leaves the state before another one, returns those at a ``break``.
 
     ``round_of`` is told whether another round can follow: with a ``break`` at the end of its body,
     as in a look at the first batch, a loop is none.
     """
-    loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_loop, frame.loop = frame.loop, node
     exact, frame.exact = frame.exact, False
     exits, recording = frame.exits, frame.record
     before = frame.fork()
-    rounds = (False, True) if recording else (False,)
-    breaks: list[Snapshot] = []
-    again = True
-    for record in rounds:
-        frame.record = record and recording
-        frame.statement = node
-        nothing = Evaluated(frame.no_names, frame.no_names)
-        entry = (frame.names.version(), nothing)
-        frame.evaluated = nothing
-        frame.exits = []
-        ends = [entry]
-        completes = round_of(again)
-        again = completes or any(not is_break for is_break, _ in frame.exits)
-        if completes:
-            ends.append((frame.names.version(), nothing))
-        frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
-        breaks = [state for is_break, state in frame.exits if is_break]
-        frame.merge([*ends, *(state for is_break, state in frame.exits if not is_break)])
+    frame.nesting += 1
+    frame.record = False
+    done = _known_round(frame, node, iterable)
+    if done is None:
+        done = _round(frame, node, round_of, again=True)
+        if frame.nesting > DEEP:
+            frame.quiet_rounds[id(node)] = (before, iterable, done, frame.fork())
+    if recording:
+        frame.record = True
+        done = _round(frame, node, round_of, again=done.again)
+    frame.nesting -= 1
     frame.record, frame.exact = recording, exact
     frame.loop = outer_loop
     frame.exits = exits
     if frame.module.mentions_kernels:
         _forget_alternatives(frame, before[0])
     frame.evaluated = frame.evaluated.kept(before[1])
-    return breaks
+    return done.breaks
+
+
+def _round(
+    frame: Frame, node: cst.For | cst.While, round_of: Fn[[bool], bool], *, again: bool
+) -> Round:
+    """Run a loop's body once; leaves the state before the body is run again."""
+    around = frame.loops, frame.loop_names, frame.array_names
+    frame.statement = node
+    nothing = Evaluated(frame.no_names, frame.no_names)
+    entry = (frame.names.version(), nothing)
+    frame.evaluated = nothing
+    frame.exits = []
+    ends = [entry]
+    completes = round_of(again)
+    if completes:
+        ends.append((frame.names.version(), nothing))
+    frame.loops, frame.loop_names, frame.array_names = around
+    breaks = [state for is_break, state in frame.exits if is_break]
+    continues = [state for is_break, state in frame.exits if not is_break]
+    frame.merge([*ends, *continues])
+    return Round(completes or bool(continues), breaks)
+
+
+def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Round | None:
+    """A quiet round of a deeply nested loop, if the last one began with what is known now.
+
+    The quiet and the recording round of each loop around run it again: the square of the depth.
+    """
+    known = frame.quiet_rounds.get(id(node))
+    if known is None or frame.visit is not None or frame.global_names:
+        return None
+    before, over, done, after = known
+    if over != iterable or before[1].done != frame.evaluated.done:
+        return None
+    if any(one != other for _, one, other in frame.names.since(before[0])):
+        return None
+    frame.restore(after)
+    return done
 
 
 def _forget_alternatives(frame: Frame, before: Version) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
+    from embercoach.analysis.control import Round
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Visit
     from embercoach.analysis.module import Module
@@ -50,10 +51,12 @@ class Frame:
         "loops",
         "module",
         "names",
+        "nesting",
         "no_names",
         "outer",
         "periodic",
         "pulls",
+        "quiet_rounds",
         "rebound",
         "record",
         "returned",
@@ -88,6 +91,10 @@ class Frame:
         self.global_names: set[str] = set()
         self.loops = 0
         self.loop: cst.For | cst.While | None = None
+        self.nesting = 0  # loops around, also in rounds that are not recorded
+        #: The last quiet round of each deeply nested loop: the state before, what it walks over,
+        #: how it ended, and the state after.
+        self.quiet_rounds: dict[int, tuple[Snapshot, Value, Round, Snapshot]] = {}
         self.no_names = NameSet(Keys())
         self.loop_names = self.no_names
         self.array_names = self.no_names

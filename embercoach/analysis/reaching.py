@@ -58,13 +58,15 @@ class Reaching:
         """Walk the scope. ``has_walrus`` says whether there may be ``:=`` in it."""
         self.bindings: dict[str, list[Binding]] = {}
         self._before: dict[int, State] = {}
-        self._made: dict[tuple[int, str, int], Binding] = {}
+        self._made: dict[tuple[int, str, int], tuple[Binding]] = {}
         self._inside: set[tuple[int, str]] = set()  # statements, and names that they bind midway
         self._has_walrus = has_walrus
         self._exits: list[tuple[bool, State]] = []  # states at a break (True) and a continue
         self._names: Keys[str] = Keys()
         self._in_order: list[Binding] = []  # as the walk comes to them
         self._ranges: dict[int, tuple[int, int]] = {}  # in that list, those of a node's body
+        #: Of each loop, the states that it was last begun from and left with.
+        self._loops: dict[int, tuple[State, State | None]] = {}
         self._visits = 0
         state: State = EMPTY
         if not isinstance(scope, cst.Module):
@@ -104,14 +106,14 @@ class Reaching:
         index: int | None = None,
     ) -> State:
         key = (id(node), name, id(value))
-        binding = self._made.get(key)
-        if binding is None:
+        alone = self._made.get(key)
+        if alone is None:
             known = self.bindings.setdefault(name, [])
             binding = Binding(name, kind, node, statement, value, index, len(known))
-            self._made[key] = binding
+            alone = self._made[key] = (binding,)
             known.append(binding)
             self._in_order.append(binding)
-        return self._names.with_value(state, name, (binding,))
+        return self._names.with_value(state, name, alone)
 
     def _run(self, body: Any, state: State | None) -> State | None:
         """Walk a suite or its statements; None once a statement leaves it."""
@@ -245,7 +247,14 @@ class Reaching:
         *,
         runs_out: bool,
     ) -> State | None:
-        """Rounds until none of them adds a binding to what the next one begins with."""
+        """Rounds until none of them adds a binding to what the next one begins with.
+
+        A loop in loops is not walked again from the state that it was last walked from.
+        """
+        known = self._loops.get(id(node))
+        if known is not None and not any(True for _ in self._names.differences(known[0], head)):
+            return known[1]
+        before = head
         outer = self._exits
         while True:
             self._exits = []
@@ -261,7 +270,10 @@ class Reaching:
         after: State | None = head
         if node.orelse is not None:
             after = self._run(node.orelse.body, head)
-        return self._merged((after if runs_out else None, *breaks))
+        left = self._merged((after if runs_out else None, *breaks))
+        if node.orelse is None:  # there, a ``break`` leaves the loop around
+            self._loops[id(node)] = (before, left)
+        return left
 
     def _merged(self, states: Sequence[State | None]) -> State | None:
         """What may be bound where several paths meet; None if none of them comes there."""
