@@ -42,7 +42,7 @@ class Binding:
 
 #: The bindings of each name that may hold: a version of a map from names to tuples of them.
 State = Version
-#: Where more bindings of a name may hold than are of use, so many of them stand for all.
+#: Of a name with so many bindings that may hold, no more are kept: all of them are of no use.
 MOST_BINDINGS = 4
 #: Times that statements may be walked, on average: in loops and ``finally`` they are walked again,
 #: and where those nest, once more for each of them.
@@ -79,8 +79,8 @@ class Reaching:
     def before(self, statement: cst.CSTNode, name: str) -> tuple[Binding, ...] | None:
         """What may have bound a name where a statement of the scope begins.
 
-        None if that is not known: the scope never binds it, has no such statement, or binds it in
-        the midst of that statement.
+        None if that is not known: the scope never binds it, has no such statement, binds it in the
+        midst of that statement, or more bindings may hold than are of use.
         """
         state = self._before.get(id(statement))
         if state is None or name not in self.bindings or (id(statement), name) in self._inside:
@@ -88,6 +88,8 @@ class Reaching:
         if self._gave_up:
             return None
         reached: tuple[Binding, ...] = self._names.get(state, name) or ()
+        if len(reached) == MOST_BINDINGS:
+            return None
         return tuple(sorted(reached, key=lambda binding: binding.order))
 
     @property
