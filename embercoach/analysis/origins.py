@@ -61,6 +61,10 @@ class _At(NamedTuple):
     loop_names: AbstractSet[str] = frozenset()
 
 
+#: The function in which a name is bound, and its bindings there.
+_Bound = tuple["FunctionInfo | None", tuple[Binding, ...]]
+
+
 class Origins:
     """The origins of one analysed module's findings."""
 
@@ -72,6 +76,10 @@ class Origins:
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
         self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
         self._shared: frozenset[str] | None = None
+        #: The ways of many findings come by the same places.
+        self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, _Bound | None]]
+        self._ways = {}
+        self._stops: dict[tuple[int, bool], Stop] = {}
         #: The names that the comprehensions in a statement bind, by the statement's ``id``.
         self._comprehended: dict[int, frozenset[str]] = {}
 
@@ -81,13 +89,12 @@ class Origins:
         at: _At | None = _At(node, place.statement, place.function, place.loop_names)
         seen: set[int] = set()
         while at is not None and len(stops) < MOST_STEPS:
-            root, attribute = self._root(at)
-            found = None if root is None else self._bindings(root, at)
+            attribute, found = self._reached(at)
             if found is None:
                 break
             function, bindings = found
             if len(bindings) > 1:
-                stops += [_told(binding, maybe=True) for binding in reversed(_choices(bindings))]
+                stops += [self._told(choice, maybe=True) for choice in reversed(_choices(bindings))]
                 break
             (binding,) = bindings
             if id(binding) in seen:
@@ -99,9 +106,27 @@ class Origins:
             elif binding.value is None:
                 break
             else:
-                stops.append(_told(binding))
+                stops.append(self._told(binding))
                 at = self._before(binding, function)
         return stops[::-1]
+
+    def _reached(self, at: _At) -> tuple[str | None, _Bound | None]:
+        """The attribute that is asked for of a name, and what may have bound that."""
+        key = (id(at.node), id(at.statement), at.function)
+        known = None if at.loop_names else self._ways.get(key)
+        if known is None:
+            root, attribute = self._root(at)
+            known = attribute, None if root is None else self._bindings(root, at)
+            if not at.loop_names:
+                self._ways[key] = known
+        return known
+
+    def _told(self, binding: Binding, *, maybe: bool = False) -> Stop:
+        """A binding as a stop, which is the same one for all the ways that come by it."""
+        key = id(binding), maybe
+        if key not in self._stops:
+            self._stops[key] = _told(binding, maybe=maybe)
+        return self._stops[key]
 
     def of_context(self, context: str, place: Place) -> list[Stop]:
         """Where a finding's context begins, down to the function that it stands in."""
@@ -137,35 +162,39 @@ class Origins:
         node: cst.CSTNode | None = at.node
         attribute = None
         passed: list[tuple[FunctionInfo | None, int]] = []
-        while node is not None and not isinstance(node, cst.Name):
+        while node is not None and type(node) is not cst.Name:
             # From an operator in an operator on, as a chain of them is walked for each one.
-            if node is not at.node and attribute is None and isinstance(node, cst.BinaryOperation):
+            if node is not at.node and attribute is None and type(node) is cst.BinaryOperation:
                 key = at.function, id(node)
                 if key in self._led:
                     node, attribute = self._led[key]
                     break
                 passed.append(key)
-            attribute = node.attr.value if isinstance(node, cst.Attribute) else attribute
+            attribute = node.attr.value if type(node) is cst.Attribute else attribute
             node = self._inner(node, at)
         self._led.update(dict.fromkeys(passed, (node, attribute)))
         return node, attribute
 
     def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:
         """The part of an expression that its value is made of."""
-        if isinstance(node, (cst.Attribute, cst.Subscript, cst.NamedExpr)):
-            return node.value
-        if isinstance(node, (cst.UnaryOperation, cst.Await)):
-            return node.expression
-        if isinstance(node, (cst.List, cst.Tuple)):
-            first = node.elements[0] if node.elements else None
+        # By exact type: of libcst's classes ``isinstance`` is slow.
+        kind = type(node)
+        if kind is cst.Attribute or kind is cst.Subscript or kind is cst.NamedExpr:
+            return node.value  # type: ignore[attr-defined, no-any-return]
+        if kind is cst.UnaryOperation or kind is cst.Await:
+            return node.expression  # type: ignore[attr-defined, no-any-return]
+        if kind is cst.List or kind is cst.Tuple:
+            elements = node.elements  # type: ignore[attr-defined]
+            first = elements[0] if elements else None
             # What goes into a call goes in as a whole; of a list by itself any item may be meant.
-            known = node is not at.node or len(node.elements) == 1
-            return first.value if known and isinstance(first, cst.Element) else None
-        if isinstance(node, (cst.BinaryOperation, cst.Comparison, cst.Call)):
+            known = node is not at.node or len(elements) == 1
+            return first.value if known and type(first) is cst.Element else None
+        if kind is cst.BinaryOperation or kind is cst.Comparison or kind is cst.Call:
             fact = self._facts_in(at.function).get(id(node))
             if isinstance(fact, (BinaryFact, CompareFact)):
-                sides = ((fact.left, fact.left_node), (fact.right, fact.right_node))
-                return next((n for v, n in sides if as_array(v) is not None), None)
+                if as_array(fact.left) is not None:
+                    return fact.left_node
+                return fact.right_node if as_array(fact.right) is not None else None
             if isinstance(fact, CallFact):
                 return _source(fact)
         return None
@@ -178,9 +207,7 @@ class Origins:
             facts = self._facts[function] = {id(fact.node): fact for fact in found}
         return facts
 
-    def _bindings(
-        self, root: cst.Name, at: _At
-    ) -> tuple[FunctionInfo | None, tuple[Binding, ...]] | None:
+    def _bindings(self, root: cst.Name, at: _At) -> _Bound | None:
         """What may have bound a name, and in which function; None if that is not known."""
         name, function = root.value, at.function
         if name in self._declared() or self._is_of_comprehension(name, at):

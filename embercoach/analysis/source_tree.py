@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 #: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
 _OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)
+
+
+@cache
+def _is_expression(kind: type) -> bool:
+    return issubclass(kind, cst.BaseExpression)
+
+
+@cache
+def _has_other_range(kind: type) -> bool:
+    return issubclass(kind, _OTHER_RANGE)
 
 
 def read_tree(source: str) -> SourceTree:
@@ -123,7 +133,7 @@ class SourceTree:
 
     def code(self, node: cst.CSTNode) -> str:
         """A node's own source text, with the parentheses around it."""
-        span = self._quick_span(node) if isinstance(node, cst.BaseExpression) else None
+        span = self._quick_span(node) if _is_expression(type(node)) else None
         if span is not None and not self._may_have_parentheses(span):
             return self._lines.between(*span)
         return cst.Module([]).code_for_node(self.exact(node))
@@ -159,7 +169,7 @@ class SourceTree:
 
     def _quick_span(self, node: cst.CSTNode) -> Span | None:
         found = self.converted.range_of(node)
-        if found is None or isinstance(node, _OTHER_RANGE):
+        if found is None or _has_other_range(type(node)):
             return None
         line, offset, end_line, end_offset = found
         columns = self._lines.column(line, offset), self._lines.column(end_line, end_offset)

@@ -61,7 +61,9 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
     origins = Origins(module)
     ways = [_way(report, origins) for report in reports]
     wanted: dict[cst.CSTNode, cst.CSTNode] = {}
-    for stop in (stop for way in ways for stops in way for stop in stops):
+    # Many ways come by the same stops.
+    stops = {id(stop): stop for way in ways for stops in way for stop in stops}
+    for stop in stops.values():
         wanted[stop.node] = stop.statement
         if stop.quoted is not None:
             wanted[stop.quoted] = stop.statement
@@ -71,7 +73,13 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
             wanted[node] = report.place.statement
     spans = module.parsed.spans(wanted)
     lines = Lines(module.source)
-    findings = [_finding(*told, spans, lines) for told in zip(reports, ways, strict=True)]
+    steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
+    findings = [
+        _finding(
+            report, tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way), spans, lines
+        )
+        for report, way in zip(reports, ways, strict=True)
+    ]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
 
 
@@ -120,7 +128,12 @@ def _starts_of_lines(source: str) -> list[int]:
     return starts
 
 
-def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: Lines) -> RawFinding:
+def _finding(
+    report: Report,
+    steps: tuple[tuple[Step, ...], ...],
+    spans: dict[cst.CSTNode, Span],
+    lines: Lines,
+) -> RawFinding:
     span = _within(spans[report.node], report.text_span, lines)
     fix = None
     if report.change is not None:
@@ -143,7 +156,7 @@ def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: L
         report.help,
         report.context,
         fix,
-        *(tuple([_step(stop, spans, lines) for stop in stops]) for stops in way),
+        *steps,
     )
 
 
