@@ -26,7 +26,7 @@ from embercoach.analysis.lattice import (
     join_all,
     pulls_of,
 )
-from embercoach.analysis.narrowing import narrow, record_test, record_truth, test
+from embercoach.analysis.narrowing import record_truth, test
 from embercoach.analysis.values import (
     BOOL,
     NONE,
@@ -49,7 +49,7 @@ from embercoach.analysis.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
 
-    from embercoach.analysis.frame import Frame, Snapshot
+    from embercoach.analysis.frame import Frame
 
 SYMBOLS: dict[type, str] = {
     cst.Add: "+",
@@ -305,62 +305,6 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value
     return UNKNOWN
-
-
-def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
-    """``a and b``, ``a or b``: the left operand's truth decides."""
-    is_and = type(node.operator) is cst.And
-    links = _links(node)
-    value = test(frame, links[0].left, "and" if is_and else "or")
-    before: cst.BooleanOperation | None = None
-    outer = inner = None  # the states without and with what the operands so far have shown
-    for link in links:
-        if before is not None:
-            record_test(frame, before, value, "and" if is_and else "or")
-        if frame.exact and (truth := exactness.truth(value)) is not None:
-            value = evaluate(frame, link.right) if truth is is_and else value
-            inner = None
-        else:
-            state = frame.fork()
-            if before is None or inner is None or not _is_same(outer, state):
-                narrow(frame, link.left, is_and)
-            else:
-                frame.restore(inner)
-                narrow(frame, before.right, is_and)
-            outer, inner = state, frame.fork()
-            right = evaluate(frame, link.right)
-            frame.restore(outer)
-            value = _either(value, right, is_and=is_and)
-        before = link
-    return value
-
-
-def _is_same(one: Snapshot | None, other: Snapshot) -> bool:
-    return one is not None and one[0] is other[0] and one[1] is other[1]
-
-
-def _links(node: cst.BooleanOperation) -> list[cst.BooleanOperation]:
-    """The operations of ``a and b and c``, which nests to the left, in the order of evaluation."""
-    links = [node]
-    while type(links[-1].left) is cst.BooleanOperation:
-        left = links[-1].left
-        if type(left.operator) is not type(node.operator):
-            break
-        links.append(left)
-    links.reverse()
-    return links
-
-
-def _either(left: Value, right: Value, *, is_and: bool) -> Value:
-    """The result of an operation of which either operand may be the result."""
-    if isinstance(left, (Number, Union)) and is_and:
-        # ``flag and x``: a falsy left operand is the result itself.
-        return join(left, right)
-    if not is_and and type(left) is Union and NONE in left.options:
-        return join(join_all(o for o in left.options if o is not NONE), right)
-    if not is_and and left is NONE:
-        return right
-    return join(left, right)
 
 
 def evaluate_comparison(frame: Frame, node: cst.Comparison) -> Value:

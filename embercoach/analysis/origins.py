@@ -15,6 +15,7 @@ from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact, L
 from embercoach.analysis.lattice import as_array, holds_arrays
 from embercoach.analysis.module import small_statements
 from embercoach.analysis.reaching import Binding, Reaching
+from embercoach.analysis.stops import Stop, told_binding, told_parameter
 from embercoach.analysis.trees import head_of, names_below, walk
 from embercoach.analysis.values import BoundMember, Kernel, LibraryObject, Symbol
 
@@ -37,19 +38,6 @@ _ROLES = {
     "compiled": (("compiled", "compiled (`mx.compile`)"), ("vmapped", "mapped (`mx.vmap`)")),
     "differentiated": (("differentiated", "differentiated"),),
 }
-
-
-class Stop(NamedTuple):
-    """A place on the way. The source of ``quoted`` stands in ``text`` where that has ``{}``.
-
-    ``span`` is start and end in characters of the node's own source, if a part of it is meant.
-    """
-
-    node: cst.CSTNode
-    statement: cst.CSTNode
-    text: str
-    quoted: cst.CSTNode | None = None
-    span: tuple[int, int] | None = None
 
 
 class _At(NamedTuple):
@@ -125,7 +113,7 @@ class Origins:
         """A binding as a stop, which is the same one for all the ways that come by it."""
         key = id(binding), maybe
         if key not in self._stops:
-            self._stops[key] = _told(binding, maybe=maybe)
+            self._stops[key] = told_binding(binding, maybe=maybe)
         return self._stops[key]
 
     def of_context(self, context: str, place: Place) -> list[Stop]:
@@ -271,7 +259,7 @@ class Origins:
         where, statement = f"`{function.qualified_name}`", binding.statement
         if isinstance(function.node, cst.Lambda):
             where, statement = "a lambda", function.statement or statement
-        text, quoted = _shown(parameter, function, where)
+        text, quoted = told_parameter(parameter, function, where)
         stops = [Stop(binding.node, statement, text, quoted)]
         sites = self._passed(function, parameter)
         if not 1 <= len(sites) <= MOST_CHOICES:
@@ -352,32 +340,6 @@ def _choices(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
     """All bindings that may hold, or none if one of them can't be told."""
     clear = all(b.kind != "opaque" for b in bindings)
     return bindings if clear and len(bindings) <= MOST_CHOICES else ()
-
-
-def _told(binding: Binding, *, maybe: bool = False) -> Stop:
-    """A binding, which ``maybe`` is one of several that may hold."""
-    texts = {
-        "assigned": f"`{binding.name}` {'may be' if maybe else 'is'} `{{}}`",
-        "unpacked": f"`{binding.name}` {'may be' if maybe else 'is'} unpacked from `{{}}`",
-        "updated": f"`{binding.name}` {'may be' if maybe else 'is'} updated with `{{}}`",
-        "element": f"`{binding.name}` {'may go' if maybe else 'goes'} through `{{}}`",
-        "parameter": f"`{binding.name}` may be what the function is given",
-    }
-    return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)
-
-
-def _shown(
-    parameter: Parameter, function: FunctionInfo, where: str
-) -> tuple[str, cst.CSTNode | None]:
-    """A parameter, with why it is taken for what it is, as far as that is one thing."""
-    text = f"parameter `{parameter.name}` of {where}"
-    if parameter.annotation is not None:
-        return f"{text}, annotated `{{}}`", parameter.annotation
-    if parameter.name in function.shown_arrays:
-        return f"{text}, used as an array alone can be", None
-    if parameter.evidence is not None and as_array(parameter.evidence) is not None:
-        return f"{text}, which calls in this file give an array", None
-    return text, None
 
 
 def _source(fact: CallFact) -> cst.BaseExpression | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import libcst as cst
 
 from embercoach.analysis.statements import target_names
-from embercoach.analysis.trees import head_of, walk
+from embercoach.analysis.trees import head_of, parameters_of, walk
 from embercoach.analysis.versions import EMPTY, Keys, Version
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Reaching:
         self._visits = 0
         state: State = EMPTY
         if not isinstance(scope, cst.Module):
-            for parameter in _parameters(scope.params):
+            for parameter in parameters_of(scope.params):
                 name = parameter.name
                 state = self._bind(state, name.value, "parameter", name, scope)
         if not isinstance(scope, cst.Lambda):
@@ -379,13 +379,6 @@ class Reaching:
         cst.TryStar: _try,
         cst.Match: _match,
     }
-
-
-def _parameters(parameters: cst.Parameters) -> Iterator[cst.Param]:
-    yield from (*parameters.posonly_params, *parameters.params)
-    for star in (parameters.star_arg, *parameters.kwonly_params, parameters.star_kwarg):
-        if isinstance(star, cst.Param):
-            yield star
 
 
 def _imported(node: cst.Import | cst.ImportFrom) -> Iterator[str]:

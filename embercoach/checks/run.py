@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from embercoach.analysis.origins import Origins, Stop
+from embercoach.analysis.origins import Origins
 from embercoach.analysis.positions import Span
 from embercoach.checks.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.module import Module
+    from embercoach.analysis.stops import Stop
 
 
 #: Rules about calls that MLX refuses.
