@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.conversion import Converted, Lines, UnconvertibleError, convert
-from embercoach.analysis.parse import outline_of, parse, unvalidated
+from embercoach.analysis.parse import outline_of, parse, refuse_many_fields, unvalidated
 from embercoach.analysis.positions import Span, locate
 from embercoach.analysis.trees import children, walk
 
@@ -39,8 +39,9 @@ def read_tree(source: str) -> SourceTree:
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.
-        TooDeepError: it nests more deeply than Python allows.
+        TooDeepError: it nests too deeply, or has too many fields in f-strings.
     """
+    refuse_many_fields(source)
     outline = None if source.startswith("\ufeff") else outline_of(source)
     if outline is not None:
         try:
