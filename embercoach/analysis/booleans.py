@@ -23,7 +23,7 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
     value = test(frame, links[0].left, "and" if is_and else "or")
     before: cst.BooleanOperation | None = None
     outer = inner = None  # the states without and with what the operands so far have shown
-    for link in links:
+    for number, link in enumerate(links):
         if before is not None:
             record_test(frame, before, value, "and" if is_and else "or")
         if frame.exact and (truth := exactness.truth(value)) is not None:
@@ -33,6 +33,7 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
             state = frame.fork()
             if before is None or inner is None or not _is_same(outer, state):
                 narrow(frame, link.left, is_and)
+                frame.work.left -= number
             else:
                 frame.restore(inner)
                 narrow(frame, before.right, is_and)
