@@ -125,7 +125,7 @@ def assigned_by(info: ClassInfo, method: FunctionInfo) -> set[str]:
     while pending:
         current = pending.pop()
         for cls in lineage(info):
-            found.update(name for name, setters in cls.setters.items() if current in setters)
+            found.update(cls.set_by.get(current, ()))
         callees = {callee for callee in current.calls if callee.cls is not None} - seen
         seen |= callees
         pending.extend(callees)

@@ -217,7 +217,9 @@ class Module:
         """Index which attributes of ``self`` a method assigns."""
         if not method.parameters or isinstance(method.node, cst.Lambda):
             return
-        for name in assigned_attributes(method.node, method.parameters[0].name):
+        names = tuple(assigned_attributes(method.node, method.parameters[0].name))
+        cls.set_by[method] = names
+        for name in names:
             cls.setters.setdefault(name, []).append(method)
 
     def analyse(self) -> list[Fact]:
