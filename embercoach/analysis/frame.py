@@ -181,6 +181,10 @@ class Frame:
             if path in self.evaluated.done:
                 self.evaluated = self.evaluated.without((path,))
 
+    def knows_below(self, path: str) -> bool:
+        """Whether something may be known of the attributes of what a path holds."""
+        return self.names.has_below(path) or path in self.evaluated_below
+
     def fork(self) -> Snapshot:
         """A snapshot to come back to for the other branch."""
         return self.names.version(), self.evaluated

@@ -48,6 +48,10 @@ class Names(dict[str, Value]):
         for key, value in pairs:
             self[key] = value
 
+    def has_below(self, path: str) -> bool:
+        """Whether there may be attribute paths that begin with a path."""
+        return path in self._below
+
     def forget_below(self, path: str) -> None:
         """Delete the attribute paths that begin with a path."""
         pending = [path]
