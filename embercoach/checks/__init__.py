@@ -38,10 +38,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """Findings of one file, and the other files (present or absent) that decided them."""
+    """Findings of one file, and the other files (present or absent) that decided them.
+
+    ``exceeded`` says which budget the file exceeds, if they are not all of its findings.
+    """
 
     findings: tuple[RawFinding, ...]
     dependencies: tuple[str, ...]
+    exceeded: str | None = None
 
 
 def registered_codes() -> frozenset[str]:
@@ -59,10 +63,11 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     """
     with reading(source):
         module = project.open(path, source)
-        findings = place_reports(module, reports_of(module))
+        reports, exceeded = reports_of(module)
+        findings = place_reports(module, reports)
     dependencies = tuple(sorted(map(str, module.all_dependencies())))
     project.release()
-    return FileReport(findings, dependencies)
+    return FileReport(findings, dependencies, exceeded)
 
 
 def check_metal(source: str) -> FileReport:

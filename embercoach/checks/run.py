@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embercoach.analysis.origins import Origins
 from embercoach.analysis.positions import Span
+from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
 from embercoach.finding import Edit, Fix, RawFinding, Step
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -29,17 +31,42 @@ MOST_QUOTED = 60
 _Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
 
 
-def reports_of(module: Module) -> list[Report]:
-    """What the checks say about a module, without what another report covers."""
-    facts = module.analyse()
+class Reports(NamedTuple):
+    """What the checks say about a module, and why they do not say all, if they don't."""
+
+    reports: list[Report]
+    exceeded: str | None
+
+
+def reports_of(module: Module) -> Reports:
+    """What the checks say about a module, without what another report covers.
+
+    Where the file takes more work than it may, that is what they say of the facts up to there. Work
+    is counted, so that these are the same ones in every run.
+    """
+    exceeded: str | None = None
+    try:
+        facts = module.analyse()
+    except WorkExceededError as error:
+        facts, exceeded = module.facts(), str(error)
+        module.work.left = Work.of("", is_shared=False).left  # for the checks
     if module.mentions_kernels or any(map(has_kernel, facts)):
         from embercoach.checks import of_kernels  # noqa: F401  (registers their checks)
     found: list[Report] = []
-    for fact in facts:
-        for check in checks_of(fact):
-            found.extend(check(fact, module))
-    for file_check in BY_FILE:
-        found.extend(file_check(module, facts))
+    try:
+        for fact in facts:
+            for check in checks_of(fact):
+                found.extend(check(fact, module))
+        if exceeded is None:  # the others judge by what the whole file does
+            for file_check in BY_FILE:
+                found.extend(file_check(module, facts))
+    except (WorkExceededError, WorkBudgetExceeded) as error:
+        exceeded = exceeded or str(error)
+    return Reports(_uncovered(module, found), exceeded)
+
+
+def _uncovered(module: Module, found: list[Report]) -> list[Report]:
+    """Reports without those that others cover or repeat."""
     # What only raises is no finding in a test of just that.
     found = [
         report

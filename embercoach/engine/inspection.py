@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from embercoach.checks import Project
     from embercoach.kernel_builder import KernelBuilder
 
-#: ``skipped`` by its own comment, ``checked``, ``broken`` source, or a check that ``failed``.
-Kind = Literal["skipped", "checked", "broken", "failed"]
+#: ``skipped`` by its own comment, ``checked``, in part (``partial``) where a budget did not suffice
+#: for all, ``broken`` source, or a check that ``failed``.
+Kind = Literal["skipped", "checked", "partial", "broken", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Inspection:
     """What is known of a file; all that does not depend on settings.
 
     ``payload`` is JSON text: for a checked file ``[findings, suppressions, cells]``, the first two
-    as their tuples and the lines of a notebook's module; else ``[line, column, message, cell]``.
+    as their tuples and the lines of a notebook's module, to which a partial check adds its problem;
+    else ``[line, column, message, cell]``.
     """
 
     kind: Kind
@@ -113,8 +115,7 @@ class Inspector:
         except PlacedError as error:
             return _without("broken", digest, error.line, error.column, bounded(error.message))
         except (WorkExceededError, WorkBudgetExceeded) as error:
-            message = f"analysis exceeded its budget: {error}"
-            return _without("failed", digest, 1, 1, message)
+            return _without("failed", digest, 1, 1, _exceeded(str(error)))
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
             if self._debug:
@@ -163,9 +164,17 @@ class Inspector:
 
             found, directives = fitted(found, notebook), kept_within(directives, notebook.table)
         cells = notebook and notebook.table.to_tuple()
+        kind: Kind = "checked"
         content = [[raw_to_tuple(one) for one in found], [d.to_tuple() for d in directives], cells]
+        if report.exceeded is not None:
+            kind = "partial"
+            content.append([1, 1, _exceeded(report.exceeded), None])
         payload = json.dumps(content, separators=(",", ":"))
-        return Inspection("checked", digest, report.dependencies, payload)
+        return Inspection(kind, digest, report.dependencies, payload)
+
+
+def _exceeded(reason: str) -> str:
+    return f"analysis exceeded its budget: {reason}"
 
 
 #: A file's absolute path and its bytes, if they are given; wrappers of kernels, and max-file-size.

@@ -90,13 +90,20 @@ class Tally:
             return
         self.checked += 1
         content = inspection.content()
-        if inspection.kind != "checked":
-            self.problems.append(Problem(file.shown, *content))
-            return
+        complete = inspection.kind == "checked"
+        if not complete:
+            problem = content.pop() if inspection.kind == "partial" else content
+            self.problems.append(Problem(file.shown, *problem))
+            if problem is content:
+                return
         found, directives, cells = content
         try:
             verdict = self.judge.judge(
-                file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
+                file.path,
+                file.shown,
+                found,
+                [Directive.from_tuple(d) for d in directives],
+                complete=complete,
             )
         except (KeyError, RulePageError) as error:
             message = f"internal error: a rule's page is missing or wrong: {error}"
@@ -274,7 +281,7 @@ class Part:
 
     def keep(self, file: SourceFile, inspection: Inspection) -> None:
         """Judge an inspection, and keep it for later runs."""
-        if self.cache is not None and inspection.kind != "failed":
+        if self.cache is not None and inspection.kind not in ("failed", "partial"):
             self.cache.put(str(file.path), inspection, self._states)
         self.tally.add(file, inspection)
 

@@ -115,8 +115,10 @@ class Judge:
         shown: str,
         found: Iterable[RawTuple],
         directives: Sequence[Directive],
+        *,
+        complete: bool = True,
     ) -> Verdict:
-        """The verdict on a file that was checked.
+        """The verdict on a file that was checked, ``complete`` or in part.
 
         Raises:
             KeyError: a check reported a code that has no page.
@@ -134,7 +136,7 @@ class Judge:
                 verdict.suppressed += 1
             else:
                 verdict.findings.append(self._finding(raw, shown, rules.profile))
-        if directives and not rules.enabled.isdisjoint(CODES):
+        if complete and directives and not rules.enabled.isdisjoint(CODES):
             self._add_idle(verdict, shown, rules, directives, FoundLines(enabled))
         return verdict
 
