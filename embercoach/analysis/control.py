@@ -339,9 +339,11 @@ def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
         falls = _body(frame, node.orelse.body)
     if falls:
         branches.append(frame.fork())
+    frame.restore(before)
+    frame.merge([before, after])
+    raised = frame.fork()
     for handler in node.handlers:
-        frame.restore(before)
-        frame.merge([before, after])
+        frame.restore(raised)
         if handler.name is not None and isinstance(handler.name.name, cst.Name):
             frame.bind(handler.name.name.value, UNKNOWN)
         if _body(frame, handler.body):
