@@ -350,8 +350,9 @@ def _class_statement(body: Frame, info: ClassInfo, statement: cst.CSTNode) -> No
     for line in lines:
         if isinstance(line, cst.AnnAssign) and isinstance(line.target, cst.Name):
             info.annotations[line.target.value] = line.annotation.annotation
+    before = body.names.version()
     execute_all(body, (statement,))
-    info.variables.update(body.names)
+    info.variables |= {n: value for n, _, value in body.names.since(before) if value is not None}
 
 
 def _with(frame: Frame, node: cst.With) -> bool:
