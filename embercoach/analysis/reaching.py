@@ -46,7 +46,7 @@ State = Version
 MOST_BINDINGS = 4
 #: Times that statements may be walked, on average: in loops and ``finally`` they are walked again,
 #: and where those nest, once more for each of them.
-MOST_VISITS = 200
+MOST_VISITS = 50
 #: Context managers that may end a body early and go on behind it.
 _SWALLOWING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
