@@ -58,6 +58,7 @@ class Origins:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self._has_walrus = ":=" in module.source
         self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: Operands of operators that stand in operators, by function: where each one leads.
@@ -218,7 +219,7 @@ class Origins:
         scope = self._scopes.get(function)
         if scope is None:
             node = self._module.tree if function is None else function.node
-            scope = self._scopes[function] = Reaching(node, has_walrus=":=" in self._module.source)
+            scope = self._scopes[function] = Reaching(node, has_walrus=self._has_walrus)
         return scope
 
     def _declared(self) -> frozenset[str]:
