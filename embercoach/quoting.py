@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from embercoach.terminal_text import escaped
 
 #: Characters of a value that a message quotes at most.
@@ -22,6 +24,7 @@ def quoted(value: str, most: int = MOST_QUOTED) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+@lru_cache(maxsize=1024)
 def bounded(message: str, most: int = MOST_QUOTED, whole: int = MOST_SAID) -> str:
     """A message in which nothing between backquotes is long, no word is, nor is the whole.
 

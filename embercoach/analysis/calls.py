@@ -145,7 +145,7 @@ def apply(
     if type(callee) is BoundMember and callee.name in PULLING and receiver_node is not None:
         path = dotted(receiver_node)
         if path is not None and type(callee.owner) is Array:
-            frame.evaluated = frame.evaluated | {path}  # reading it again costs a copy alone
+            frame.note_evaluated((path,))  # reading it again costs a copy alone
     if type(callee) is Symbol and callee.name.startswith("mlx."):
         evidence.learn(frame, callee.name, arguments)
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
@@ -252,9 +252,11 @@ def _function(
         visits.note(frame, node, callee, arguments)
     result = functions.call_function(frame, callee.info, callee.bound, arguments)
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is not None and type(callee.bound) is Instance:
+    if path is not None and type(callee.bound) is Instance and frame.knows_below(path):
         # What the method sets is what its class knows of it, not what was assigned here before.
-        for name in classes.assigned_by(callee.bound.info, callee.info):
+        names = classes.assigned_by(callee.bound.info, callee.info)
+        frame.work.left -= len(names)
+        for name in names:
             frame.forget(f"{path}.{name}")
             frame.names.remove(f"{path}.{name}")
     return result

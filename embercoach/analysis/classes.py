@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 MODULE_CLASS = "mlx.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 
+#: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
+MOST_BASES = 128
+
 
 def lineage(info: ClassInfo) -> Iterator[ClassInfo]:
     """The class and its bases of linted files, nearest first, each once."""
     seen: set[ClassInfo] = set()
     pending = [info]
-    while pending:
+    while pending and len(seen) < MOST_BASES:
         cls = pending.pop()
         if cls not in seen:
             seen.add(cls)
@@ -122,7 +125,7 @@ def assigned_by(info: ClassInfo, method: FunctionInfo) -> set[str]:
     while pending:
         current = pending.pop()
         for cls in lineage(info):
-            found.update(name for name, setters in cls.setters.items() if current in setters)
+            found.update(cls.set_by.get(current, ()))
         callees = {callee for callee in current.calls if callee.cls is not None} - seen
         seen |= callees
         pending.extend(callees)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.classes import is_layer
-from embercoach.analysis.frame import ASYNC
 from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import Sequence
@@ -94,8 +93,8 @@ def _was_evaluated(place: Place, subject: cst.CSTNode) -> bool:
     while isinstance(subject, cst.Subscript):
         subject = subject.value
     path = dotted(subject)
-    pending = {e for e in place.evaluated if e.startswith(ASYNC)}
-    if pending and path is not None and ASYNC + path not in pending:
+    pending = place.evaluated.pending
+    if pending and path is not None and path not in pending:
         return True  # pipelined: the GPU works on the next value while this one is read
     while path:
         if path in place.evaluated:

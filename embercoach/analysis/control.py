@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis import exactness
 from embercoach.analysis.dispatch import evaluate
-from embercoach.analysis.frame import ASYNC, NOTHING, Frame, Snapshot
 from embercoach.analysis.iteration import element_of
 from embercoach.analysis.lattice import as_array, without_alternatives
+from embercoach.analysis.marks import Evaluated
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.trees import children
@@ -18,8 +18,21 @@ from embercoach.analysis.values import UNKNOWN, Symbol, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
+    from collections.abc import Collection
 
+    from embercoach.analysis.frame import Frame, Snapshot
     from embercoach.analysis.versions import Version
+
+
+#: Loops around a loop from which on its rounds are not run again from the same state.
+DEEP = 4
+
+
+class Round(NamedTuple):
+    """One round of a loop: whether another one may follow, and the states at a ``break``."""
+
+    again: bool
+    breaks: list[Snapshot]
 
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
@@ -89,12 +102,13 @@ def enter_loop(
     from embercoach.analysis.statements import assign, target_names
 
     assign(frame, target, element_of(frame, iterable))
-    bound = frozenset(target_names(target))
+    bound = tuple(target_names(target))
     if frame.evaluated and node is not None and _is_evaluated(frame, node):
-        frame.evaluated = frame.evaluated | bound
+        frame.note_evaluated(bound)
     frame.loops += 1
-    frame.loop_names = frame.loop_names | bound
-    frame.array_names = frame.array_names | _array_targets(frame, target, iterable, node)
+    frame.loop_names = frame.loop_names.adding(bound)
+    walking = _array_targets(frame, target, iterable, node)
+    frame.array_names = frame.array_names.adding(walking)
 
 
 def _array_targets(
@@ -102,30 +116,30 @@ def _array_targets(
     target: cst.BaseAssignTargetExpression,
     iterable: Value,
     node: cst.BaseExpression | None,
-) -> frozenset[str]:
+) -> Collection[str]:
     """The targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
     from embercoach.analysis.statements import target_names
 
     if as_array(iterable) is not None:
-        return frozenset(target_names(target))
+        return tuple(target_names(target))
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
-        return NOTHING
+        return ()
     kind = frame.lookup(node.func.value)
     arguments = [a.value for a in node.args]
     if kind == Symbol("builtins.reversed"):
         pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, arguments[0])]
     elif not isinstance(target, cst.Tuple):
-        return NOTHING
+        return ()
     elif kind == Symbol("builtins.enumerate"):
         pairs = [(target.elements[-1].value, arguments[0])]
     elif kind == Symbol("builtins.zip"):
         pairs = list(zip((e.value for e in target.elements), arguments, strict=False))
     else:
-        return NOTHING
+        return ()
     recording, frame.record = frame.record, False
-    found = {n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)}
+    found = [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
     frame.record = recording
-    return frozenset(found)
+    return found
 
 
 def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
@@ -149,7 +163,7 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
         left = _unrolled(frame, node, iterable)
         if left is not None:
             return left
-    before = frozenset(e for e in frame.evaluated if not e.startswith(ASYNC))
+    before = Evaluated(frame.evaluated.done, frame.no_names)
 
     def round_of(again: bool) -> bool:
         frame.evaluated = before
@@ -159,7 +173,7 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
             frame.loops, frame.loop_names, frame.array_names = around
         return _body(frame, node.body)
 
-    breaks = _run_loop(frame, node, round_of)
+    breaks = _run_loop(frame, node, round_of, iterable)
     return _leave_loop(frame, node, breaks, runs_out=True)
 
 
@@ -185,6 +199,7 @@ def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
             if breaks and states:  # what is not known decides whether there is another round
                 frame.restore(entry)
                 frame.returned, frame.yielded, frame.pulls = before
+                frame.quiet_rounds.clear()
                 return None
             if not states:
                 return bool(breaks)
@@ -221,42 +236,76 @@ def _leave_loop(
 
 
 def _run_loop(
-    frame: Frame, node: cst.For | cst.While, round_of: Fn[[bool], bool]
+    frame: Frame,
+    node: cst.For | cst.While,
+    round_of: Fn[[bool], bool],
+    iterable: Value = UNKNOWN,
 ) -> list[Snapshot]:
     """Run a loop's rounds; leaves the state before another one, returns those at a ``break``.
 
     ``round_of`` is told whether another round can follow: with a ``break`` at the end of its body,
     as in a look at the first batch, a loop is none.
     """
-    loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_loop, frame.loop = frame.loop, node
     exact, frame.exact = frame.exact, False
     exits, recording = frame.exits, frame.record
     before = frame.fork()
-    rounds = (False, True) if recording else (False,)
-    breaks: list[Snapshot] = []
-    again = True
-    for record in rounds:
-        frame.record = record and recording
-        frame.statement = node
-        entry = (frame.names.version(), NOTHING)
-        frame.evaluated = NOTHING
-        frame.exits = []
-        ends = [entry]
-        completes = round_of(again)
-        again = completes or any(not is_break for is_break, _ in frame.exits)
-        if completes:
-            ends.append((frame.names.version(), NOTHING))
-        frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
-        breaks = [state for is_break, state in frame.exits if is_break]
-        frame.merge([*ends, *(state for is_break, state in frame.exits if not is_break)])
+    frame.nesting += 1
+    frame.record = False
+    done = _known_round(frame, node, iterable)
+    if done is None:
+        done = _round(frame, node, round_of, again=True)
+        if frame.nesting > DEEP:
+            frame.quiet_rounds[id(node)] = (before, iterable, done, frame.fork())
+    if recording:
+        frame.record = True
+        done = _round(frame, node, round_of, again=done.again)
+    frame.nesting -= 1
     frame.record, frame.exact = recording, exact
     frame.loop = outer_loop
     frame.exits = exits
     if frame.module.mentions_kernels:
         _forget_alternatives(frame, before[0])
-    frame.evaluated = frame.evaluated & before[1]
-    return breaks
+    frame.evaluated = frame.evaluated.kept(before[1])
+    return done.breaks
+
+
+def _round(
+    frame: Frame, node: cst.For | cst.While, round_of: Fn[[bool], bool], *, again: bool
+) -> Round:
+    """Run a loop's body once; leaves the state before the body is run again."""
+    around = frame.loops, frame.loop_names, frame.array_names
+    frame.statement = node
+    nothing = Evaluated(frame.no_names, frame.no_names)
+    entry = (frame.names.version(), nothing)
+    frame.evaluated = nothing
+    frame.exits = []
+    ends = [entry]
+    completes = round_of(again)
+    if completes:
+        ends.append((frame.names.version(), nothing))
+    frame.loops, frame.loop_names, frame.array_names = around
+    breaks = [state for is_break, state in frame.exits if is_break]
+    continues = [state for is_break, state in frame.exits if not is_break]
+    frame.merge([*ends, *continues])
+    return Round(completes or bool(continues), breaks)
+
+
+def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Round | None:
+    """A quiet round of a deeply nested loop, if the last one began with what is known now.
+
+    The quiet and the recording round of each loop around run it again: the square of the depth.
+    """
+    known = frame.quiet_rounds.get(id(node))
+    if known is None or frame.visit is not None or frame.global_names:
+        return None
+    before, over, done, after = known
+    if over != iterable or before[1].done != frame.evaluated.done:
+        return None
+    if any(one != other for _, one, other in frame.names.since(before[0])):
+        return None
+    frame.restore(after)
+    return done
 
 
 def _forget_alternatives(frame: Frame, before: Version) -> None:
@@ -290,9 +339,11 @@ def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
         falls = _body(frame, node.orelse.body)
     if falls:
         branches.append(frame.fork())
+    frame.restore(before)
+    frame.merge([before, after])
+    raised = frame.fork()
     for handler in node.handlers:
-        frame.restore(before)
-        frame.merge([before, after])
+        frame.restore(raised)
         if handler.name is not None and isinstance(handler.name.name, cst.Name):
             frame.bind(handler.name.name.value, UNKNOWN)
         if _body(frame, handler.body):

@@ -116,6 +116,8 @@ class ClassInfo:
     variables: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
     setters: dict[str, list[FunctionInfo]] = field(default_factory=dict)
+    #: The attributes that each method sets.
+    set_by: dict[FunctionInfo, tuple[str, ...]] = field(default_factory=dict)
     explored: set[FunctionInfo] = field(default_factory=set)
     frame: Frame | None = None
 

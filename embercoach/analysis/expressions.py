@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis import (
+    booleans,
     calls,
     exactness,
     extents,
@@ -315,6 +316,6 @@ EVALUATORS |= {
     cst.Subscript: subscripts.evaluate_subscript,
     cst.BinaryOperation: operators.evaluate_binary,
     cst.UnaryOperation: operators.evaluate_unary,
-    cst.BooleanOperation: operators.evaluate_boolean,
+    cst.BooleanOperation: booleans.evaluate_boolean,
     cst.Comparison: operators.evaluate_comparison,
 }

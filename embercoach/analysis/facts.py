@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.frame import Frame
+    from embercoach.analysis.marks import Evaluated, NameSet
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
@@ -35,10 +36,10 @@ class Place(NamedTuple):
     function: FunctionInfo | None
     loops: int
     loop: cst.For | cst.While | None
-    loop_names: frozenset[str]
-    array_names: frozenset[str]
+    loop_names: NameSet
+    array_names: NameSet
     periodic: bool
-    evaluated: frozenset[str]
+    evaluated: Evaluated
 
 
 class Argument(NamedTuple):

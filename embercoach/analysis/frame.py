@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import Fact, Place
 from embercoach.analysis.lattice import join
+from embercoach.analysis.marks import Evaluated, NameSet
 from embercoach.analysis.names import Names
 from embercoach.analysis.values import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
+from embercoach.analysis.versions import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import libcst as cst
 
+    from embercoach.analysis.control import Round
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Visit
     from embercoach.analysis.module import Module
     from embercoach.analysis.versions import Version
 
 #: Names and evaluated names at one point of the program.
-Snapshot = tuple["Version", frozenset[str]]
-#: Marks a name that is being evaluated in the background, among the evaluated ones.
-ASYNC = "async:"
-NOTHING: frozenset[str] = frozenset()
+Snapshot = tuple["Version", Evaluated]
 BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0] != "_"}
 
 
@@ -41,6 +41,7 @@ class Frame:
         "array_names",
         "depth",
         "evaluated",
+        "evaluated_below",
         "exact",
         "exits",
         "global_names",
@@ -50,9 +51,12 @@ class Frame:
         "loops",
         "module",
         "names",
+        "nesting",
+        "no_names",
         "outer",
         "periodic",
         "pulls",
+        "quiet_rounds",
         "rebound",
         "record",
         "returned",
@@ -87,10 +91,16 @@ class Frame:
         self.global_names: set[str] = set()
         self.loops = 0
         self.loop: cst.For | cst.While | None = None
-        self.loop_names = NOTHING
-        self.array_names = NOTHING
+        self.nesting = 0  # loops around, also in rounds that are not recorded
+        #: The last quiet round of each deeply nested loop: the state before, what it walks over,
+        #: how it ended, and the state after.
+        self.quiet_rounds: dict[int, tuple[Snapshot, Value, Round, Snapshot]] = {}
+        self.no_names = NameSet(Keys())
+        self.loop_names = self.no_names
+        self.array_names = self.no_names
         self.periodic = False
-        self.evaluated = NOTHING
+        self.evaluated = Evaluated(self.no_names, self.no_names)
+        self.evaluated_below: dict[str, dict[str, None]] = {}  # paths by what they begin with
         self.rebound: set[str] = set()  # names assigned in the body, parameters among them
         # States at a break (True) and at a continue (False) of the loop.
         self.exits: list[tuple[bool, Snapshot]] | None = None
@@ -142,17 +152,38 @@ class Frame:
 
     def newer(self, path: str) -> None:
         """What is computed after ``mx.async_eval`` is not what the host may read meanwhile."""
-        if any(e.startswith(ASYNC) for e in self.evaluated):
-            self.evaluated = self.evaluated | {ASYNC + path}
+        if self.evaluated.pending:
+            self.evaluated = self.evaluated.waiting_for((path,))
+
+    def note_evaluated(self, paths: Iterable[str]) -> None:
+        """Note that arrays have been evaluated."""
+        self.evaluated = self.evaluated.adding(paths)
+        for path in paths:
+            inner = path
+            while "." in inner:
+                owner = inner.rpartition(".")[0]
+                known = self.evaluated_below.setdefault(owner, {})
+                if inner in known:
+                    break
+                known[inner] = None
+                inner = owner
 
     def forget(self, name: str) -> None:
         """Drop narrowed attribute paths below a name, and that it has been evaluated."""
         self.names.forget_below(name)
-        if self.evaluated:
-            prefix = name + "."
-            self.evaluated = frozenset(
-                e for e in self.evaluated if e != name and not e.startswith(prefix)
-            )
+        if not self.evaluated.done:
+            return
+        pending = [name]
+        while pending:
+            path = pending.pop()
+            pending += self.evaluated_below.get(path, ())
+            self.work.left -= 1
+            if path in self.evaluated.done:
+                self.evaluated = self.evaluated.without((path,))
+
+    def knows_below(self, path: str) -> bool:
+        """Whether something may be known of the attributes of what a path holds."""
+        return self.names.has_below(path) or path in self.evaluated_below
 
     def fork(self) -> Snapshot:
         """A snapshot to come back to for the other branch."""
@@ -170,9 +201,7 @@ class Frame:
             return
         _, evaluated = branches[0]
         for _, other in branches[1:]:
-            if other is not evaluated:
-                pending = {e for e in evaluated | other if e.startswith(ASYNC)}
-                evaluated = (evaluated & other) | pending
+            evaluated = evaluated.joined(other)
         self.names.join([names for names, _ in branches])
         self.evaluated = evaluated
 

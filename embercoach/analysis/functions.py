@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
 MAX_KERNELS = 64
+#: Parameters that are bound in the time of an evaluation.
+PARAMETERS_A_STEP = 2
 
 
 def call_function(
@@ -53,6 +55,7 @@ def call_function(
 
     Callers are evidence of what parameters hold, and edges of the call graph.
     """
+    frame.work.left -= len(info.parameters) // PARAMETERS_A_STEP
     values = _bind(info, bound, arguments)
     if frame.record:
         if frame.info is not None:

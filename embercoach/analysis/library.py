@@ -18,7 +18,7 @@ from embercoach.analysis import (
     transforms,
 )
 from embercoach.analysis.facts import Argument
-from embercoach.analysis.frame import ASYNC, Frame
+from embercoach.analysis.frame import Frame
 from embercoach.analysis.imports import imported
 from embercoach.analysis.lattice import (
     as_array,
@@ -191,28 +191,32 @@ def _dtype_of_items(value: Sequence) -> str | None:
 
 def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``mx.eval(x, ...)``: what follows in the block waits no more for these."""
-    paths: set[str] = set()
+    frame.note_evaluated(_paths_in(frame, arguments))
+    return NONE
+
+
+def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.async_eval(x)``: the GPU is busy with these; reading others meanwhile is no stall."""
+    paths = _paths_in(frame, arguments)
+    frame.evaluated = frame.evaluated.waiting_for(p for p in paths if p not in frame.evaluated)
+    return NONE
+
+
+def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
+    """The names and paths that arguments hold, and all that trees among them may be made of."""
+    paths: list[str] = []
     for argument in arguments:
         targets = (
             [e.value for e in argument.node.elements]
             if isinstance(argument.node, (cst.List, cst.Tuple))
             else [argument.node]
         )
-        paths.update(p for t in targets if (p := dotted(t)) is not None)
+        paths += [p for t in targets if (p := dotted(t)) is not None]
         if isinstance(argument.value, (Tree, Instance, LibraryObject)):
             # A training step's weights and state: all that led to them has been computed.
-            paths.update(n for n, v in frame.names.items() if as_array(v) is not None)
-    frame.evaluated = frame.evaluated | paths
-    return NONE
-
-
-def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """``mx.async_eval(x)``: the GPU is busy with these; reading others meanwhile is no stall."""
-    before = frame.evaluated
-    _evaluated(frame, node, arguments)
-    new = frame.evaluated - before
-    frame.evaluated = before | {f"{ASYNC}{path}" for path in new}
-    return NONE
+            paths += [n for n, v in frame.names.items() if as_array(v) is not None]
+            frame.work.left -= len(frame.names)
+    return paths
 
 
 def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:

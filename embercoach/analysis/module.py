@@ -226,14 +226,30 @@ class Module:
         """Index which attributes of ``self`` a method assigns."""
         if not method.parameters or isinstance(method.node, cst.Lambda):
             return
-        for name in assigned_attributes(method.node, method.parameters[0].name):
+        names = tuple(assigned_attributes(method.node, method.parameters[0].name))
+        cls.set_by[method] = names
+        for name in names:
             cls.setters.setdefault(name, []).append(method)
 
     def analyse(self) -> list[Fact]:
-        """Analyse every function, callers' evidence first where parameters need it."""
+        """Analyse every function, callers' evidence first where parameters need it.
+
+        Raises:
+            WorkExceededError: the file takes too much work. The facts so far hold nevertheless.
+        """
+        from embercoach.analysis.visits import launches_by_call
+
+        try:
+            self._analyse_functions()
+        finally:
+            self._spread_roles()
+        if self.mentions_kernels and self._launches is None:
+            self._launches = launches_by_call(self, self.facts())
+        return self.facts()
+
+    def _analyse_functions(self) -> None:
         from embercoach.analysis.functions import analyse
         from embercoach.analysis.parameters import canonical_values
-        from embercoach.analysis.visits import launches_by_call
 
         self.run()
         self.is_analysed = True
@@ -260,10 +276,6 @@ class Module:
             if canonical_values(info) != info.analysed_with:
                 info.forget()
                 analyse(info)
-        self._spread_roles()
-        if self.mentions_kernels and self._launches is None:
-            self._launches = launches_by_call(self, self.facts())
-        return self.facts()
 
     def _spread_roles(self) -> None:
         """What a compiled or differentiated function calls is compiled or differentiated too."""

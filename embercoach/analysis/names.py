@@ -48,6 +48,10 @@ class Names(dict[str, Value]):
         for key, value in pairs:
             self[key] = value
 
+    def has_below(self, path: str) -> bool:
+        """Whether there may be attribute paths that begin with a path."""
+        return path in self._below
+
     def forget_below(self, path: str) -> None:
         """Delete the attribute paths that begin with a path."""
         pending = [path]
@@ -78,16 +82,12 @@ class Names(dict[str, Value]):
 
     def join(self, versions: Sequence[Version]) -> None:
         """Go on with what some versions hold, one or the other of them."""
-        joined = versions[0]
-        choice = object()
-        for other in versions[1:]:
-            for key, known, value in self._keys.differences(joined, other):
-                if known is None or value is None:
-                    # Bound on one branch only. A path is only narrowed there; forget it.
-                    both = None if "." in key else known or value
-                else:
-                    both = join_chosen(known, value, choice)
-                joined = self._keys.with_value(joined, key, both)
+        joined, choice = versions[0], object()
+        for key, runs in self._keys.held(versions).items():
+            value = runs[0][0]
+            for other, times in runs:
+                value = _joined(key, value, other, times, choice)
+            joined = self._keys.with_value(joined, key, value)
         self.restore(joined)
 
     def _set(self, key: str, value: Value) -> None:
@@ -103,3 +103,19 @@ class Names(dict[str, Value]):
                 return
             known[path] = None
             path = owner
+
+
+def _joined(
+    key: str, value: Value | None, other: Value | None, times: int, choice: object
+) -> Value | None:
+    """The join of a value with another one, again and again as far as that makes a difference."""
+    for _ in range(times):
+        if value is other:
+            break
+        if value is None or other is None:
+            # Bound on one branch only. A path is only narrowed there; forget it.
+            return None if "." in key else value or other
+        before, value = value, join_chosen(value, other, choice)
+        if value == before:
+            break
+    return value

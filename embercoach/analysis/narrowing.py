@@ -39,6 +39,12 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
     test sees is only the right one.
     """
     value = evaluate(frame, node)
+    record_test(frame, node, value, form)
+    return value
+
+
+def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
+    """Record the test of an expression that has been evaluated, if its truth is an array's."""
     kind = type(value)
     if kind is Array or kind is Union:
         target = node
@@ -50,7 +56,6 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
             assert isinstance(node, cst.BooleanOperation)
             operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
             record_truth(frame, target, _quiet(frame, target, value), operator)
-    return value
 
 
 def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:

@@ -26,7 +26,7 @@ from embercoach.analysis.lattice import (
     join_all,
     pulls_of,
 )
-from embercoach.analysis.narrowing import narrow, record_truth, test
+from embercoach.analysis.narrowing import record_truth, test
 from embercoach.analysis.values import (
     BOOL,
     NONE,
@@ -305,26 +305,6 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value
     return UNKNOWN
-
-
-def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
-    """``a and b``, ``a or b``: the left operand's truth decides."""
-    is_and = type(node.operator) is cst.And
-    left = test(frame, node.left, "and" if is_and else "or")
-    if frame.exact and (truth := exactness.truth(left)) is not None:
-        return evaluate(frame, node.right) if truth is is_and else left
-    before = frame.fork()
-    narrow(frame, node.left, is_and)
-    right = evaluate(frame, node.right)
-    frame.restore(before)
-    if isinstance(left, (Number, Union)) and is_and:
-        # ``flag and x``: a falsy left operand is the result itself.
-        return join(left, right)
-    if not is_and and type(left) is Union and NONE in left.options:
-        return join(join_all(o for o in left.options if o is not NONE), right)
-    if not is_and and left is NONE:
-        return right
-    return join(left, right)
 
 
 def evaluate_comparison(frame: Frame, node: cst.Comparison) -> Value:

@@ -15,11 +15,13 @@ from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact, L
 from embercoach.analysis.lattice import as_array, holds_arrays
 from embercoach.analysis.module import small_statements
 from embercoach.analysis.reaching import Binding, Reaching
-from embercoach.analysis.trees import head_of, walk
+from embercoach.analysis.stops import Stop, told_binding, told_parameter
+from embercoach.analysis.trees import head_of, names_below, walk
 from embercoach.analysis.values import BoundMember, Kernel, LibraryObject, Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from embercoach.analysis.definitions import FunctionInfo, Parameter
     from embercoach.analysis.facts import Place
@@ -38,26 +40,17 @@ _ROLES = {
 }
 
 
-class Stop(NamedTuple):
-    """A place on the way. The source of ``quoted`` stands in ``text`` where that has ``{}``.
-
-    ``span`` is start and end in characters of the node's own source, if a part of it is meant.
-    """
-
-    node: cst.CSTNode
-    statement: cst.CSTNode
-    text: str
-    quoted: cst.CSTNode | None = None
-    span: tuple[int, int] | None = None
-
-
 class _At(NamedTuple):
     """An expression and where it is evaluated."""
 
     node: cst.CSTNode
     statement: cst.CSTNode
     function: FunctionInfo | None
-    loop_names: frozenset[str] = frozenset()
+    loop_names: AbstractSet[str] = frozenset()
+
+
+#: The function in which a name is bound, and its bindings there.
+_Bound = tuple["FunctionInfo | None", tuple[Binding, ...]]
 
 
 class Origins:
@@ -65,12 +58,19 @@ class Origins:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self._has_walrus = ":=" in module.source
         self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: Operands of operators that stand in operators, by function: where each one leads.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
         self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
         self._shared: frozenset[str] | None = None
+        #: The ways of many findings come by the same places.
+        self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, _Bound | None]]
+        self._ways = {}
+        self._stops: dict[tuple[int, bool], Stop] = {}
+        #: The names that the comprehensions in a statement bind, by the statement's ``id``.
+        self._comprehended: dict[int, frozenset[str]] = {}
 
     def of_value(self, node: cst.CSTNode, place: Place) -> list[Stop]:
         """The way that an expression's value took, the earliest stop first."""
@@ -78,13 +78,12 @@ class Origins:
         at: _At | None = _At(node, place.statement, place.function, place.loop_names)
         seen: set[int] = set()
         while at is not None and len(stops) < MOST_STEPS:
-            root, attribute = self._root(at)
-            found = None if root is None else self._bindings(root, at)
+            attribute, found = self._reached(at)
             if found is None:
                 break
             function, bindings = found
             if len(bindings) > 1:
-                stops += [_told(binding, maybe=True) for binding in reversed(_choices(bindings))]
+                stops += [self._told(choice, maybe=True) for choice in reversed(_choices(bindings))]
                 break
             (binding,) = bindings
             if id(binding) in seen:
@@ -96,9 +95,27 @@ class Origins:
             elif binding.value is None:
                 break
             else:
-                stops.append(_told(binding))
+                stops.append(self._told(binding))
                 at = self._before(binding, function)
         return stops[::-1]
+
+    def _reached(self, at: _At) -> tuple[str | None, _Bound | None]:
+        """The attribute that is asked for of a name, and what may have bound that."""
+        key = (id(at.node), id(at.statement), at.function)
+        known = None if at.loop_names else self._ways.get(key)
+        if known is None:
+            root, attribute = self._root(at)
+            known = attribute, None if root is None else self._bindings(root, at)
+            if not at.loop_names:
+                self._ways[key] = known
+        return known
+
+    def _told(self, binding: Binding, *, maybe: bool = False) -> Stop:
+        """A binding as a stop, which is the same one for all the ways that come by it."""
+        key = id(binding), maybe
+        if key not in self._stops:
+            self._stops[key] = told_binding(binding, maybe=maybe)
+        return self._stops[key]
 
     def of_context(self, context: str, place: Place) -> list[Stop]:
         """Where a finding's context begins, down to the function that it stands in."""
@@ -134,35 +151,39 @@ class Origins:
         node: cst.CSTNode | None = at.node
         attribute = None
         passed: list[tuple[FunctionInfo | None, int]] = []
-        while node is not None and not isinstance(node, cst.Name):
+        while node is not None and type(node) is not cst.Name:
             # From an operator in an operator on, as a chain of them is walked for each one.
-            if node is not at.node and attribute is None and isinstance(node, cst.BinaryOperation):
+            if node is not at.node and attribute is None and type(node) is cst.BinaryOperation:
                 key = at.function, id(node)
                 if key in self._led:
                     node, attribute = self._led[key]
                     break
                 passed.append(key)
-            attribute = node.attr.value if isinstance(node, cst.Attribute) else attribute
+            attribute = node.attr.value if type(node) is cst.Attribute else attribute
             node = self._inner(node, at)
         self._led.update(dict.fromkeys(passed, (node, attribute)))
         return node, attribute
 
     def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:
         """The part of an expression that its value is made of."""
-        if isinstance(node, (cst.Attribute, cst.Subscript, cst.NamedExpr)):
-            return node.value
-        if isinstance(node, (cst.UnaryOperation, cst.Await)):
-            return node.expression
-        if isinstance(node, (cst.List, cst.Tuple)):
-            first = node.elements[0] if node.elements else None
+        # By exact type: of libcst's classes ``isinstance`` is slow.
+        kind = type(node)
+        if kind is cst.Attribute or kind is cst.Subscript or kind is cst.NamedExpr:
+            return node.value  # type: ignore[attr-defined, no-any-return]
+        if kind is cst.UnaryOperation or kind is cst.Await:
+            return node.expression  # type: ignore[attr-defined, no-any-return]
+        if kind is cst.List or kind is cst.Tuple:
+            elements = node.elements  # type: ignore[attr-defined]
+            first = elements[0] if elements else None
             # What goes into a call goes in as a whole; of a list by itself any item may be meant.
-            known = node is not at.node or len(node.elements) == 1
-            return first.value if known and isinstance(first, cst.Element) else None
-        if isinstance(node, (cst.BinaryOperation, cst.Comparison, cst.Call)):
+            known = node is not at.node or len(elements) == 1
+            return first.value if known and type(first) is cst.Element else None
+        if kind is cst.BinaryOperation or kind is cst.Comparison or kind is cst.Call:
             fact = self._facts_in(at.function).get(id(node))
             if isinstance(fact, (BinaryFact, CompareFact)):
-                sides = ((fact.left, fact.left_node), (fact.right, fact.right_node))
-                return next((n for v, n in sides if as_array(v) is not None), None)
+                if as_array(fact.left) is not None:
+                    return fact.left_node
+                return fact.right_node if as_array(fact.right) is not None else None
             if isinstance(fact, CallFact):
                 return _source(fact)
         return None
@@ -175,9 +196,7 @@ class Origins:
             facts = self._facts[function] = {id(fact.node): fact for fact in found}
         return facts
 
-    def _bindings(
-        self, root: cst.Name, at: _At
-    ) -> tuple[FunctionInfo | None, tuple[Binding, ...]] | None:
+    def _bindings(self, root: cst.Name, at: _At) -> _Bound | None:
         """What may have bound a name, and in which function; None if that is not known."""
         name, function = root.value, at.function
         if name in self._declared() or self._is_of_comprehension(name, at):
@@ -200,7 +219,7 @@ class Origins:
         scope = self._scopes.get(function)
         if scope is None:
             node = self._module.tree if function is None else function.node
-            scope = self._scopes[function] = Reaching(node, has_walrus=":=" in self._module.source)
+            scope = self._scopes[function] = Reaching(node, has_walrus=self._has_walrus)
         return scope
 
     def _declared(self) -> frozenset[str]:
@@ -223,12 +242,12 @@ class Origins:
             statement = function.statement or statement
         elif name not in at.loop_names:
             return False
-        targets = (node.target for node in head_of(statement) if isinstance(node, cst.CompFor))
-        return any(
-            isinstance(inner, cst.Name) and inner.value == name
-            for target in targets
-            for inner in walk(target)
-        )
+        names = self._comprehended.get(id(statement))
+        if names is None:
+            clauses = (node for node in head_of(statement) if isinstance(node, cst.CompFor))
+            names = frozenset(name for clause in clauses for name in names_below(clause.target))
+            self._comprehended[id(statement)] = names
+        return name in names
 
     def _parameter(
         self, binding: Binding, function: FunctionInfo | None, attribute: str | None
@@ -241,7 +260,7 @@ class Origins:
         where, statement = f"`{function.qualified_name}`", binding.statement
         if isinstance(function.node, cst.Lambda):
             where, statement = "a lambda", function.statement or statement
-        text, quoted = _shown(parameter, function, where)
+        text, quoted = told_parameter(parameter, function, where)
         stops = [Stop(binding.node, statement, text, quoted)]
         sites = self._passed(function, parameter)
         if not 1 <= len(sites) <= MOST_CHOICES:
@@ -322,32 +341,6 @@ def _choices(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
     """All bindings that may hold, or none if one of them can't be told."""
     clear = all(b.kind != "opaque" for b in bindings)
     return bindings if clear and len(bindings) <= MOST_CHOICES else ()
-
-
-def _told(binding: Binding, *, maybe: bool = False) -> Stop:
-    """A binding, which ``maybe`` is one of several that may hold."""
-    texts = {
-        "assigned": f"`{binding.name}` {'may be' if maybe else 'is'} `{{}}`",
-        "unpacked": f"`{binding.name}` {'may be' if maybe else 'is'} unpacked from `{{}}`",
-        "updated": f"`{binding.name}` {'may be' if maybe else 'is'} updated with `{{}}`",
-        "element": f"`{binding.name}` {'may go' if maybe else 'goes'} through `{{}}`",
-        "parameter": f"`{binding.name}` may be what the function is given",
-    }
-    return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)
-
-
-def _shown(
-    parameter: Parameter, function: FunctionInfo, where: str
-) -> tuple[str, cst.CSTNode | None]:
-    """A parameter, with why it is taken for what it is, as far as that is one thing."""
-    text = f"parameter `{parameter.name}` of {where}"
-    if parameter.annotation is not None:
-        return f"{text}, annotated `{{}}`", parameter.annotation
-    if parameter.name in function.shown_arrays:
-        return f"{text}, used as an array alone can be", None
-    if parameter.evidence is not None and as_array(parameter.evidence) is not None:
-        return f"{text}, which calls in this file give an array", None
-    return text, None
 
 
 def _source(fact: CallFact) -> cst.BaseExpression | None:

@@ -29,6 +29,13 @@ class TooDeepError(Exception):
     """Source that nests more deeply than Python itself allows; libcst's parser could crash."""
 
 
+class TooManyFieldsError(TooDeepError):
+    """Source whose f-strings have more fields than its budget of work allows to parse."""
+
+    def __init__(self) -> None:
+        super().__init__("f-strings have too many replacement fields")
+
+
 #: Python itself takes 200 open brackets.
 MAX_BRACKETS = 200
 #: What chains expressions and statements, each link within the one before. libcst's parser overruns
@@ -44,6 +51,16 @@ MOST_NESTED_A_CHARACTER = 0.9
 MOST_LINKED = 600_000
 MOST_LINKED_A_CHARACTER = 5
 _LONG = 500
+#: Tokens that begin and end a string with fields, and how many more of them are open then.
+_STRING_ENDS = {
+    getattr(tokenize, f"{kind}STRING_{end}", -1): change
+    for kind in "FT"
+    for end, change in (("START", 1), ("END", -1))
+}
+#: The fields of f-strings take both parsers some 25 µs each, before Python 3.12. So many may be in
+#: a file, and so many more for each character: ordinary code has at most a quarter of those.
+MOST_FIELDS = 8_000
+MOST_FIELDS_A_CHARACTER = 0.08
 
 
 def outline_of(source: str) -> ast.Module | None:
@@ -55,6 +72,35 @@ def outline_of(source: str) -> ast.Module | None:
         return ast.parse(source)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
+
+
+def refuse_many_fields(source: str) -> None:
+    """Refuse f-strings with so many replacement fields that parsing them takes too long.
+
+    Raises:
+        TooManyFieldsError: there are too many.
+    """
+    most = MOST_FIELDS + int(MOST_FIELDS_A_CHARACTER * len(source))
+    if source.count("{") > most and _fields(source) > most:
+        raise TooManyFieldsError
+
+
+def _fields(source: str) -> int:
+    """How many replacement fields f-strings have, as far as the source is tokenisable."""
+    found = inside = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.STRING:
+                if "f" in token.string[:2].lower():
+                    found += token.string.count("{") - 2 * token.string.count("{{")
+            # From Python 3.12 on an f-string is several tokens.
+            elif token.type in _STRING_ENDS:
+                inside += _STRING_ENDS[token.type]
+            elif inside and token.type == tokenize.OP and token.string == "{":
+                found += 1
+    except (tokenize.TokenError, SyntaxError):
+        pass  # it is not parsed either
+    return found
 
 
 def refuse_deep_nesting(source: str) -> None:

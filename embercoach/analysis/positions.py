@@ -82,10 +82,11 @@ class _RecordingState(CodegenState):
         """Nothing was stored, so there is nothing to drop."""
 
 
-def locate(module: cst.Module, wanted: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Span]:
+def locate(tree: cst.CSTNode, wanted: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Span]:
     """The spans of nodes, equal to those of libcst's ``PositionProvider``, which stores all."""
     nodes = list(wanted)
-    state = _RecordingState(module.default_indent, module.default_newline)
+    indent = getattr(tree, "default_indent", "    ")
+    state = _RecordingState(indent, getattr(tree, "default_newline", "\n"))
     state.wanted = frozenset(map(id, nodes))
-    module._codegen(state)  # noqa: SLF001  (libcst has no public method for a state of our own)
+    tree._codegen(state)  # noqa: SLF001  (libcst has no public method for a state of our own)
     return {node: state.spans[id(node)] for node in nodes}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import libcst as cst
 
 from embercoach.analysis.statements import target_names
-from embercoach.analysis.trees import head_of, walk
+from embercoach.analysis.trees import head_of, parameters_of, walk
 from embercoach.analysis.versions import EMPTY, Keys, Version
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class Binding:
 
 #: The bindings of each name that may hold: a version of a map from names to tuples of them.
 State = Version
-#: Where more bindings of a name may hold than are of use, so many of them stand for all.
+#: Of a name with so many bindings that may hold, no more are kept: all of them are of no use.
 MOST_BINDINGS = 4
 #: Times that statements may be walked, on average: in loops and ``finally`` they are walked again,
 #: and where those nest, once more for each of them.
-MOST_VISITS = 200
+MOST_VISITS = 50
 #: Context managers that may end a body early and go on behind it.
 _SWALLOWING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
@@ -58,17 +58,19 @@ class Reaching:
         """Walk the scope. ``has_walrus`` says whether there may be ``:=`` in it."""
         self.bindings: dict[str, list[Binding]] = {}
         self._before: dict[int, State] = {}
-        self._made: dict[tuple[int, str, int], Binding] = {}
+        self._made: dict[tuple[int, str, int], tuple[Binding]] = {}
         self._inside: set[tuple[int, str]] = set()  # statements, and names that they bind midway
         self._has_walrus = has_walrus
         self._exits: list[tuple[bool, State]] = []  # states at a break (True) and a continue
         self._names: Keys[str] = Keys()
         self._in_order: list[Binding] = []  # as the walk comes to them
         self._ranges: dict[int, tuple[int, int]] = {}  # in that list, those of a node's body
+        #: Of each loop, the states that it was last begun from and left with.
+        self._loops: dict[int, tuple[State, State | None]] = {}
         self._visits = 0
         state: State = EMPTY
         if not isinstance(scope, cst.Module):
-            for parameter in _parameters(scope.params):
+            for parameter in parameters_of(scope.params):
                 name = parameter.name
                 state = self._bind(state, name.value, "parameter", name, scope)
         if not isinstance(scope, cst.Lambda):
@@ -77,8 +79,8 @@ class Reaching:
     def before(self, statement: cst.CSTNode, name: str) -> tuple[Binding, ...] | None:
         """What may have bound a name where a statement of the scope begins.
 
-        None if that is not known: the scope never binds it, has no such statement, or binds it in
-        the midst of that statement.
+        None if that is not known: the scope never binds it, has no such statement, binds it in the
+        midst of that statement, or more bindings may hold than are of use.
         """
         state = self._before.get(id(statement))
         if state is None or name not in self.bindings or (id(statement), name) in self._inside:
@@ -86,6 +88,8 @@ class Reaching:
         if self._gave_up:
             return None
         reached: tuple[Binding, ...] = self._names.get(state, name) or ()
+        if len(reached) == MOST_BINDINGS:
+            return None
         return tuple(sorted(reached, key=lambda binding: binding.order))
 
     @property
@@ -104,14 +108,14 @@ class Reaching:
         index: int | None = None,
     ) -> State:
         key = (id(node), name, id(value))
-        binding = self._made.get(key)
-        if binding is None:
+        alone = self._made.get(key)
+        if alone is None:
             known = self.bindings.setdefault(name, [])
             binding = Binding(name, kind, node, statement, value, index, len(known))
-            self._made[key] = binding
+            alone = self._made[key] = (binding,)
             known.append(binding)
             self._in_order.append(binding)
-        return self._names.with_value(state, name, (binding,))
+        return self._names.with_value(state, name, alone)
 
     def _run(self, body: Any, state: State | None) -> State | None:
         """Walk a suite or its statements; None once a statement leaves it."""
@@ -245,7 +249,14 @@ class Reaching:
         *,
         runs_out: bool,
     ) -> State | None:
-        """Rounds until none of them adds a binding to what the next one begins with."""
+        """Rounds until none of them adds a binding to what the next one begins with.
+
+        A loop in loops is not walked again from the state that it was last walked from.
+        """
+        known = self._loops.get(id(node))
+        if known is not None and not any(True for _ in self._names.differences(known[0], head)):
+            return known[1]
+        before = head
         outer = self._exits
         while True:
             self._exits = []
@@ -261,7 +272,10 @@ class Reaching:
         after: State | None = head
         if node.orelse is not None:
             after = self._run(node.orelse.body, head)
-        return self._merged((after if runs_out else None, *breaks))
+        left = self._merged((after if runs_out else None, *breaks))
+        if node.orelse is None:  # there, a ``break`` leaves the loop around
+            self._loops[id(node)] = (before, left)
+        return left
 
     def _merged(self, states: Sequence[State | None]) -> State | None:
         """What may be bound where several paths meet; None if none of them comes there."""
@@ -269,15 +283,15 @@ class Reaching:
         if not reached:
             return None
         found = reached[0]
-        for state in reached[1:]:
-            for name, known, bindings in self._names.differences(found, state):
-                if known is None:
-                    found = self._names.with_value(found, name, bindings)
-                elif bindings is not None and len(known) < MOST_BINDINGS:
-                    more = tuple(b for b in bindings if b not in known)
-                    if more:
-                        both = (*known, *more)[:MOST_BINDINGS]
-                        found = self._names.with_value(found, name, both)
+        for name, runs in self._names.held(reached).items():
+            known: tuple[Binding, ...] = ()
+            for bindings, _ in runs:
+                if bindings is None or len(known) >= MOST_BINDINGS:
+                    continue
+                more = tuple(b for b in bindings if b not in known)
+                if more:  # else it stays the same object, for a loop to see that nothing was added
+                    known = (*known, *more)[:MOST_BINDINGS] if known else bindings
+            found = self._names.with_value(found, name, known)
         return found
 
     def _with(self, node: cst.With, state: State) -> State | None:
@@ -365,13 +379,6 @@ class Reaching:
         cst.TryStar: _try,
         cst.Match: _match,
     }
-
-
-def _parameters(parameters: cst.Parameters) -> Iterator[cst.Param]:
-    yield from (*parameters.posonly_params, *parameters.params)
-    for star in (parameters.star_arg, *parameters.kwonly_params, parameters.star_kwarg):
-        if isinstance(star, cst.Param):
-            yield star
 
 
 def _imported(node: cst.Import | cst.ImportFrom) -> Iterator[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import keyword
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.conversion import Converted, Lines, UnconvertibleError, convert
-from embercoach.analysis.parse import outline_of, parse, unvalidated
+from embercoach.analysis.parse import outline_of, parse, refuse_many_fields, unvalidated
 from embercoach.analysis.positions import Span, locate
 from embercoach.analysis.trees import children, walk
 
@@ -18,8 +19,20 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Mapping, Sequence
 
+    from embercoach.analysis.conversion.state import ParsedExpression
+
 #: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
 _OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)
+
+
+@cache
+def _is_expression(kind: type) -> bool:
+    return issubclass(kind, cst.BaseExpression)
+
+
+@cache
+def _has_other_range(kind: type) -> bool:
+    return issubclass(kind, _OTHER_RANGE)
 
 
 def read_tree(source: str, outline: ast.Module | None = None) -> SourceTree:
@@ -31,8 +44,9 @@ def read_tree(source: str, outline: ast.Module | None = None) -> SourceTree:
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.
-        TooDeepError: it nests more deeply than Python allows.
+        TooDeepError: it nests too deeply, or has too many fields in f-strings.
     """
+    refuse_many_fields(source)
     if source.startswith("\ufeff"):
         outline = None
     elif outline is None:
@@ -97,13 +111,20 @@ class SourceTree:
         if self.converted.ranges is None:
             return locate(self.tree, wanted)
         found: dict[cst.CSTNode, Span] = {}
+        within: dict[int, list[cst.CSTNode]] = {}
         others: dict[_Stretch, list[cst.CSTNode]] = {}
         for node, statement in wanted.items():
             span = self._quick_span(node)
             if span is not None:
                 found[node] = span
+            elif id(node) in self._parsed_by_libcst:
+                within.setdefault(self._parsed_by_libcst[id(node)], []).append(node)
             else:
                 others.setdefault(self._stretch_of(node, statement), []).append(node)
+        for number, nodes in within.items():
+            parsed = self.converted.parsed[number]
+            for node, span in locate(parsed.node, nodes).items():
+                found[node] = _shifted(span, parsed)
         for stretch, nodes in others.items():
             exact = self._exact_at(stretch)
             by_exact = {exact.nodes[id(node)]: node for node in nodes}
@@ -115,13 +136,13 @@ class SourceTree:
 
     def exact(self, node: cst.CSTNode) -> cst.CSTNode:
         """The node as libcst parses it, with its trivia."""
-        if self.converted.ranges is None:
+        if self.converted.ranges is None or id(node) in self._parsed_by_libcst:
             return node
         return self._exact_at(self._stretch_of(node, node)).nodes[id(node)]
 
     def code(self, node: cst.CSTNode) -> str:
         """A node's own source text, with the parentheses around it."""
-        span = self._quick_span(node) if isinstance(node, cst.BaseExpression) else None
+        span = self._quick_span(node) if _is_expression(type(node)) else None
         if span is not None and not self._may_have_parentheses(span):
             return self._lines.between(*span)
         return cst.Module([]).code_for_node(self.exact(node))
@@ -130,20 +151,34 @@ class SourceTree:
     def _lines(self) -> Lines:
         return Lines(self.source)
 
+    @cached_property
+    def _parsed_by_libcst(self) -> Mapping[int, int]:
+        """The expression that holds a part of one that libcst has parsed, by the part's ``id``."""
+        return {
+            id(inner): number
+            for number, parsed in enumerate(self.converted.parsed)
+            for inner in walk(parsed.node)
+            if inner is not parsed.node
+        }
+
     def _may_have_parentheses(self, span: Span) -> bool:
-        """Whether brackets around a span may be its own: those of a call look the same.
+        """Whether brackets around a span may be its own.
 
         Several lines count as if: libcst indents them as if the statement stood at the left.
         """
         if span.line != span.end_line:
             return True
-        before = self._lines.texts[span.line - 1][: span.column].rstrip()
-        after = self._lines.texts[span.end_line - 1][span.end_column :].lstrip()
-        return (not before or before[-1] == "(") and (not after or after[0] in ")#\\")
+        line = self._lines.texts[span.line - 1]
+        start, end = _start_of_space(line, span.column), span.end_column
+        while end < len(line) and line[end].isspace():
+            end += 1
+        if end < len(line) and line[end] not in ")#\\":
+            return False
+        return not start or (line[start - 1] == "(" and not _is_of_call(line, start - 1))
 
     def _quick_span(self, node: cst.CSTNode) -> Span | None:
         found = self.converted.range_of(node)
-        if found is None or isinstance(node, _OTHER_RANGE):
+        if found is None or _has_other_range(type(node)):
             return None
         line, offset, end_line, end_offset = found
         columns = self._lines.column(line, offset), self._lines.column(end_line, end_offset)
@@ -211,6 +246,38 @@ class SourceTree:
             return _Exact(module, first - 1, nodes)
         module = parse(text)
         return _Exact(module, first, _paired([stretch.node], module.body))
+
+
+def _shifted(span: Span, parsed: ParsedExpression) -> Span:
+    """A span in an expression's text, which begins with a parenthesis, as one in the source."""
+    line, column, end_line, end_column = span
+    first = parsed.line - 1
+    start = column + parsed.column - 1 if line == 1 else column
+    end = end_column + parsed.column - 1 if end_line == 1 else end_column
+    return Span(first + line, start, first + end_line, end)
+
+
+def _start_of_space(line: str, end: int) -> int:
+    while end and line[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _is_of_call(line: str, at: int) -> bool:
+    """Whether a parenthesis begins the arguments of a call; if in doubt, it doesn't.
+
+    Those around an expression follow an operator, another bracket, or a keyword.
+    """
+    end = _start_of_space(line, at)
+    if end and line[end - 1] in ")]}'\"":
+        return True
+    start = end
+    while start and (line[start - 1].isalnum() or line[start - 1] == "_"):
+        start -= 1
+    word = line[start:end]
+    if keyword.issoftkeyword(word):
+        return line[start - 1 : start] == "."
+    return word.isidentifier() and not keyword.iskeyword(word)
 
 
 def _paired(nodes: Sequence[cst.CSTNode], others: Sequence[cst.CSTNode]) -> dict[int, cst.CSTNode]:

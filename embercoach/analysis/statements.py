@@ -137,7 +137,7 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     if path is None:
         return
     if path in frame.evaluated:
-        frame.evaluated = frame.evaluated - {path}
+        frame.evaluated = frame.evaluated.without((path,))
     if isinstance(base, Dict):
         index = target.slice[0].slice
         key = evaluate(frame, index.value) if isinstance(index, cst.Index) else UNKNOWN
@@ -350,8 +350,9 @@ def _class_statement(body: Frame, info: ClassInfo, statement: cst.CSTNode) -> No
     for line in lines:
         if isinstance(line, cst.AnnAssign) and isinstance(line.target, cst.Name):
             info.annotations[line.target.value] = line.annotation.annotation
+    before = body.names.version()
     execute_all(body, (statement,))
-    info.variables.update(body.names)
+    info.variables |= {n: value for n, _, value in body.names.since(before) if value is not None}
 
 
 def _with(frame: Frame, node: cst.With) -> bool:

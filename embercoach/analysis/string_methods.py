@@ -55,7 +55,7 @@ def _made(
         text = values[0]
         if not isinstance(text, Str) or text.pieces is None:
             return STR
-        literals: Literals = []
+        literals = Literals()
         given = tuple(a._replace(value=v) for a, v in zip(arguments, values[1:], strict=True))
         try:
             result = handler(text_of(text, literals), given, literals)
@@ -139,7 +139,7 @@ def percent(text: Value, value: Value) -> Value:
 def _percent(text: Value, value: Value) -> Value:
     if not isinstance(text, Str) or text.pieces is None:
         return STR
-    literals: Literals = []
+    literals = Literals()
     folded = text_of(text, literals)
     if literals_have_holes(literals):
         return STR

@@ -39,9 +39,22 @@ MAX_FOLDED = 200_000
 MAX_PIECES = 4_096
 #: Stands for unknown text: the prefix is the compiler's own, so it is no undeclared name.
 ANYTHING = "__unknown"
-#: The literals that a text is made of, by their numbers, and the kinds of its holes.
-Literals = list["StringLiteral | str"]
 Values = tuple[Value, ...]
+
+
+class Literals(list["StringLiteral | str"]):
+    """The literals that a text is made of, by their numbers, and the kinds of its holes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[StringLiteral | str, int] = {}
+
+    def number_of(self, origin: StringLiteral | str) -> int:
+        """The number of a literal or a kind of hole, a new one when it first comes up."""
+        number = self._numbers.setdefault(origin, len(self))
+        if number == len(self):
+            self.append(origin)
+        return number
 
 
 def of_literal(frame: Frame, node: cst.SimpleString) -> Value:
@@ -133,7 +146,7 @@ def fold(value: Str) -> Folded | None:
     """The text of a string with the way back to its literals, None if nothing is known of it."""
     if value.pieces is None:
         return None
-    literals: Literals = []
+    literals = Literals()
     return Folded(text_of(value, literals), tuple(literals))
 
 
@@ -146,10 +159,7 @@ def _piece_text(piece: Piece, literals: Literals) -> FoldedText:
     origin = piece.hole or piece.literal
     if origin is None:
         return FoldedText.of_value(piece.text)
-    number = next((i for i, known in enumerate(literals) if known == origin), None)
-    if number is None:
-        number = len(literals)
-        literals.append(origin)
+    number = literals.number_of(origin)
     if piece.literal is None:
         return FoldedText.of_value(piece.text, number)
     if piece.stretch is None:

@@ -130,6 +130,14 @@ def names_below(node: cst.CSTNode) -> Iterator[str]:
     return (inner.value for inner in walk(node) if isinstance(inner, cst.Name))
 
 
+def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:
+    """The parameters of a function, those with stars among them."""
+    yield from (*parameters.posonly_params, *parameters.params)
+    for star in (parameters.star_arg, *parameters.kwonly_params, parameters.star_kwarg):
+        if isinstance(star, cst.Param):
+            yield star
+
+
 def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The nodes that a statement stands in, outermost first; none where it is not in the body."""
     pending: list[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]]] = [(body, ())]

@@ -6,22 +6,22 @@ take n * n of time and memory.
 
 from __future__ import annotations
 
-from itertools import compress
+from itertools import compress, pairwise
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 K = TypeVar("K")
 
-#: A version: a tree of tuples with the values of the keys, by their numbers, at the leaves.
-Version = tuple[Any, ...]
+#: A version: how many levels it has, and a tree of tuples with the values of the keys, by their
+#: numbers, at the leaves. It has as many levels as its largest number needs.
+Version = tuple[int, tuple[Any, ...]]
 _BITS = 5
 _WIDTH = 1 << _BITS
-#: Levels of tuples: enough for a million keys.
-_LEVELS = 4
-EMPTY: Version = (None,) * _WIDTH
+_NOTHING: tuple[Any, ...] = (None,) * _WIDTH
+EMPTY: Version = (1, _NOTHING)
 _INDICES = range(_WIDTH)
 
 
@@ -39,8 +39,10 @@ class Keys(Generic[K]):
         number = self._numbers.get(key)
         if number is None:
             return None
-        node: Any = version
-        for shift in range((_LEVELS - 1) * _BITS, 0, -_BITS):
+        levels, node = version
+        if number >> levels * _BITS:
+            return None
+        for shift in range((levels - 1) * _BITS, 0, -_BITS):
             node = node[(number >> shift) % _WIDTH]
             if node is None:
                 return None
@@ -52,13 +54,24 @@ class Keys(Generic[K]):
         if number is None:
             number = self._numbers[key] = len(self._keys)
             self._keys.append(key)
-        return _changed(version, number, (_LEVELS - 1) * _BITS, value)
+        levels, node = version
+        while number >> levels * _BITS:
+            if value is None:
+                return version
+            levels, node = levels + 1, _above(node)
+        changed = _changed(node, number, (levels - 1) * _BITS, value)
+        return version if changed is version[1] else (levels, changed)
 
     def differences(self, one: Version, other: Version) -> Iterator[tuple[K, Any, Any]]:
         """The keys whose values are not the same object, with both, in the order of the keys."""
         if one is other:
             return
-        pending = [(one, other, 0, _LEVELS - 1)]
+        (levels, left), (others, right) = one, other
+        while levels < others:
+            levels, left = levels + 1, _above(left)
+        while others < levels:
+            others, right = others + 1, _above(right)
+        pending = [(left, right, 0, levels - 1)]
         while pending:
             left, right, first, level = pending.pop()
             found = []
@@ -67,13 +80,35 @@ class Keys(Generic[K]):
                 if level == 0:
                     yield self._keys[number], left[index], right[index]
                 else:
-                    inner = (left[index] or EMPTY, right[index] or EMPTY)
+                    inner = (left[index] or _NOTHING, right[index] or _NOTHING)
                     found.append((*inner, number, level - 1))
             pending.extend(reversed(found))
 
+    def held(self, versions: Sequence[Version]) -> dict[K, list[tuple[Any, int]]]:
+        """What each key holds in versions, in their order, and in how many of them in a row.
 
-def _changed(node: Version | None, number: int, shift: int, value: Any) -> Version:
-    node = node or EMPTY
+        Only of keys whose values are not the same object in all of them.
+        """
+        found: dict[K, list[tuple[Any, int]]] = {}
+        starts: dict[K, int] = {}
+        for number, (one, other) in enumerate(pairwise(versions), 1):
+            for key, before, after in self.differences(one, other):
+                runs = found.setdefault(key, [(before, 0)])
+                runs[-1] = (runs[-1][0], number - starts.get(key, 0))
+                runs.append((after, 0))
+                starts[key] = number
+        for key, runs in found.items():
+            runs[-1] = (runs[-1][0], len(versions) - starts[key])
+        return found
+
+
+def _above(node: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A node one level up, which holds another one and nothing else."""
+    return (node, *_NOTHING[1:])
+
+
+def _changed(node: tuple[Any, ...] | None, number: int, shift: int, value: Any) -> tuple[Any, ...]:
+    node = node or _NOTHING
     index = (number >> shift) % _WIDTH
     inner = value if shift == 0 else _changed(node[index], number, shift - _BITS, value)
     if inner is node[index]:

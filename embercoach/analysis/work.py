@@ -11,10 +11,10 @@ _CHARACTER = 2
 
 
 class WorkExceededError(Exception):
-    """A file takes more evaluations of expressions than its size allows."""
+    """A file takes more work than its size allows, most of all evaluations of expressions."""
 
-    def __init__(self) -> None:
-        super().__init__("too many combinations of calls, loops and branches")
+    def __init__(self, reason: str = "too many combinations of calls, loops and branches") -> None:
+        super().__init__(reason)
 
 
 @dataclass(slots=True)

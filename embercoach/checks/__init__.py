@@ -68,9 +68,10 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     """
     with reading(source):
         module = project.open(path, source)
-        findings = place_reports(module, reports_of(module))
+        reports, exceeded = reports_of(module)
+        findings = place_reports(module, reports)
     dependencies = tuple(sorted(module.all_dependencies()))
-    problem = problem_of(module)
+    problem = exceeded or problem_of(module)
     project.release()
     return FileReport(findings, dependencies, problem)
 

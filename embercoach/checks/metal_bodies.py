@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
-from embercoach.analysis.origins import Stop
+from embercoach.analysis.stops import Stop
 from embercoach.checks.kernel_budgets import budget_of
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.kernels import (

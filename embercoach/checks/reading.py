@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.parse import TooDeepError
+from embercoach.analysis.parse import TooDeepError, TooManyFieldsError
+from embercoach.analysis.work import WorkExceededError
 from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def reading(source: str) -> Iterator[None]:
 
     Raises:
         SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
+        WorkExceededError: it takes too much work.
     """
     try:
         with deep_recursion():
@@ -49,5 +51,7 @@ def reading(source: str) -> Iterator[None]:
         raise SyntaxProblem(len(before), len(before[-1]) + 1, message) from error
     except cst.ParserSyntaxError as error:
         raise SyntaxProblem(error.editor_line, error.editor_column, error.message) from error
+    except TooManyFieldsError as error:
+        raise WorkExceededError(str(error)) from error
     except (RecursionError, TooDeepError) as error:
         raise SyntaxProblem(1, 1, "expressions are nested too deeply to be analysed") from error

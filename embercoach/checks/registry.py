@@ -14,7 +14,7 @@ from embercoach.analysis.values import BoundMember, Symbol
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.origins import Stop
+    from embercoach.analysis.stops import Stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from embercoach.analysis.origins import Origins, Stop
+from embercoach.analysis.origins import Origins
 from embercoach.analysis.positions import Span
+from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.module import Module
+    from embercoach.analysis.stops import Stop
 
 
 #: Rules about calls that MLX refuses.
@@ -28,17 +30,46 @@ MOST_QUOTED = 60
 _Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
 
 
-def reports_of(module: Module) -> list[Report]:
-    """What the checks say about a module, without what another report covers."""
-    facts = module.analyse()
+class Reports(NamedTuple):
+    """What the checks say about a module, and why they do not say all, if they don't."""
+
+    reports: list[Report]
+    exceeded: str | None
+
+
+def reports_of(module: Module) -> Reports:
+    """What the checks say about a module, without what another report covers.
+
+    Where the file takes more work than it may, that is what they say of the facts up to there. Work
+    is counted, so that these are the same ones in every run.
+    """
+    exceeded: str | None = None
+    try:
+        facts = module.analyse()
+    except WorkExceededError as error:
+        facts, exceeded = module.facts(), _exceeded(error)
+        module.work.left = Work.of("", is_shared=False).left  # for the checks
     if module.mentions_kernels or any(map(has_kernel, facts)):
         from embercoach.checks import of_kernels  # noqa: F401  (registers their checks)
     found: list[Report] = []
-    for fact in facts:
-        for check in checks_of(fact):
-            found.extend(check(fact, module))
-    for file_check in BY_FILE:
-        found.extend(file_check(module, facts))
+    try:
+        for fact in facts:
+            for check in checks_of(fact):
+                found.extend(check(fact, module))
+        if exceeded is None:  # the others judge by what the whole file does
+            for file_check in BY_FILE:
+                found.extend(file_check(module, facts))
+    except WorkExceededError as error:
+        exceeded = exceeded or _exceeded(error)
+    return Reports(_uncovered(module, found), exceeded)
+
+
+def _exceeded(error: WorkExceededError) -> str:
+    return f"analysis exceeded its budget: {error}"
+
+
+def _uncovered(module: Module, found: list[Report]) -> list[Report]:
+    """Reports without those that others cover or repeat."""
     # What only raises is no finding in a test of just that.
     found = [
         report
@@ -61,7 +92,9 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
     origins = Origins(module)
     ways = [_way(report, origins) for report in reports]
     wanted: dict[cst.CSTNode, cst.CSTNode] = {}
-    for stop in (stop for way in ways for stops in way for stop in stops):
+    # Many ways come by the same stops.
+    stops = {id(stop): stop for way in ways for stops in way for stop in stops}
+    for stop in stops.values():
         wanted[stop.node] = stop.statement
         if stop.quoted is not None:
             wanted[stop.quoted] = stop.statement
@@ -71,7 +104,13 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
             wanted[node] = report.place.statement
     spans = module.parsed.spans(wanted)
     lines = Lines(module.source)
-    findings = [_finding(*told, spans, lines) for told in zip(reports, ways, strict=True)]
+    steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
+    findings = [
+        _finding(
+            report, tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way), spans, lines
+        )
+        for report, way in zip(reports, ways, strict=True)
+    ]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
 
 
@@ -120,7 +159,12 @@ def _starts_of_lines(source: str) -> list[int]:
     return starts
 
 
-def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: Lines) -> RawFinding:
+def _finding(
+    report: Report,
+    steps: tuple[tuple[Step, ...], ...],
+    spans: dict[cst.CSTNode, Span],
+    lines: Lines,
+) -> RawFinding:
     span = _within(spans[report.node], report.text_span, lines)
     fix = None
     if report.change is not None:
@@ -143,7 +187,7 @@ def _finding(report: Report, way: _Way, spans: dict[cst.CSTNode, Span], lines: L
         report.help,
         report.context,
         fix,
-        *(tuple([_step(stop, spans, lines) for stop in stops]) for stops in way),
+        *steps,
     )
 
 

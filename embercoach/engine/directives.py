@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from embercoach.finding import Edit
@@ -20,10 +21,12 @@ class Item:
     start: int
     end: int
 
-    def names(self, code: str) -> bool:
-        """Whether it names a code, by itself or by its family (``GRAPH-BREAK``)."""
-        word = self.word.upper()
-        return code == word or code.startswith(f"{word}-")
+
+@lru_cache(maxsize=512)
+def words_for(code: str) -> tuple[str, ...]:
+    """The words that name a code: itself and its families (``GRAPH-BREAK``)."""
+    parts = code.split("-")
+    return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,6 @@ class Directive:
     items: tuple[Item, ...]
     blanket: bool
     spans: tuple[tuple[int, int], ...]
-
-    def covers(self, line: int, end_line: int) -> bool:
-        """Whether a finding that starts and ends on these lines is covered, whatever its code."""
-        return any(low <= line <= high or low <= end_line <= high for low, high in self.spans)
 
     def edit(self, kept: list[str]) -> Edit:
         """The edit that leaves only some of the listed words, or removes the directive."""

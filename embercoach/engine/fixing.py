@@ -123,6 +123,8 @@ class Fixer:
         inspection = self._inspector.inspect(data, file.path)
         if inspection.kind in ("broken", "failed"):
             raise BrokenSourceError(inspection.content()[2])
+        if inspection.kind == "checked" and (problem := inspection.content()[3]) is not None:
+            raise BrokenSourceError(problem)
         fixes = [finding.fix for finding in self._findings(file, inspection) if finding.fix]
         return _in_file(fixes, text) if is_notebook(file.path.name) else fixes
 

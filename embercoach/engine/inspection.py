@@ -113,8 +113,7 @@ class Inspector:
         except PlacedError as error:
             return _without("broken", digest, error.line, error.column, bounded(error.message))
         except WorkExceededError as error:
-            message = f"analysis exceeded its budget: {error}"
-            return _without("failed", digest, 1, 1, message)
+            return _without("failed", digest, 1, 1, f"analysis exceeded its budget: {error}")
         except Exception as error:  # noqa: BLE001  (a check's bug must not end the run)
             message = f"internal error while checking: {_describe(error)}"
             if self._debug:

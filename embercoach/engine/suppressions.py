@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.engine.directives import CODES, Directive, Item, Kind
 from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language
-from embercoach.engine.physical import Comment, PhysicalLines
+from embercoach.engine.physical import Comment, LineSpans, PhysicalLines
 from embercoach.fixes.application import deletion_of_line
 from embercoach.fixes.source import LineIndex
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CODES", "Directive", "Item", "may_hold_directives", "read_directives", "read_lines"]
 _MARKER = re.compile(rb"(?i:noqa|embercoach)")
 LAST_LINE = 1 << 31
+_OF_FILES: frozenset[Kind] = frozenset({"ignore-file", "skip-file"})
 
 _DIRECTIVES = {
     marker: re.compile(
@@ -55,11 +56,12 @@ def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive
     """
     index = LineIndex(source)
     lines = lines_of(source, language)
+    spans = LineSpans(lines)
     marker = MARKERS[language]
     return tuple(
         directive
         for comment in lines.comments
-        for directive in _in_comment(comment, marker, source, index, lines)
+        for directive in _in_comment(comment, marker, source, index, spans)
     )
 
 
@@ -118,7 +120,7 @@ def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def _in_comment(
-    comment: Comment, marker: str, source: str, index: LineIndex, lines: PhysicalLines
+    comment: Comment, marker: str, source: str, index: LineIndex, spans: LineSpans
 ) -> Iterator[Directive]:
     base = index.offset(comment.line, comment.column)
     for match in _DIRECTIVES[marker].finditer(comment.text):
@@ -140,7 +142,7 @@ def _in_comment(
             remains,
             tuple(Item(w, base + a, base + b) for w, a, b in items),
             blanket,
-            _spans(comment, kind, lines),
+            ((1, LAST_LINE),) if kind in _OF_FILES else spans.covered(comment, kind),
         )
 
 
@@ -213,20 +215,3 @@ def _removal(
     while start and source[start - 1] in " \t":
         start -= 1
     return start, comment_end, ""
-
-
-def _spans(comment: Comment, kind: Kind, lines: PhysicalLines) -> tuple[tuple[int, int], ...]:
-    if kind in ("ignore-file", "skip-file"):
-        return ((1, LAST_LINE),)
-    row = comment.line
-    if comment.alone and kind == "ignore":
-        below = next((line for line in lines.code if line > row), row)
-        inside = any(first <= row <= last for first, last in lines.logical if first < row)
-        spans = [(below, below)]
-        if not inside:
-            spans += [span for span in lines.logical if span[0] == below]
-        return tuple(spans)
-    spans = [(row, row)]
-    spans += [span for span in lines.logical if row in span]
-    spans += [span for span in lines.strings if span[1] == row]
-    return tuple(spans)

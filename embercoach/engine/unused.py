@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.config.errors import nearest
-from embercoach.engine.directives import CODES, Directive, Item
+from embercoach.config.errors import Vocabulary
+from embercoach.engine.directives import CODES, Directive, Item, words_for
 from embercoach.finding import Edit, Fix, RawFinding
 from embercoach.rulebook import SIMULATED
 
@@ -20,7 +22,7 @@ def report(
     directive: Directive,
     used: AbstractSet[Item],
     enabled: AbstractSet[str],
-    known: AbstractSet[str],
+    known: frozenset[str],
 ) -> Iterator[RawFinding]:
     """What is wrong with a suppression.
 
@@ -30,18 +32,34 @@ def report(
         enabled: the codes selected for the file; of others nobody knows whether they would fire.
         known: all codes that checks report.
     """
-    rules = known - set(CODES)
     if directive.kind == "noqa" and directive.blanket:
         return  # other linters use it too
+    rules, by_word = _by_word(known)
     idle = []
     for item in directive.items:
-        named = {code for code in rules if item.names(code)}
+        named = by_word.get(item.word.upper(), frozenset())
         if named and named <= enabled and item not in used:
             idle.append(item)
-        elif not named and not any(item.names(code) for code in CODES):
+        elif not named and not any(item.word.upper() in words_for(code) for code in CODES):
             yield from _unknown(directive, item, known)
     if idle or (directive.blanket and rules <= enabled):
         yield _unused(directive, idle)
+
+
+@lru_cache(maxsize=1)
+def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """The rules, and those that each word names."""
+    rules = known - set(CODES)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for code in rules:
+        for word in words_for(code):
+            found[word].add(code)
+    return rules, {word: frozenset(codes) for word, codes in found.items()}
+
+
+@lru_cache(maxsize=1)
+def _words(known: frozenset[str]) -> Vocabulary:
+    return Vocabulary(known | {code.rpartition("-")[0] for code in known})
 
 
 def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
@@ -59,7 +77,7 @@ def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
     )
 
 
-def _unknown(directive: Directive, item: Item, known: AbstractSet[str]) -> Iterator[RawFinding]:
+def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[RawFinding]:
     if item.word.upper().startswith(SIMULATED):
         yield _finding(
             directive,
@@ -69,8 +87,7 @@ def _unknown(directive: Directive, item: Item, known: AbstractSet[str]) -> Itera
             None,
         )
         return
-    families = {code.rpartition("-")[0] for code in known}
-    near = nearest(item.word, known | families)
+    near = _words(known).nearest(item.word)
     foreign = directive.kind == "noqa" and not (near and "-" in item.word)
     if foreign:
         return  # another linter's

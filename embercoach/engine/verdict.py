@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
-from embercoach.engine.directives import CODES, Directive, Item
+from embercoach.engine.coverage import ALL, CoveredLines, FoundLines
+from embercoach.engine.directives import CODES, Directive
 from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity, Step
 from embercoach.quoting import MOST_PROPOSED, bounded
 
@@ -117,7 +118,7 @@ class Judge:
         *,
         complete: bool = True,
     ) -> Verdict:
-        """The verdict on a file that was checked.
+        """The verdict on a file that was checked, ``complete`` or in part.
 
         Args:
             path: the file.
@@ -131,16 +132,19 @@ class Judge:
         """
         rules = self.rules_for(path)
         verdict = Verdict()
-        used: dict[int, set[Item]] = {}
+        covered = CoveredLines(directives)
+        enabled: list[tuple[str, int, int]] = []
         for raw in found:
+            place = (raw[0], raw[1], raw[3])
             if raw[0] not in rules.enabled:
                 continue
-            if directives and _suppressed(raw, directives, used):
+            enabled.append(place)
+            if directives and covered.covers(*place):
                 verdict.suppressed += 1
             else:
                 verdict.findings.append(self._finding(raw, shown, rules.profile))
         if complete and directives and not rules.enabled.isdisjoint(CODES):
-            self._add_idle(verdict, shown, rules, directives, used)
+            self._add_idle(verdict, shown, rules, directives, FoundLines(enabled))
         return verdict
 
     def _add_idle(
@@ -149,21 +153,21 @@ class Judge:
         shown: str,
         rules: FileRules,
         directives: Sequence[Directive],
-        used: dict[int, set[Item]],
+        found: FoundLines,
     ) -> None:
         from embercoach.engine import unused
 
         known = rulebook.static_codes()
-        named = [d for d in directives if not (d.kind == "noqa" and d.blanket)]
-        for number, directive in enumerate(directives):
-            if directive.blanket and number in used:
+        covered = CoveredLines(directive for directive in directives if not directive.blanket)
+        for directive in directives:
+            if directive.blanket and found.within(ALL, directive.spans):
                 continue
-            items = used.get(number, set())
-            for raw in unused.report(directive, items, rules.enabled, known):
+            used = {item for item in directive.items if found.within(item.word, directive.spans)}
+            for raw in unused.report(directive, used, rules.enabled, known):
                 plain = raw_to_tuple(raw)
                 if raw.code not in rules.enabled:
                     continue
-                if _suppressed(plain, [d for d in named if not d.blanket], {}):
+                if covered.covers(raw.code, raw.line, raw.end_line):
                     verdict.suppressed += 1
                 else:
                     verdict.findings.append(self._finding(plain, shown, rules.profile))
@@ -202,16 +206,3 @@ class _Pattern:
 
     def match(self, path: str) -> bool:
         return self._patterns.match_below(path) != self._negated
-
-
-def _suppressed(raw: RawTuple, directives: Sequence[Directive], used: dict[int, set[Item]]) -> bool:
-    code, line, end_line = raw[0], raw[1], raw[3]
-    hit = False
-    for number, directive in enumerate(directives):
-        if not directive.covers(line, end_line):
-            continue
-        items = {item for item in directive.items if item.names(code)}
-        if items or directive.blanket:
-            used.setdefault(number, set()).update(items)
-            hit = True
-    return hit

@@ -19,6 +19,8 @@ TAB = 4
 MOST_LINES = 5
 #: How much of a clipped line stands before the marked place.
 LEAD = 20
+#: How many characters around the place are looked at, for each column that there is room for.
+FAR = 4
 
 
 def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
@@ -45,11 +47,15 @@ def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
 def _single(finding: Finding, line: str, gutter: int, width: int, to_end: bool) -> Iterator[Line]:
     start = min(finding.column - 1, len(line))
     end = len(line) if to_end else min(finding.end_column - 1, len(line))
-    cells = _cells(line)
     room = max(width - gutter - 3, 2 * LEAD)
+    # Of a long line, what is far from the place is not looked at: it may have many findings.
+    left, reach = max(start - FAR * room, 0), start + FAR * room
+    is_cut = reach < len(line)
+    line, start, end = line[left:reach], start - left, min(end, reach) - left
+    cells = _cells(line)
     first, stop = _window(cells, start, max(end, start + 1), room)
     shown = "".join(cell for cell, _ in cells[first:stop])
-    before, after = "…" if first else "", "…" if stop < len(cells) else ""
+    before, after = "…" if left + first else "", "…" if is_cut or stop < len(cells) else ""
     offset = len(before) + sum(size for _, size in cells[first:start])
     marked = sum(size for _, size in cells[start : min(end, stop)])
     yield _row(str(finding.line), gutter, [(f"{before}{shown}{after}", "")])
@@ -70,21 +76,27 @@ def _several(
             yield _row("...", gutter, [("|", style)])
             continue
         mark = "|" if number > finding.line else " " if inside else "/"
-        cells = _cells(index.line(number))
+        line = index.line(number)
+        cells = _cells(line[: FAR * room])
         _, stop = _window(cells, 0, 1, room)
-        text = "".join(cell for cell, _ in cells[:stop]) + ("…" if stop < len(cells) else "")
+        text = "".join(cell for cell, _ in cells[:stop]) + ("…" if stop < len(line) else "")
         yield _row(str(number), gutter, [(f"{mark} ", style), (text, "")])
         if number == finding.line and inside:
-            before = sum(size for _, size in _cells(first)[: finding.column - 1])
+            before = _width(first[: finding.column - 1], room)
             yield _row("", gutter, [(f" {'_' * (min(before, room - 1) + 1)}^", style)])
     end = finding.end_column - 2 if finding.end_line == last else len(index.line(last)) - 1
-    below = sum(size for _, size in _cells(index.line(last))[: max(end, 0)])
+    below = _width(index.line(last)[: max(end, 0)], room)
     yield _row("", gutter, [(f"|{'_' * (min(below, room - 1) + 1)}^", style)])
 
 
 def _row(label: str, gutter: int, spans: Line) -> Line:
     mark = " | " if spans else " |"
     return [(f"{label:>{gutter}}{mark}", "gutter"), *spans]
+
+
+def _width(text: str, room: int) -> int:
+    """The columns of a text at the start of a line, as far as there is room."""
+    return sum(size for _, size in _cells(text[: FAR * room]))
 
 
 def _cells(line: str) -> list[tuple[str, int]]:

@@ -40,6 +40,23 @@ def repeated(piece: str, *, head: str = HEAD, tail: str = TAIL) -> Shape:
     return build
 
 
+def in_two_parts(first: str, second: str, opening: str, between: str, closing: str = "") -> Shape:
+    """As many pieces of one kind as of another, all of the first kind before the others."""
+
+    def build(size: int) -> tuple[str, str]:
+        head, tail = HEAD + opening, closing + TAIL
+        room = size - len(head) - len(between) - len(tail)
+        pieces: list[tuple[str, str]] = []
+        while room > 0:
+            number = str(len(pieces))
+            pieces.append((first.replace("@", number), second.replace("@", number)))
+            room -= len(pieces[-1][0]) + len(pieces[-1][1])
+        firsts, seconds = ("".join(part) for part in zip(*pieces, strict=True))
+        return "shape.py", f"{head}{firsts}{between}{seconds}{tail}"
+
+    return build
+
+
 def on_one_line(piece: str, opening: str, closing: str) -> Shape:
     """A piece of text again and again in one statement."""
     return repeated(piece, head=HEAD + opening, tail=closing + "\n" + TAIL)
@@ -49,7 +66,11 @@ def nested(header: str, body: str, levels: int = DEEPEST, footer: str = "") -> S
     """Blocks in blocks, and as many such towers as fit."""
 
     def tower(number: int) -> str:
-        lines = [" " * level + header.replace("@", f"{number}_{level}") for level in range(levels)]
+        lines = [
+            " " * level + line.replace("@", f"{number}_{level}")
+            for level in range(levels)
+            for line in header.split("\n")
+        ]
         feet = [" " * level + footer for level in range(levels - 1, -1, -1)] if footer else []
         return "\n".join([*lines, " " * levels + body, *feet]) + "\n"
 
@@ -97,6 +118,9 @@ SHAPES: dict[str, Shape] = {
     "elifs": repeated("elif a == @:\n    x = x + @\n", head=HEAD + "if a:\n    x = 1\n"),
     "match": repeated("    case @: x = x + @\n", head=HEAD + "match a:\n"),
     "match of tuples": repeated("    case (p@, q@): x = x + p@\n", head=HEAD + "match a:\n"),
+    "handlers": in_two_parts("    y@ = x\n", "except E@: z = x\n", "try:\n", ""),
+    "nested finally": nested("try: x = x + 1\nfinally:", "x = x + 2", 19),
+    "nested loops with else": nested("for i@ in x:", "if a: continue", 90, "else: x = x + 2"),
     "withs": repeated("with a as b@: x = x + b@\n"),
     "tries": repeated("try: x = x + 1\nexcept E as e@: x = e@\nfinally: y = x\n"),
     "fors": repeated("for i@ in range(3): x = x + i@\n"),
@@ -138,6 +162,8 @@ SHAPES: dict[str, Shape] = {
     "callers of one function": repeated(
         "def g@(x):\n    return f(x)\n", head=HEAD + "def f(y):\n    return float(y)\n"
     ),
+    "calls of a wide function": in_two_parts("p@, ", "f(x)\n", "def f(", "*a): return p0\n"),
+    "class attributes": repeated("    a@ = x\n", head=HEAD + "class C:\n"),
     "calls of one function": repeated("f(x, @)\n", head=HEAD + "def f(x, i):\n    return x + i\n"),
     "calls with strings": repeated("f('@')\n", head=HEAD + "def f(s):\n    return s\n"),
     "mutual recursion": repeated(
@@ -202,6 +228,10 @@ SHAPES: dict[str, Shape] = {
     "sums of numbers": chained(" + 1"),
     "comparisons": chained(" < 1"),
     "ands": chained(" and x"),
+    "ands of walruses": repeated("y@ = x" + " and (z := x)" * 900 + "\n"),
+    "ands of tests": in_two_parts(
+        "x@: mx.array | None, ", " and x@ is not None", "def f(", "a):\n    if a", ": float(a)\n"
+    ),
     "conditions in a row": repeated("y@ = " + "1 if x else " * 900 + "2\n"),
     "concatenated strings": chained(" + 'a'"),
     "adjacent strings": repeated("y@ = " + "'a' " * 900 + "\n"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from embercoach.config import Settings
 from embercoach.engine import fixing
 from embercoach.engine.annotation import annotate_files, annotated
+from embercoach.engine.coverage import CoveredLines
 from embercoach.engine.fixing import FixSummary, fix_files, fix_once
 from embercoach.engine.run import RunResult, run
 from embercoach.engine.suppressions import read_directives
@@ -299,7 +300,8 @@ def test_what_is_suppressed_stays_suppressed(pieces: list[str], data: st.DataObj
     after = annotated(source, findings)
     assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(source))
     directives = read_directives(after)
-    assert all(any(d.covers(f.line, f.end_line) for d in directives) for f in findings)
+    covered = CoveredLines(directives)
+    assert all(covered.covers(f.code, f.line, f.end_line) for f in findings)
     # Done twice it adds the code once more to the list, and no second comment.
     assert len(read_directives(annotated(after, findings))) == len(directives)
 

@@ -16,6 +16,7 @@ from embercoach.analysis.conversion.state import (
     EQUAL,
     OPEN,
     SPACE,
+    ParsedExpression,
     UnconvertibleError,
     packed_name_range,
     packed_range,
@@ -71,6 +72,7 @@ class ExpressionConverter:
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
         self.ranges: dict[int, int] = {}
+        self.parsed_expressions: list[ParsedExpression] = []
 
     def expression(self, node: ast.expr) -> Any:
         """An expression.
@@ -94,6 +96,8 @@ class ExpressionConverter:
             made = cst.parse_expression(f"({self.lines.segment(node)}\n)")
         except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
             raise UnconvertibleError(ast.dump(node)) from error
+        column = self.lines.column(node.lineno, node.col_offset)
+        self.parsed_expressions.append(ParsedExpression(made, node.lineno, column))
         return made
 
     def _name(self, node: ast.Name) -> cst.Name:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from io import StringIO
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -23,6 +25,8 @@ ASYNC = cst.Asynchronous()
 OPEN = (cst.LeftParen(),)
 CLOSE = (cst.RightParen(),)
 
+#: Lines from so many characters on are not encoded again for each place in them.
+_LONG = 500
 _BITS = 24
 _MASK = (1 << _BITS) - 1
 
@@ -48,6 +52,17 @@ class StatementLine(NamedTuple):
     node: cst.SimpleStatementLine
 
 
+class ParsedExpression(NamedTuple):
+    """An expression that libcst has parsed, in parentheses, and where it begins.
+
+    Lines count from 1, columns from 0 in characters.
+    """
+
+    node: cst.BaseExpression
+    line: int
+    column: int
+
+
 @dataclass(frozen=True, slots=True)
 class Converted:
     """A tree, and the packed ranges of its statements and expressions by their ``id``.
@@ -58,11 +73,13 @@ class Converted:
         tree: the tree.
         ranges: see above.
         lines: simple statements that have lines of their own.
+        parsed: expressions whose parts have trivia, but no ranges.
     """
 
     tree: cst.Module
     ranges: dict[int, int] | None
     lines: tuple[StatementLine, ...] = ()
+    parsed: tuple[ParsedExpression, ...] = ()
 
     def range_of(self, node: cst.CSTNode) -> Range | None:
         """Where ``ast`` places a node, None for a node that it doesn't have."""
@@ -99,13 +116,22 @@ class Lines:
     def __init__(self, source: str) -> None:
         self.texts = list(StringIO(source, newline=""))
         self.is_ascii = source.isascii()
+        self._offsets: dict[int, list[int]] = {}  # of each character, by line
         self.has_continuations = "\\\n" in source or "\\\r" in source
 
     def column(self, line: int, offset: int) -> int:
         """The column in characters of an offset in UTF-8 bytes."""
         if self.is_ascii or not offset:
             return offset
-        return len(self.texts[line - 1].encode()[:offset].decode())
+        text = self.texts[line - 1]
+        if text.isascii():
+            return offset
+        if len(text) < _LONG:
+            return len(text.encode()[:offset].decode())
+        offsets = self._offsets.get(line)
+        if offsets is None:
+            offsets = self._offsets[line] = [0, *accumulate(len(c.encode()) for c in text)]
+        return bisect_left(offsets, offset)
 
     def segment(self, node: ast.expr) -> str:
         """The text of an expression, without parentheses around it."""

@@ -60,9 +60,8 @@ def convert(source: str, outline: ast.Module) -> Converted:
         raise UnconvertibleError("names whose text may be lost")
     converter = _Converter(Lines(source))
     tree = cst.Module(converter.body(outline.body))
-    return Converted(
-        tree, converter.ranges, tuple(sorted(converter.own_lines, key=lambda one: one.first))
-    )
+    lines = tuple(sorted(converter.own_lines, key=lambda one: one.first))
+    return Converted(tree, converter.ranges, lines, tuple(converter.parsed_expressions))
 
 
 def _may_be_normalized(character: str) -> bool:
