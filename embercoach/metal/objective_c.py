@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from embercoach.metal.grammar import tree_of
 from embercoach.metal.messages import Atom, Message, find_messages
-from embercoach.metal.syntax import Syntax, syntax_of, tree_of
+from embercoach.metal.syntax import Syntax, syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ def parse(text: str) -> ObjectiveC:
     messages: dict[int, Message] = {}
     for _ in range(_ROUNDS):
         before = bytes(edited)
-        atoms = _atoms(tree_of(before), before)
+        atoms = _atoms(tree_of(before).root, before)
         _exchange_words(edited, atoms)
         _exchange_blocks(edited, atoms)
         _exchange_methods(edited, atoms)
