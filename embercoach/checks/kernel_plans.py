@@ -77,8 +77,7 @@ def _kernels_of(
         own = tuple(c for c in tried if _belongs(c, names, launch))
         if own and names not in planned:
             program = lower_body(kernel.source, kernel.header, names)
-            if program.too_deep:
-                budget.refuse_depth()
+            budget.note(program.refusal)
             planned[names] = MetalKernel(kernel.name, program, own, budget, program)
     return tuple(planned.values())
 

@@ -44,8 +44,7 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if source is None:
             continue
         code = code_of(source, header, partial(kernels_of, definition, module))
-        if code.text.too_deep or code.header.too_deep:
-            budget_of(module).refuse_depth()
+        budget_of(module).note(code.text.refusal or code.header.refusal)
         if code.text.entry_points:
             continue
         for check in METAL_CHECKS:

@@ -91,6 +91,7 @@ class MetalKernel:
             WorkBudgetExceeded: the file's kernels took the steps of all.
         """
         from embercoach.metal.execution.follow import follow
+        from embercoach.metal.work_budget import TOO_DEEP
 
         found = self._followed.get(number)
         if found is None:
@@ -98,7 +99,7 @@ class MetalKernel:
             found = follow(self.program, self.configurations[number], budget=share)
             self.budget.spend_run(found.steps, share)
             if found.too_deep:
-                self.budget.refuse_depth()
+                self.budget.note(TOO_DEEP)
             self._followed[number] = found
         return found
 

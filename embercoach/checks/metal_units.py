@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, UNIT_ONLY, MetalCode
 from embercoach.checks.run import Lines
 from embercoach.finding import RawFinding, Step
-from embercoach.metal.work_budget import WorkBudgetExceeded
+from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +36,8 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding,
     from embercoach.metal.objective_c import parse
 
     file = parse(source)
+    if file.syntax.is_exceeded:
+        budget.note(TOO_INTRICATE)
     found = list(placed(host_copies(file), source))
     for unit in embedded_units(file):
         found += placed(reports_of(unit.text, budget), source, unit.offsets)
@@ -48,8 +50,7 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     from embercoach.checks.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY
 
-    if text.too_deep:
-        budget.refuse_depth()
+    budget.note(text.refusal)
     code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))
     for check in (*METAL_CHECKS, *UNIT_ONLY):
         with suppress(WorkBudgetExceeded):

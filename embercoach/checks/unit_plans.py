@@ -45,8 +45,7 @@ def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
     if not any(word in text for word in ENTRY_QUALIFIERS):
         return ()
     program = lower_unit(text)
-    if program.too_deep:
-        budget.refuse_depth()
+    budget.note(program.refusal)
     functions = [function for group in program.functions.values() for function in group]
     order = {function: number for number, function in enumerate(functions)}
     doubts = sorted(problem.spot.place.start for problem in program.problems)

@@ -19,6 +19,7 @@ from embercoach.metal.resolution import resolve
 from embercoach.metal.scopes import NestingError
 from embercoach.metal.syntax import parse_body, parse_unit
 from embercoach.metal.threads import ThreadFacts
+from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class MetalText:
         spans_groups: a group's position is multiplied by the size of a threadgroup.
         foreign: C++ that Metal has not.
         size_names: names that keep the size of an array from being constant, or may do so.
-        too_deep: the text nests deeper than is followed: nothing of it is known.
+        refusal: the problem to report of a text of which nothing is known, else None.
     """
 
     text: str
@@ -79,7 +80,7 @@ class MetalText:
     barriers: tuple[Barrier, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
-    too_deep: bool = False
+    refusal: str | None = None
 
     @property
     def parse_ok(self) -> bool:
@@ -138,12 +139,13 @@ def _read(
     if own:
         # Macros of the text itself that are no C++: parse again without them.
         syntax = parse(text, blanks | own)
+    if syntax.is_exceeded:
+        return _refused(syntax, TOO_INTRICATE)
     try:
         found = resolve(syntax, around.names, around.macros)
         threads = ThreadFacts(syntax, found)
     except (NestingError, RecursionError):
-        everything = (syntax.stretch(0, len(syntax.data)),)
-        return MetalText(text, everything, names_known=False, too_deep=True)
+        return _refused(syntax, TOO_DEEP)
     sound = around.parse_ok and around.names_known
     foreign = any(
         d.kind == "include" and not is_standard_header(d.target) for d in found.directives
@@ -169,6 +171,11 @@ def _read(
         foreign=tuple(foreign_parts(syntax, found)),
         size_names=tuple(SizeNames(syntax, found).names()),
     )
+
+
+def _refused(syntax: Syntax, problem: str) -> MetalText:
+    everything = (syntax.stretch(0, len(syntax.data)),)
+    return MetalText(syntax.text, everything, names_known=False, refusal=problem)
 
 
 def undeclared(text: MetalText, scope: frozenset[str] = frozenset()) -> tuple[Use, ...]:

@@ -64,21 +64,40 @@ def find_messages(atoms: Sequence[Atom], data: bytes) -> Iterator[Message]:
         atoms: of a text, brackets one by one.
         data: the text.
     """
+    closing = closing_brackets(atoms)
+    for start, end in closing.items():
+        if atoms[start].kind == "[" and atoms[end].kind == "]":
+            message = _message(atoms, start, closing, data)
+            if message is not None:
+                yield message
+
+
+def closing_brackets(atoms: Sequence[Atom]) -> dict[int, int]:
+    """The index of the bracket that closes each one, inner ones first; any closes any."""
     opened: list[int] = []
+    closing: dict[int, int] = {}
     for index, atom in enumerate(atoms):
         if atom.kind in _OPEN:
             opened.append(index)
         elif atom.kind in _CLOSE and opened:
-            start = opened.pop()
-            if atoms[start].kind == "[" and atom.kind == "]":
-                message = _message(atoms, start, index, data)
-                if message is not None:
-                    yield message
+            closing[opened.pop()] = index
+    return closing
 
 
-def _message(atoms: Sequence[Atom], first: int, last: int, data: bytes) -> Message | None:
-    """The message between two brackets, None if that is a subscript, a lambda or an attribute."""
-    top = list(_top_level(atoms, first + 1, last))
+def top_level(closing: dict[int, int], bracket: int) -> Iterator[tuple[int, int]]:
+    """First and last index of each atom, or whole bracket, inside a closed bracket."""
+    index = bracket + 1
+    while index < closing[bracket]:
+        last = closing.get(index, index)
+        yield index, last
+        index = last + 1
+
+
+def _message(
+    atoms: Sequence[Atom], first: int, closing: dict[int, int], data: bytes
+) -> Message | None:
+    """The message in a bracket, None if that is a subscript, a lambda or an attribute."""
+    top, last = list(top_level(closing, first)), closing[first]
     at = _selector_at(atoms, top, subscript=first > 0 and _ends_value(atoms[first - 1]))
     if at is None:
         return None
@@ -142,21 +161,6 @@ def _with_arguments(
         tuple(start for start, _ in bounds),
         tuple(blocks),
     )
-
-
-def _top_level(atoms: Sequence[Atom], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """First and last index of each atom, or whole bracket, between two indices."""
-    index = first
-    while index < last:
-        start, depth = index, 0
-        while True:
-            depth += atoms[index].kind in _OPEN
-            depth -= atoms[index].kind in _CLOSE
-            if depth <= 0 or index + 1 >= last:
-                break
-            index += 1
-        yield start, index
-        index += 1
 
 
 def _selector_at(

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.messages import Atom, Message, find_messages
-from embercoach.metal.syntax import Syntax, syntax_of, tree_of
+from embercoach.metal.grammar import tree_of
+from embercoach.metal.messages import Atom, Message, closing_brackets, find_messages, top_level
+from embercoach.metal.syntax import Syntax, syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ def parse(text: str) -> ObjectiveC:
     messages: dict[int, Message] = {}
     for _ in range(_ROUNDS):
         before = bytes(edited)
-        atoms = _atoms(tree_of(before), before)
+        atoms = _atoms(tree_of(before).root, before)
         _exchange_words(edited, atoms)
         _exchange_blocks(edited, atoms)
         _exchange_methods(edited, atoms)
@@ -121,6 +122,7 @@ def _ats(data: bytes, start: int, end: int) -> Iterator[Atom]:
 
 def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
     """Blank qualifiers, and everything that starts with ``@``."""
+    closing = closing_brackets(atoms)
     for index, atom in enumerate(atoms):
         word = bytes(edited[atom.start : atom.end]).decode(errors="replace")
         if word in _BLANKS:
@@ -130,17 +132,19 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
         if atom.kind == "@":
             _fill(edited, atom.start, atom.end)
             if index + 1 < len(atoms) and atoms[index + 1].start == atom.end:
-                _exchange_directive(edited, atoms, index + 1)
+                _exchange_directive(edited, atoms, index + 1, closing)
 
 
-def _exchange_directive(edited: bytearray, atoms: list[Atom], index: int) -> None:
+def _exchange_directive(
+    edited: bytearray, atoms: list[Atom], index: int, closing: dict[int, int]
+) -> None:
     """What stands behind an ``@``."""
     following = atoms[index]
     word = bytes(edited[following.start : following.end]).decode(errors="replace")
     if word in ("[", "{"):
-        _exchange_collection(edited, atoms, index)
+        _exchange_collection(edited, atoms, index, closing)
     elif word in _VALUES and _is_call(atoms, index):
-        close = atoms[_closing(atoms, index + 1)]
+        close = atoms[closing.get(index + 1, index + 1)]
         _fill(edited, following.start, close.end, b"1")
     elif word == "synchronized" and _is_call(atoms, index):
         _fill(edited, following.start, following.end, b"if")
@@ -152,14 +156,16 @@ def _exchange_directive(edited: bytearray, atoms: list[Atom], index: int) -> Non
         _fill(edited, following.start, following.end)
 
 
-def _exchange_collection(edited: bytearray, atoms: list[Atom], index: int) -> None:
+def _exchange_collection(
+    edited: bytearray, atoms: list[Atom], index: int, closing: dict[int, int]
+) -> None:
     """``@[a, b]`` and ``@{a : b}`` to ``(a, b)``, and empty ones to ``0``."""
-    last = _closing(atoms, index)
+    last = closing.get(index, index)
     start, end = atoms[index].start, atoms[last].end
     if last <= index + 1:
         _fill(edited, start, end, b"0")
         return
-    for colon in _colons(atoms, index) if atoms[index].kind == "{" else ():
+    for colon in _colons(atoms, index, closing) if atoms[index].kind == "{" else ():
         edited[colon : colon + 1] = b","
     before = atoms[last - 1]
     if before.kind == ",":  # behind the last element
@@ -168,12 +174,12 @@ def _exchange_collection(edited: bytearray, atoms: list[Atom], index: int) -> No
     edited[end - 1 : end] = b")"
 
 
-def _colons(atoms: list[Atom], index: int) -> Iterator[int]:
+def _colons(atoms: list[Atom], index: int, closing: dict[int, int]) -> Iterator[int]:
     """Where a dictionary's keys end: its colons that belong to no conditional expression."""
-    depth = questions = 0
-    for atom in atoms[index : _closing(atoms, index)]:
-        depth += (atom.kind in "([{") - (atom.kind in ")]}")
-        if depth == 1 and atom.kind in "?:":
+    questions = 0
+    for number, _ in top_level(closing, index):
+        atom = atoms[number]
+        if atom.kind in "?:":
             questions += 1 if atom.kind == "?" else -1
             if questions < 0:
                 questions = 0
@@ -202,24 +208,16 @@ def _exchange_blocks(edited: bytearray, atoms: list[Atom]) -> None:
 
 def _exchange_methods(edited: bytearray, atoms: list[Atom]) -> None:
     """``- (void)draw:(int)x {`` at file scope to ``void _()      {``."""
+    ends = [atom for atom in reversed(atoms) if atom.kind in ("{", ";")]
     depth = 0
     for index, atom in enumerate(atoms):
+        while ends and ends[-1].start < atom.start:
+            ends.pop()
         if atom.kind in "-+" and depth == 0 and _is_call(atoms, index):
-            end = next((a for a in atoms[index:] if a.kind in ("{", ";")), None)
+            end = ends[-1] if ends else None
             if end is not None and end.kind == "{" and end.start - atom.start >= len(_METHOD):
                 _fill(edited, atom.start, end.start, _METHOD)
         depth += (atom.kind == "{") - (atom.kind == "}")
-
-
-def _closing(atoms: list[Atom], index: int) -> int:
-    """The bracket that closes the one at an index; the index itself where none does."""
-    depth = 0
-    for number in range(index, len(atoms)):
-        depth += atoms[number].kind in "([{"
-        depth -= atoms[number].kind in ")]}"
-        if depth == 0:
-            return number
-    return index
 
 
 def _end_of_section(edited: bytearray, start: int) -> int:

@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-import tree_sitter_cpp
-from tree_sitter import Language, Node, Parser
-
 from embercoach.metal.facts import Place
+from embercoach.metal.grammar import LEXICAL, Tree, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tree_sitter import Node
 
 ADDRESS_SPACES = frozenset(
     {
@@ -53,25 +53,15 @@ _PREFIX = b"void _(){\n"
 _SUFFIX = b"\n}\n"
 # Each round can bring qualifiers to light that error recovery had swallowed.
 _ROUNDS = 4
-# Each ``<`` may begin the arguments of a template: the grammar follows both ways.
-_MAX_OPEN = 100
-_ANGLES = re.compile(rb"[<>;{}]")
 _LINE_BREAK = re.compile("\n")
 # What words stand in that are left to the tree: comments, directives, strings and attributes.
-_OTHER_TEXT = rb"""
-    //(?:\\\n|[^\n])*
-    | /\*(?:.*?\*/|.*)
+_OTHER_TEXT = (
+    LEXICAL
+    + rb"""
     | ^[ \t]*\#(?:\\\n|[^\n])*
-    | R"([^()\\\s]{0,16})\((?:.*?\)\1"|.*)
-    | "(?:\\.|[^"\\\n])*"
-    | '(?:\\.|[^'\\\n])*'
     | \[\[[^\]\n]{0,200}
 """
-
-
-@cache
-def _parser() -> Parser:
-    return Parser(Language(tree_sitter_cpp.language()))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +77,7 @@ class Syntax:
         tail: bytes behind it.
         qualifiers: byte offset of each exchanged qualifier, to the word that stood there.
         faults: stretches where the grammar had to guess; empty means a clean parse.
+        is_exceeded: the parse took more than it may: the tree is that of an empty text.
     """
 
     text: str
@@ -97,6 +88,7 @@ class Syntax:
     tail: int
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
+    is_exceeded: bool = False
     _parents: dict[int, Node] = field(default_factory=dict)
     _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
@@ -170,15 +162,17 @@ def parse_unit(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
 def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> Syntax:
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
     data = prefix + text.encode(errors="replace") + suffix
-    nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
+    margins = len(prefix), len(suffix)
+    tree, nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS, len(suffix))
     body = _wrapped_body(nodes[0], len(data)) if prefix else nodes[0]
-    doubtful = body is None or _is_ambiguous(data)
-    syntax = _syntax(text, data, nodes, (len(prefix), len(suffix)), doubtful)
+    if body is None:
+        tree = tree._replace(unread=(0, len(data)))
+    syntax = _syntax(text, data, nodes, margins, tree)
     return replace(syntax, root=body or nodes[0], qualifiers=qualifiers)
 
 
 def _syntax(
-    text: str, data: bytes, nodes: tuple[Node, ...], margins: tuple[int, int], doubtful: bool
+    text: str, data: bytes, nodes: tuple[Node, ...], margins: tuple[int, int], tree: Tree
 ) -> Syntax:
     """A syntax without qualifiers; the margins are bytes in front of and behind the text."""
     shift, tail = margins
@@ -191,35 +185,14 @@ def _syntax(
         shift=shift,
         tail=tail,
         qualifiers={},
+        is_exceeded=tree.is_exceeded,
         _rows=line_starts(text),
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
     faults = [syntax.place(n) for n in _faults(nodes)]
-    if doubtful:
-        faults.append(syntax.stretch(shift, len(data)))
+    if tree.unread is not None:
+        faults.append(syntax.stretch(*tree.unread))
     return replace(syntax, faults=tuple(faults))
-
-
-def tree_of(data: bytes) -> Node:
-    """The C++ tree of a text in bytes; of one with too many ``<``, that of an empty text."""
-    return _parser().parse(b"" if _is_ambiguous(data) else data).root_node
-
-
-def _is_ambiguous(data: bytes) -> bool:
-    """Whether a statement opens more ``<`` than the grammar tells apart in linear time."""
-    if data.count(b"<") <= _MAX_OPEN:
-        return False
-    found = 0
-    for byte in _ANGLES.findall(data):
-        if byte == b"<":
-            found += 1
-            if found > _MAX_OPEN:
-                return True
-        elif byte == b">":
-            found = max(found - 1, 0)
-        else:
-            found = 0
-    return False
 
 
 def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
@@ -230,20 +203,23 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         data: the same, encoded.
         edited: what the grammar is to see.
     """
-    nodes = tuple(walk(tree_of(edited)))
-    return _syntax(text, data, nodes, (0, 0), _is_ambiguous(edited))
+    tree = tree_of(edited)
+    return _syntax(text, data, tuple(walk(tree.root)), (0, 0), tree)
 
 
-def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[tuple[Node, ...], dict[int, str]]:
+def _exchange(
+    data: bytes, blanks: frozenset[str], tail: int
+) -> tuple[Tree, tuple[Node, ...], dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
     _exchange_plain(edited, blanks, qualifiers)
     for _ in range(_ROUNDS):
-        nodes = tuple(walk(tree_of(bytes(edited))))
+        tree = tree_of(bytes(edited), tail)
+        nodes = tuple(walk(tree.root))
         if not _exchange_once(edited, nodes, blanks, qualifiers):
             break
-    return nodes, qualifiers
+    return tree, nodes, qualifiers
 
 
 @lru_cache(maxsize=16)
@@ -254,7 +230,7 @@ def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     )
     flags = re.VERBOSE | re.DOTALL | re.MULTILINE
     return re.compile(
-        _OTHER_TEXT + rb"| (?<![\w\x80-\xff])(" + words + rb")(?![\w\x80-\xff])", flags
+        _OTHER_TEXT + rb"| (?<![\w\x80-\xff])(?P<word>" + words + rb")(?![\w\x80-\xff])", flags
     )
 
 
@@ -270,10 +246,10 @@ def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
 def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[int, str]) -> None:
     """Overwrite the words that are plain to see, so that most texts are parsed once."""
     for match in _words(blanks).finditer(bytes(edited)):
-        start, end = match.span(2)
+        start, end = match.span("word")
         if start < 0:
             continue
-        word = match[2].decode()
+        word = match["word"].decode()
         stand_in = _stand_in(word, blanks)
         if stand_in is None:
             continue

@@ -12,11 +12,11 @@ TokenKind = Literal["space", "newline", "name", "number", "string", "mark"]
 
 _TOKEN = re.compile(
     r"""
-    (?P<space>(?:[ \t\f\v\r]|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*.*?\*/)+)
+    (?P<space>(?:[ \t\f\v\r]|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*(?:.*?\*/|.*))+)
     |(?P<newline>\n)
+    |(?P<string>R"([^()\\\s]{0,16})\((?:.*?\)\4"|.*)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)
     |(?P<name>[^\W\d]\w*)
     |(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)
-    |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
     |(?P<mark>\#\#|\.\.\.|<<=|>>=|->|::|\+\+|--|&&|\|\||<<|>>|[-+*/%&|^<>=!]=|.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -71,5 +71,9 @@ def line_comment(token: Token) -> int | None:
     while at < len(token.text):
         if token.text.startswith("//", at):
             return token.start + at
-        at = token.text.index("*/", at + 2) + 2 if token.text.startswith("/*", at) else at + 1
+        if token.text.startswith("/*", at):
+            end = token.text.find("*/", at + 2)
+            at = len(token.text) if end < 0 else end + 2
+        else:
+            at += 1
     return None

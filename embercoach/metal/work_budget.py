@@ -19,6 +19,7 @@ _MOST = 150_000_000
 _LEAST = 100_000
 EXCEEDED = "analysis exceeded its budget: not all kernels were followed"
 TOO_DEEP = "analysis exceeded its budget: kernels nest too deeply"
+TOO_INTRICATE = "analysis exceeded its budget: Metal code takes too long to parse"
 
 
 class WorkBudgetExceeded(Exception):  # noqa: N818  (the checks know it by this name)
@@ -65,9 +66,9 @@ class WorkBudget:
         if share < min(RUN, steps):
             self.problem = EXCEEDED
 
-    def refuse_depth(self) -> None:
-        """Note that a text nests deeper than is followed."""
-        self.problem = self.problem or TOO_DEEP
+    def note(self, problem: str | None) -> None:
+        """Report why a text was not followed; the first such problem of a file stays."""
+        self.problem = self.problem or problem
 
     def spend(self, steps: int) -> None:
         """Take off what a run took."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 HEAD = "if True:\n"
 #: What kernels of Python call their language.
 _PYTHON = (None, "python", "python3", "ipython")
+
+# A character between the quotes of a JSON string; halves of characters are refused before.
+_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Notebook:
         self._starts = [part.start for part in self.parts]
         self.table = self._table(self.index, self._starts)
         self._lines: dict[int, LineIndex] = {}
+        self._offsets: dict[int, list[int]] = {}
         self._file_index: LineIndex | None = None
 
     @property
@@ -129,30 +134,21 @@ class Notebook:
 
     def offset_in_file(self, part: Part, offset: int) -> int:
         """Where a character of a cell stands in the file; the end for those past it."""
-        if not part.cell.pieces:
-            return part.cell.start
-        piece = part.cell.pieces[0]
-        for following in part.cell.pieces[1:]:
-            if offset < len(piece.text):
-                break
-            offset -= len(piece.text)
-            piece = following
-        at = piece.start
-        for _ in range(min(offset, len(piece.text))):
-            at = self._next(at)
-        return at
+        number = part.cell.number
+        if number not in self._offsets:
+            self._offsets[number] = self._offsets_of(part.cell)
+        offsets = self._offsets[number]
+        return offsets[min(offset, len(offsets) - 1)]
 
-    def _next(self, at: int) -> int:
-        """Where the character of a JSON string behind another one starts."""
-        if self.file[at] != "\\":
-            return at + 1
-        if self.file[at + 1] != "u":
-            return at + 2
-        is_pair = (
-            self.file[at + 2 : at + 4].lower() in ("d8", "d9", "da", "db")
-            and self.file[at + 6 : at + 8] == "\\u"
-        )
-        return at + (12 if is_pair else 6)
+    def _offsets_of(self, cell: Cell) -> list[int]:
+        """Where each character of a cell starts in the file, and the end of the last piece."""
+        pieces = cell.pieces
+        starts = [
+            match.start()
+            for piece in pieces
+            for match in _CHARACTER.finditer(self.file, piece.start, piece.end)
+        ]
+        return [*starts, pieces[-1].end if pieces else cell.start]
 
 
 def _is_indented(source: str) -> bool:

@@ -1,8 +1,9 @@
 """Metal text in shapes that make slow algorithms show, for ``tests.benchmarks.growth``.
 
 Each shape makes a text of about as many bytes as asked, and a name for its file. Those of ``FILES``
-are whole ``.metal`` files; ``BODIES`` make the body of a kernel, which stands in a ``.metal`` file
-and, a second time, in the ``source`` of an ``mx.fast.metal_kernel``.
+are whole ``.metal`` files, those of ``OBJECTIVE_C`` stand in a ``.mm`` file; ``BODIES`` make the
+body of a kernel, which stands in a ``.metal`` file and, a second time, in the ``source`` of an
+``mx.fast.metal_kernel``.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ def _body(make: Callable[[int], str], size: int) -> tuple[str, str]:
 
 def _python(make: Callable[[int], str], size: int) -> tuple[str, str]:
     return "shape.py", _PYTHON.replace("{body}", make(size))
+
+
+def _objective_c(make: Callable[[int], str], size: int) -> tuple[str, str]:
+    return "shape.mm", f"#import <Metal/Metal.h>\nvoid f() {{\n{make(size)};\n}}\n"
 
 
 # File scope
@@ -559,6 +564,14 @@ FILES: dict[str, Callable[[int], str]] = {
     "braces of structs": _garbage("struct {"),
     "open functions": _garbage("void f() { if (a"),
     "raw strings": _garbage('R"a('),
+    "open comments": _garbage("/* "),
+    "open comments of directives": _garbage("#define A /* "),
+    "operators and braces": _garbage("!}"),
+    "commas and parentheses": _garbage("a,)"),
+    "attributes in a row": _garbage("[[a]] "),
+    "escaped quotes": _garbage('"\\'),
+    "escaped apostrophes": _garbage("'\\"),
+    "statements of comparisons": _garbage("a<b;"),
     "control characters": _garbage("{\x00"),
     "emoji": _garbage("{\N{GRINNING FACE}}"),
     "defined": _garbage("#if defined(\n"),
@@ -626,8 +639,19 @@ BODIES: dict[str, Callable[[int], str]] = {
     "vectors": _nested_in_body("float4(", ")"),
 }
 
+OBJECTIVE_C: dict[str, Callable[[int], str]] = {
+    "nested messages": lambda size: _nested("[a ", " b]", "c", size),
+    "nested arguments": lambda size: _nested("[a b:", "]", "c", size),
+    "nested arrays": lambda size: _nested("@[", "]", "a", size),
+    "nested dictionaries": lambda size: _nested("@{a:", "}", "a", size),
+    "open casts": _garbage("-("),
+    "messages": _garbage("[a b]; "),
+    "imports in a line": _garbage("@import "),
+}
+
 SHAPES: dict[str, Callable[[int], tuple[str, str]]] = {
     **{f"metal: {name}": partial(_file, make) for name, make in FILES.items()},
     **{f"metal: {name}": partial(_body, make) for name, make in BODIES.items()},
+    **{f"objective-c: {name}": partial(_objective_c, make) for name, make in OBJECTIVE_C.items()},
     **{f"kernel: {name}": partial(_python, make) for name, make in BODIES.items()},
 }

@@ -138,3 +138,20 @@ def test_places_in_embedded_text() -> None:
     at = unit.text.text.index("x[i]")
     assert source[unit.offsets[at] :].startswith("x[i] = 0")
     assert unit.text.text.startswith("// é\n")
+
+
+def test_nested_messages_are_all_found() -> None:
+    depth = 500
+    text = "void f() { " + "[a b:" * depth + "c" + " d:e]" * depth + "; }"
+    found = parse(text)
+    assert [message.selector for message in found.messages] == ["b:d:"] * depth
+    assert found.syntax.faults == ()
+    outer = found.messages[0]
+    assert [text[start:end] for start, end in outer.arguments] == [text[16:-8], "e"]
+
+
+def test_nested_collections_are_expressions() -> None:
+    text = "void f() { id a = " + "@{x ? y : z : @[" * 50 + "[b c]" + "]}" * 50 + "; }"
+    found = parse(text)
+    assert [message.selector for message in found.messages] == ["c"]
+    assert found.syntax.faults == ()

@@ -167,6 +167,23 @@ def test_places_in_the_file(
             assert found.offset_in_file(part, offset) == part.cell.pieces[-1].end
 
 
+@pytest.mark.parametrize(
+    "written_as",
+    [
+        "# \\ud83d\\ude00 x",
+        "# \\uD83D\\uDE00\\uD83D\\uDE00 x",
+        "# \\\\ud83d\\\\ude00 x",
+        '# \N{GRINNING FACE}\\"\\/ x',
+    ],
+)
+def test_a_pair_of_surrogates_is_one_character(written_as: str) -> None:
+    text = json.dumps(notebook(code("HERE"))).replace("HERE", written_as)
+    found = parse(text)
+    assert found is not None
+    (part,) = found.parts
+    assert text[found.offset_in_file(part, part.text.index(" x")) :].startswith(' x"')
+
+
 def test_a_line_has_its_own_line_in_the_file() -> None:
     text = written(notebook(prose("#"), "x = 1\n\nif x:\n    y = 'é'\n"))
     found = parse(text)

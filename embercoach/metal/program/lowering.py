@@ -13,6 +13,7 @@ from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spo
 from embercoach.metal.program.preprocessing import Expanded, preprocess
 from embercoach.metal.program.state import Lowering, MisreadError, Names, Rules, TooDeepError
 from embercoach.metal.program.texts import Parsed
+from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,11 @@ class _Unread(Enum):
     """Why a text cannot be lowered."""
 
     TOO_DEEP = "the text nests too deeply"
+    TOO_INTRICATE = "the text takes too long to parse"
     AMBIGUOUS = "the text is read one way and then another"
+
+
+_REFUSALS = {_Unread.TOO_DEEP: TOO_DEEP, _Unread.TOO_INTRICATE: TOO_INTRICATE}
 
 
 @lru_cache(maxsize=128)
@@ -88,7 +93,10 @@ def _read(
     """Lower a text, again for each stretch that the grammar misread."""
     misread: dict[int, str] = {}
     for _ in range(max(1, min(_MAX_READINGS, _MAX_READ // max(len(expanded.text), 1)))):
-        found = _attempt(lower, Parsed(text, kind, expanded, dict(misread)))
+        parsed = Parsed(text, kind, expanded, dict(misread))
+        if parsed.is_exceeded:
+            return _Unread.TOO_INTRICATE
+        found = _attempt(lower, parsed)
         if not isinstance(found, MisreadError):
             return found
         misread |= found.exchange
@@ -153,4 +161,4 @@ def _lost(text: str, kind: Text, why: _Unread) -> Program:
     spot = Spot(kind, Place(0, len(text), 1, 1))
     problem = Opaque(why.value, spot)
     body = Block((problem,), spot) if kind != "file" else None
-    return Program(body, {}, {}, (), (problem,), too_deep=why == _Unread.TOO_DEEP)
+    return Program(body, {}, {}, (), (problem,), refusal=_REFUSALS.get(why))

@@ -361,7 +361,7 @@ class Program:
         constants: variables at file scope with their values, enumerators among them.
         structs: those that the texts define, by name.
         problems: why and where the texts were not understood; empty for a program that is whole.
-        too_deep: a text nests deeper than is followed: nothing of it is known.
+        refusal: the problem to report of a text of which nothing is known, else None.
     """
 
     body: Block | None
@@ -370,4 +370,4 @@ class Program:
     constants: tuple[Declare, ...]
     problems: tuple[Opaque, ...]
     structs: dict[str, Struct] = field(default_factory=dict)
-    too_deep: bool = False
+    refusal: str | None = None

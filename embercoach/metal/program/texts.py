@@ -31,6 +31,7 @@ class Parsed:
         self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable())
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
+        self.is_exceeded = self._syntax.is_exceeded
         self.tree: Part = plain_tree(self._syntax.root)
 
     def _readable(self) -> str:

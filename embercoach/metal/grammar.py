@@ -1,0 +1,138 @@
+"""The C++ grammar, and the bounds of what it reads.
+
+The grammar takes quadratic time for some texts, in native code.
+Those that are known are kept from it; of others, a parse ends after a number of its own steps,
+which is the same on every machine, or after a time. ``syntax`` and ``objective_c`` call this.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import tree_sitter_cpp
+from tree_sitter import Language, Node, Parser
+
+# Comments, literals and numbers; an unclosed string ends with its line.
+LEXICAL = rb"""
+    //(?:\\\r?\n|[^\n])*
+    | (?P<comment>/\*(?:.*?\*/|.*))
+    | R"([^()\\\s]{0,16})\((?:.*?\)\2"|.*)
+    | "(?:\\.|[^"\\\n])*"?
+    | '(?:\\.|[^'\\\n])*'?
+    | (?<![\w\x80-\xff])\d(?:[eEpP][+-]|'?[\w.])*
+"""
+_LEXICAL = re.compile(LEXICAL, re.VERBOSE | re.DOTALL)
+# Each ``<`` may begin the arguments of a template: the grammar follows both ways.
+_MAX_OPEN = 100
+_ANGLES = re.compile(rb"[<>;{}]")
+# The grammar compares both ways of reading attributes in a row, at each of them.
+_MANY_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]]*\]\]\s*){100}")
+# The grammar reports its progress after a hundred steps. Metal's own and MLX's headers take one
+# report for each 50 to 80 characters, and 0.3 microseconds a character.
+_REPORTS = 2_000
+_REPORTS_A_CHARACTER = 0.1
+_SECONDS = 2.0
+_SECONDS_A_CHARACTER = 20e-6
+
+
+class Tree(NamedTuple):
+    """A tree of a text in bytes.
+
+    Attributes:
+        root: its root; of a text that was not parsed, that of an empty one.
+        unread: start and end of what the grammar did not get, None where it got all.
+        is_exceeded: the parse took more than it may.
+    """
+
+    root: Node
+    unread: tuple[int, int] | None = None
+    is_exceeded: bool = False
+
+
+@cache
+def _language() -> Language:
+    return Language(tree_sitter_cpp.language())
+
+
+# The checks, the followed kernels and the suppressions read the same text.
+@lru_cache(maxsize=2)
+def tree_of(data: bytes, tail: int = 0) -> Tree:
+    """The C++ tree of a text.
+
+    An unclosed comment is left out, up to ``tail`` bytes before the text's end.
+    """
+    if _is_ambiguous(data):
+        return Tree(_empty(), (0, len(data)))
+    end = len(data) - tail
+    start = _open_comment(data[:end])
+    if start is not None:
+        data = data[:start] + b" " * (end - start) + data[end:]
+    root = _parse(data)
+    if root is None:
+        return Tree(_empty(), (0, len(data)), is_exceeded=True)
+    return Tree(root, None if start is None else (start, end))
+
+
+def _empty() -> Node:
+    return Parser(_language()).parse(b"").root_node
+
+
+def _parse(data: bytes) -> Node | None:
+    """The root of a text's tree, None where that takes more than it may."""
+    view = memoryview(data)
+    reports = int(_REPORTS + _REPORTS_A_CHARACTER * len(data))
+    end = time.process_time() + _SECONDS + _SECONDS_A_CHARACTER * len(data)
+    stopped = False
+
+    def is_over(_offset: int, _has_error: bool, /) -> bool:
+        nonlocal reports, stopped
+        reports -= 1
+        stopped = reports < 0 or time.process_time() > end
+        return stopped
+
+    try:
+        # Its own parser: while this one calls Python, another thread may parse.
+        return (
+            Parser(_language())
+            .parse(lambda at, _point: view[at:], progress_callback=is_over)
+            .root_node
+        )
+    except ValueError:
+        if not stopped:
+            raise
+        return None
+
+
+def _open_comment(data: bytes) -> int | None:
+    """Where a block comment starts that nothing ends, None without one."""
+    if data.find(b"/*", max(data.rfind(b"*/") - 1, 0)) < 0:
+        return None
+    for match in _LEXICAL.finditer(data):
+        comment = match["comment"]
+        if comment is not None and (len(comment) < 4 or not comment.endswith(b"*/")):
+            return match.start()
+    return None
+
+
+def _is_ambiguous(data: bytes) -> bool:
+    """Whether the grammar would follow more ways of reading a statement than in linear time."""
+    return _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None
+
+
+def _has_many_angles(data: bytes) -> bool:
+    if data.count(b"<") <= _MAX_OPEN:
+        return False
+    found = 0
+    for byte in _ANGLES.findall(data):
+        if byte == b"<":
+            found += 1
+            if found > _MAX_OPEN:
+                return True
+        elif byte == b">":
+            found = max(found - 1, 0)
+        else:
+            found = 0
+    return False
