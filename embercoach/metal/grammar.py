@@ -31,9 +31,12 @@ _ANGLES = re.compile(rb"[<>;{}]")
 # The grammar compares both ways of reading attributes in a row, at each of them.
 _MANY_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]]*\]\]\s*){100}")
 # The grammar reports its progress after a hundred steps. Metal's own and MLX's headers take one
-# report for each 50 to 80 characters, and 0.3 microseconds a character.
+# report for each 50 to 80 characters, and 0.5 microseconds a character.
 _REPORTS = 2_000
 _REPORTS_A_CHARACTER = 0.1
+# Shorter texts take no time in any case.
+_SHORT = 500
+_PIECE = 1 << 16
 _SECONDS = 2.0
 _SECONDS_A_CHARACTER = 20e-6
 
@@ -81,8 +84,19 @@ def _empty() -> Node:
 
 
 def _parse(data: bytes) -> Node | None:
-    """The root of a text's tree, None where that takes more than it may."""
-    view = memoryview(data)
+    """The root of a text's tree, None where that takes more than it may.
+
+    The package reports progress only where it reads the text piece by piece, and nodes of such a
+    tree have no safe text: so the first tree is only made to see that it can be.
+    """
+    if len(data) > _SHORT and not _ends(data):
+        return None
+    # Its own parser: another thread may parse at the same time.
+    return Parser(_language()).parse(data).root_node
+
+
+def _ends(data: bytes) -> bool:
+    """Whether parsing a text takes no more than it may."""
     reports = int(_REPORTS + _REPORTS_A_CHARACTER * len(data))
     end = time.process_time() + _SECONDS + _SECONDS_A_CHARACTER * len(data)
     stopped = False
@@ -94,16 +108,11 @@ def _parse(data: bytes) -> Node | None:
         return stopped
 
     try:
-        # Its own parser: while this one calls Python, another thread may parse.
-        return (
-            Parser(_language())
-            .parse(lambda at, _point: view[at:], progress_callback=is_over)
-            .root_node
-        )
+        Parser(_language()).parse(lambda at, _: data[at : at + _PIECE], progress_callback=is_over)
     except ValueError:
         if not stopped:
             raise
-        return None
+    return not stopped
 
 
 def _open_comment(data: bytes) -> int | None:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Names", "lower_body", "lower_unit"]
 
 _Lowered = TypeVar("_Lowered")
-# How often one text is read, and how many characters of it are, all together.
+# How often one text is read, and how many characters of it are, all together; each may be twice,
+# which suffices for MLX's headers.
 _MAX_READINGS = 31
-_MAX_READ = 4_000_000
+_MAX_READ = 60_000
 _RULES = Rules(expressions.expression, statements.statement, functions.named_lambda)
 
 
@@ -92,7 +93,7 @@ def _read(
 ) -> _Lowered | _Unread:
     """Lower a text, again for each stretch that the grammar misread."""
     misread: dict[int, str] = {}
-    for _ in range(max(1, min(_MAX_READINGS, _MAX_READ // max(len(expanded.text), 1)))):
+    for _ in range(max(2, min(_MAX_READINGS, _MAX_READ // max(len(expanded.text), 1)))):
         parsed = Parsed(text, kind, expanded, dict(misread))
         if parsed.is_exceeded:
             return _Unread.TOO_INTRICATE
