@@ -120,7 +120,7 @@ def kernel_builders_form() -> dict[str, Any]:
 def _origin_form(parameter: str) -> dict[str, Any]:
     forms: list[dict[str, Any]] = [
         {"type": "string", "pattern": f"^{_NAME}$"},
-        {"type": "integer", "minimum": 0},
+        {"type": "integer", "minimum": 0, "maximum": MOST_PARAMETERS},
     ]
     value: dict[str, Any] | None = None
     if parameter in TEXTS:

@@ -146,7 +146,11 @@ class _Breaks:
 
 def _is_quote(token: Token) -> bool:
     """Whether it opens a string that the line does not close."""
-    return token.kind == "mark" and token.text == '"'
+    if token.kind != "string" or not token.text.startswith('"'):
+        return False
+    inside = token.text[1:].removesuffix('"')
+    is_escaped = (len(inside) - len(inside.rstrip("\\"))) % 2 == 1
+    return is_escaped or not token.text[1:].endswith('"')
 
 
 def _nesting(line: list[Token]) -> int:

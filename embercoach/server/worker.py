@@ -67,9 +67,8 @@ class Failed:
 class Watch:
     """Ends this process when a job exceeds the deadline, or the process its memory."""
 
-    def __init__(self, deadline: float, memory: int = PROCESS_MEMORY) -> None:
-        """Take the deadline in seconds of CPU time, and the bytes that the process may take."""
-        self._memory = memory
+    def __init__(self, deadline: float) -> None:
+        """Take the deadline in seconds of CPU time."""
         self._deadline = deadline
         self._limit = 0.0
         self._busy = threading.Event()
@@ -96,7 +95,7 @@ class Watch:
                 left = self._limit - time.process_time()
                 if left <= 0 and self._busy.is_set():
                     os._exit(EXPIRED)
-            if (resident() or 0) > self._memory:
+            if (resident() or 0) > PROCESS_MEMORY:
                 os._exit(MEMORY_EXIT)
             time.sleep(min(max(left, 0.01), INTERVAL))
 
