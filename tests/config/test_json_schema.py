@@ -125,7 +125,7 @@ def values(form: dict[str, Any]) -> st.SearchStrategy[Any]:
     if kind == "boolean":
         return st.booleans()
     if kind == "integer":
-        return st.integers(min_value=form["minimum"])
+        return st.integers(form["minimum"], form.get("maximum"))
     if kind == "number":
         return st.integers(1, form["maximum"]) | st.floats(
             form["exclusiveMinimum"], form["maximum"], exclude_min=True
