@@ -104,7 +104,8 @@ def _ends(data: bytes) -> bool:
     def is_over(_offset: int, _has_error: bool, /) -> bool:
         nonlocal reports, stopped
         reports -= 1
-        stopped = reports < 0 or time.process_time() > end
+        # The clock is the slower one to ask.
+        stopped = reports < 0 or (reports % 64 == 0 and time.process_time() > end)
         return stopped
 
     try:
