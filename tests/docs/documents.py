@@ -3,8 +3,7 @@
 Every document is played in a folder of its own, from its first block to its last, as a reader
 would: blocks with a `title` are written to the file of that name, `bash` and `console` blocks are
 run, and what a `console` block shows below a command must be what the command prints, where `...`
-stands for what is left out. Run from the repository root as `python -m tests.docs.documents` to
-write today's output into the documents.
+stands for what is left out. `python -m tests.regenerate documents` writes today's output.
 """
 
 from __future__ import annotations
@@ -343,18 +342,11 @@ def regenerated(markdown: str, played: list[tuple[Block, list[tuple[Command, str
     return "".join(lines)
 
 
-def main(names: list[str]) -> int:
-    """Rewrite the documents of these names, or all."""
+def regenerate() -> None:
+    """Write today's output into the documents."""
     for path in DOCUMENTS:
-        if names and path.name not in names:
-            continue
         markdown = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             played = list(Playground(Path(folder), path).play())
         if (new := regenerated(markdown, played)) != markdown:
             path.write_text(new, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

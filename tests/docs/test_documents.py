@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 BLOCKS = [(name, block) for name, text in TEXTS.items() for block in blocks(text)]
-REGENERATE = "run `python -m tests.docs.documents` to show today's output"
+REGENERATE = "run `python -m tests.regenerate documents` to show today's output"
 
 
 def played(path: Path) -> pytest.param:
