@@ -60,7 +60,7 @@ HINT = "python -m tests.regenerate counts"
 #: Code in a text: no phrase runs across it.
 CODE = "\0"
 #: Files that hold the excluded words as data, and other people's text.
-NOT_OURS = {".ci/language.toml", ".ci/language_counts.toml", "LICENSE"}
+NOT_OURS = {"language.toml", "language_counts.toml", "LICENSE"}
 #: The characters on either side of a word in which a phrase that allows it may begin and end.
 LONGEST_PHRASE = 80
 #: The front matter of a rule's page.
@@ -69,7 +69,7 @@ FRONT_MATTER = re.compile(r"\A\+\+\+\n(.*?)^\+\+\+$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Term:
-    """The phrases that allow an excluded word, and what to write instead."""
+    """The phrases that allow an excluded word, and the replacement."""
 
     allowed: re.Pattern[str]
     instead: str
@@ -103,7 +103,7 @@ def _phrases(alternatives: Iterable[str]) -> re.Pattern[str]:
 
 @cache
 def excluded() -> Language:
-    """The terms of `language.toml`."""
+    """Return the terms of `language.toml`."""
     table = tomllib.loads(TERMS.read_text(encoding="utf-8"))
     quoted = [re.escape(phrase).replace(r"\ ", " ") for phrase in table["quotations"]["phrases"]]
     entries = table["term"]
@@ -117,7 +117,7 @@ def excluded() -> Language:
 
 
 def words(text: str) -> Iterator[tuple[int, str, str]]:
-    """The excluded words of a text: offset, word, and what to write instead."""
+    """Yield the excluded words of a text: offset, word, and the replacement."""
     for found in excluded().words.finditer(text):
         start, end = found.span()
         first = max(0, start - LONGEST_PHRASE)
@@ -148,7 +148,7 @@ class Kind(Enum):
 
 
 def python_text(source: str) -> tuple[str, list[tuple[int, str]]]:
-    """The source with all but its texts masked, so that offsets stay; and openings of docstrings.
+    """Return the source with all but its texts masked, so that offsets stay; and openings of docstrings.
 
     An opening is a line and "What" or "Whether", where a docstring begins so.
     """
@@ -193,7 +193,7 @@ def _texts_of(source: str) -> Iterator[tuple[Kind, tuple[int, int], tuple[int, i
 
 
 def _literal(text: str, kind: Kind) -> str:
-    """A literal without quotes, escapes and replacement fields; masked if it is no text."""
+    """Return a literal without quotes, escapes and fields; masked if it is not a text."""
     opening = QUOTES.match(text)
     if opening is None:
         raise ValueError(f"not a string literal: {text[:60]!r}")
@@ -318,7 +318,8 @@ def tracked(root: Path) -> list[str]:
         check=True,
     ).stdout
     names = {name for name in listed.split("\0") if name and not name.startswith("tests/")}
-    return sorted(name for name in names - NOT_OURS if (root / name).is_file())
+    ours = {name for name in names if name.rpartition("/")[2] not in NOT_OURS}
+    return sorted(name for name in ours if (root / name).is_file())
 
 
 def folder(name: str) -> str:

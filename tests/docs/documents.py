@@ -60,6 +60,7 @@ NOT_RUN = {
     "embercoach check --watch .": "never ends: tests/cli/test_watch.py",
     "python examples/lint_many_dask.py --shards 2 -o findings.json "
     "fleet/audio fleet/text fleet/vision": "test_lint_many_dask.py",
+    "python -m tests.regenerate": "writes into these documents",
     "python -m tests.fuzz python metal --seconds 600 --jobs 2 --corpus corpus": "test_harnesses.py",
     "python -m tests.fuzz python --reproduce fuzz-faults/python-0123456789ab": "test_harnesses.py",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",

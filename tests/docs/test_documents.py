@@ -204,7 +204,7 @@ def test_the_version_is_this_one(document: str) -> None:
 
 def test_the_table_of_families_is_that_of_the_rules() -> None:
     families = {}
-    for cell, about in rows("rules.md", "family", "what it is about"):
+    for cell, about in rows("rules.md", "family", "what it reports"):
         name, target = re.fullmatch(r"\[`([A-Z-]+)`\]\((.+)\)", cell).groups()  # type: ignore[union-attr]
         assert target.startswith(f"../rules/{name}-")
         assert about
@@ -213,7 +213,7 @@ def test_the_table_of_families_is_that_of_the_rules() -> None:
 
 
 def test_the_table_of_contexts_is_that_of_the_rules() -> None:
-    contexts = [cell.strip("`") for cell, _ in rows("rules.md", "context", "the finding stands")]
+    contexts = [cell.strip("`") for cell, _ in rows("rules.md", "context", "the finding is")]
     assert [*contexts, "default"] == list(rulebook.CONTEXTS)
 
 
