@@ -1,9 +1,9 @@
 """Hooks of MkDocs: add pages from outside of ``docs/``, generate tables, and convert links.
 
-README, CONTRIBUTING, CHANGELOG, SECURITY and every page in ``rules/`` become pages of the site without
-a copy in ``docs/``. The tables of rules, of configuration keys and of the action's inputs are generated
-during the build. Links that work in the repository become links of the site; a broken one is a warning,
-which fails a strict build.
+README, CONTRIBUTING, CHANGELOG, SECURITY and every page in ``rules/`` become pages of the site
+without a copy in ``docs/``. The build generates the tables of rules, of configuration keys and of
+the action's inputs. Links that work in the repository become links of the site; a broken one is a
+warning, which fails a strict build.
 """
 
 from __future__ import annotations

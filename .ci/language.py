@@ -148,9 +148,9 @@ class Kind(Enum):
 
 
 def python_text(source: str) -> tuple[str, list[tuple[int, str]]]:
-    """Return the source with all but its texts masked, so that offsets stay; and openings of docstrings.
+    """Return the source with all but its texts masked, at the same offsets; and openings.
 
-    An opening is a line and "What" or "Whether", where a docstring begins so.
+    An opening is the line and the word of a docstring that begins with "What" or "Whether".
     """
     starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
     parts, openings, last = [], [], 0

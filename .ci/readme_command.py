@@ -2,8 +2,8 @@
 
 Usage: python .ci/readme_command.py README.md "Test it"
 
-The gate runs the README's command, so that the two can't differ. This uses only the standard library,
-because the gate calls it before it installs anything.
+The gate runs the README's command, so that the two can't differ. This uses only the standard
+library, because the gate calls it before it installs anything.
 """
 
 from __future__ import annotations

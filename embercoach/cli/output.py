@@ -15,7 +15,7 @@ from embercoach.cli import codes
 from embercoach.cli.entry import silence_stdout
 from embercoach.report import text
 from embercoach.report.outcome import listed
-from embercoach.report.styled import print_diff, print_lines, print_text, width_of
+from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def _for_people(
     elif request.output_format == "concise":
         yield from text.concise(result, show_notes=show_notes)
     else:
-        width = width_of(stream)
-        yield from text.full(result, sources, show_notes=show_notes, width=width)
+        width, wrap = width_of(stream), wraps(stream)
+        yield from text.full(result, sources, show_notes=show_notes, width=width, wrap=wrap)
     if request.quiet:
         return
     if answer.summary is not None and answer.summary.fixes:

@@ -31,10 +31,9 @@ def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bo
     here = str(Path.cwd())
     sources = Sources(root=boundary(here) or here)
     if form in FOR_PEOPLE:
-        from embercoach.report.styled import print_lines, width_of
+        from embercoach.report.styled import print_lines
 
-        lines = _for_people(answer, form, sources, show_notes=show_notes, width=width_of(stream))
-        print_lines(lines, stream)
+        print_lines(_for_people(answer, form, sources, stream, show_notes=show_notes), stream)
     elif form == "sarif":
         from embercoach.report import sarif
 
@@ -123,13 +122,15 @@ def _steps(saved: Iterable[dict[str, Any]]) -> tuple[Step, ...]:
 
 
 def _for_people(
-    answer: Answer, form: str, sources: Sources, *, show_notes: bool, width: int
+    answer: Answer, form: str, sources: Sources, stream: TextIO, *, show_notes: bool
 ) -> Iterator[Line]:
     from embercoach.report import text
+    from embercoach.report.styled import width_of, wraps
 
     result = answer.result
     if form == "concise":
         yield from text.concise(result, show_notes=show_notes)
     else:
-        yield from text.full(result, sources, show_notes=show_notes, width=width)
+        width, wrap = width_of(stream), wraps(stream)
+        yield from text.full(result, sources, show_notes=show_notes, width=width, wrap=wrap)
     yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
