@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.project.work import WorkExceededError
 from embercoach.analysis.syntax.parse import TooDeepError, TooManyFieldsError
+from embercoach.analysis.work import WorkExceededError
 from embercoach.finding import PlacedError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.analysis.project import work
+from embercoach.analysis import work
 from embercoach.config import Settings
 from embercoach.engine.parallel import budget
 from embercoach.engine.parallel.budget import Exceeded, Watch, size_problem

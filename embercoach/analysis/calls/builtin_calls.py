@@ -6,11 +6,12 @@ from collections.abc import Callable as Fn
 
 import libcst as cst
 
+from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.values import exactness, extents, strings
-from embercoach.analysis.values.iteration import element_of
+from embercoach.analysis.values import extents, strings
 from embercoach.analysis.values.joins import as_array, as_number, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     BOOL,

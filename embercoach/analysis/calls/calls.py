@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import fourier, functions, library_calls, transforms, wrapper_calls
+from embercoach.analysis.calls import (
+    fourier,
+    functions,
+    library_calls,
+    transforms,
+    visits,
+    wrapper_calls,
+)
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.facts import visits
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import kernel_objects, star_kwargs

@@ -16,10 +16,11 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
+from embercoach.analysis.evaluate import constants, exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.values import constants, exactness, star_kwargs
+from embercoach.analysis.values import star_kwargs
 from embercoach.analysis.values.joins import join, join_all, options, pulls_of
 from embercoach.analysis.values.kernel_objects import holds_kernel
 from embercoach.analysis.values.lattice import (

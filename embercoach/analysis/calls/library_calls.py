@@ -7,12 +7,11 @@ from collections.abc import Callable as Fn
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import builtin_calls, fourier, numpy_api, transforms
+from embercoach.analysis.calls import builtin_calls, fourier, numpy_api, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.project import sibling_files
-from embercoach.analysis.project.imports import imported
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import kernel_objects, promotion, string_methods
 from embercoach.analysis.values.joins import (

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.values import exactness
 from embercoach.analysis.values.joins import join, join_all
 from embercoach.analysis.values.lattice import NONE, Number, Union, Value
 

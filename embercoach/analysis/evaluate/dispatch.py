@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.project.work import WorkExceededError
 from embercoach.analysis.values.lattice import UNKNOWN, Value
+from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import fourier, numpy_api
+from embercoach.analysis.calls import fourier, numpy_api, sibling_files
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.conventions import SETTING_NAMES
 from embercoach.analysis.evaluate import classes
-from embercoach.analysis.project import sibling_files
 from embercoach.analysis.values import promotion, string_methods
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import (

@@ -9,14 +9,13 @@ import libcst as cst
 
 from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
-from embercoach.analysis.evaluate import control, mutation, operators
+from embercoach.analysis.evaluate import control, imports, mutation, operators
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
-from embercoach.analysis.project import imports
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.iteration import element_of
 from embercoach.analysis.values.joins import join, join_all, options, pulls_of
 from embercoach.analysis.values.lattice import (
     NONE,

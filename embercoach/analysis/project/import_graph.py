@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from embercoach.analysis.project.imports import LIBRARIES
+from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 

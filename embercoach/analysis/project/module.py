@@ -10,8 +10,8 @@ import libcst as cst
 from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.mutation import forget_lists, grown_by_functions
-from embercoach.analysis.project.work import Work, note_reading
 from embercoach.analysis.values.lattice import UNKNOWN, Class, FilePath, Function, Value
+from embercoach.analysis.work import Work, note_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ class Module:
 
         A function, a class, or what an import takes from another module.
         """
-        from embercoach.analysis.project.imports import taken_from
+        from embercoach.analysis.evaluate.imports import taken_from
 
         if name in self._sought:  # modules that import the name from each other
             return None
@@ -237,7 +237,7 @@ class Module:
         Raises:
             WorkExceededError: the file takes too much work. The facts so far hold nevertheless.
         """
-        from embercoach.analysis.facts.visits import launches_by_call
+        from embercoach.analysis.calls.visits import launches_by_call
 
         try:
             self._analyse_functions()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from embercoach.analysis.project.work import characters_read
+from embercoach.analysis.work import characters_read
 from embercoach.engine.discovery.languages import METAL, NOTEBOOK, OBJECTIVE_C, PYTHON, Language
 
 if TYPE_CHECKING:
