@@ -56,7 +56,7 @@ class FileReport:
 def registered_codes() -> frozenset[str]:
     """All codes that the checks may report."""
     from embercoach.checks import of_kernels  # noqa: F401
-    from embercoach.checks.arrays import host_copies  # noqa: F401
+    from embercoach.checks.body import host_copies  # noqa: F401
 
     return frozenset(CODES)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
-from embercoach.checks.contract.kernels import has_kernel
+from embercoach.checks.programs.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
 from embercoach.finding import Edit, Fix, RawFinding, Step

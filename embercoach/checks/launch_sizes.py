@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.values.lattice import Number, Value
-from embercoach.checks.contract.kernels import count, items_of
+from embercoach.checks.programs.kernels import count, items_of
 from embercoach.checks.sizes import Size, called, constant, display, resolve, scope_at
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from embercoach import rulebook
 from embercoach.config.provenance import COMMAND_LINE, FILE, Origin, excluding, facts, origin
 from embercoach.config.selectors import decisions, matches
 from embercoach.engine.discovery.exclusion_reasons import passed_over
-from embercoach.engine.discovery.languages import SUFFIXES, is_known, language_of
+from embercoach.engine.languages import SUFFIXES, is_known, language_of
 from embercoach.engine.verdict import Judge
 from embercoach.safe_read import read_text
 

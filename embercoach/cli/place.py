@@ -24,7 +24,7 @@ from embercoach.terminal_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.checks.contract.generated_signatures import WrittenKernel
+    from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.finding import Finding
     from embercoach.fixes.source_file import LineIndex
     from embercoach.kernel_builder import KernelBuilder
@@ -145,7 +145,7 @@ def _kernels(
     if Path(place.file).suffix not in (".py", ".pyi", ""):
         return []
     from embercoach import checks
-    from embercoach.checks.contract.generated_signatures import mentions_kernels, written_kernels
+    from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
 
     is_kernel = any(f.code.startswith("KERNEL-") for f in found)
     if not is_kernel and not mentions_kernels(source, builders):
@@ -183,7 +183,7 @@ def _lines(
 
 
 def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
-    from embercoach.checks.contract.generated_signatures import MALFORMED
+    from embercoach.checks.programs.generated_signatures import MALFORMED
 
     for caption, head in kernel.captions():
         yield [(caption, "head")]

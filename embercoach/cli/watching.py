@@ -23,7 +23,7 @@ from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
 from embercoach.config.configuration_files import SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.checkouts import Plan
-from embercoach.engine.discovery.languages import SUFFIXES
+from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.parallel.workers import safe_path
 from embercoach.project_files import OWN_FILE
 from embercoach.report.styled import print_text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from embercoach.analysis.work import WorkExceededError
-from embercoach.engine.discovery.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
+from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
 from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.verdict import raw_to_tuple
 from embercoach.finding import PlacedError

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from embercoach.config import Configurations
 from embercoach.engine.cache import Cache, States
 from embercoach.engine.discovery.files import SourceFile, discover
-from embercoach.engine.discovery.languages import NOTEBOOK, Language, language_of, relevant
 from embercoach.engine.fingerprint import fingerprint
 from embercoach.engine.inspection import Inspection, Inspectors, digest_of
+from embercoach.engine.languages import NOTEBOOK, Language, language_of, relevant
 from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.engine.suppression.directives import Directive

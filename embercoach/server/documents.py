@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 
-from embercoach.engine.discovery.languages import SUFFIXES
+from embercoach.engine.languages import SUFFIXES
 from embercoach.quoting import quoted
 from embercoach.server.document import Document
 

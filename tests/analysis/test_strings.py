@@ -10,7 +10,7 @@ import pytest
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.lattice import Str, Value
-from embercoach.checks.contract.kernels import definitions, header_of, source_of
+from embercoach.checks.programs.kernels import definitions, header_of, source_of
 
 
 def value_of(program: str, name: str = "S") -> Value:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.checks import Project
-from embercoach.checks.contract.kernels import definitions
 from embercoach.checks.file_reports import reports_of
-from embercoach.checks.launch.launches import (
+from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.launches import (
     Launch,
     configurations,
     kernel_of,
@@ -23,7 +23,7 @@ from tests.checks.findings import IMPORTS
 
 if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.kernels import Definition
+    from embercoach.checks.programs.kernels import Definition
 
 KERNEL = """
 import numpy as np

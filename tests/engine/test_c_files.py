@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from embercoach.config import Configurations, Settings
 from embercoach.engine.discovery.files import discover
-from embercoach.engine.discovery.languages import Language, language_of, relevant
+from embercoach.engine.languages import Language, language_of, relevant
 from embercoach.engine.run import RunResult, run
 from embercoach.engine.suppression.annotation import annotate_files
 from embercoach.engine.suppression.suppressions import read_directives

@@ -13,9 +13,9 @@ from zlib import crc32
 
 from embercoach.config import Settings
 from embercoach.engine.discovery.files import SourceFile
-from embercoach.engine.discovery.languages import NOTEBOOK, PYTHON, language_of
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspection, Inspector
+from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of
 from embercoach.engine.run import RunResult, Tally
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from zlib import crc32
 
-from embercoach.engine.discovery.languages import METAL, OBJECTIVE_C, PYTHON, Language
+from embercoach.engine.languages import METAL, OBJECTIVE_C, PYTHON, Language
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.suppression.directives import Directive
 from embercoach.engine.suppression.suppressions import read_directives

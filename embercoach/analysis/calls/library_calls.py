@@ -7,13 +7,22 @@ from collections.abc import Callable as Fn
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import builtin_calls, fourier, numpy_api, sibling_files, transforms
+from embercoach.analysis.calls import (
+    builtin_calls,
+    fourier,
+    kernel_objects,
+    numpy_api,
+    sibling_files,
+    string_methods,
+    transforms,
+)
 from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.values import kernel_objects, promotion, string_methods
+from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import (
     as_array,
     as_number,
@@ -213,8 +222,6 @@ def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
 
 def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``tree_map(fn, tree, *rest)``: the function sees the leaves."""
-    from embercoach.analysis.calls.calls import call_value
-
     positional = [a.value for a in arguments if a.keyword is None]
     if len(positional) < 2:
         return UNKNOWN

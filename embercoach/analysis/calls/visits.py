@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls import functions
+from embercoach.analysis.calls.kernel_objects import holds_kernel, kernels_in
 from embercoach.analysis.evaluate import constants
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact, Visit
-from embercoach.analysis.values.kernel_objects import holds_kernel, kernels_in
 from embercoach.analysis.values.lattice import Function, Value
 
 if TYPE_CHECKING:

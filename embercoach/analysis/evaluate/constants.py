@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.values.joins import options
-from embercoach.analysis.values.kernel_objects import holds_kernel
 from embercoach.analysis.values.lattice import NONE, Dict, DType, Number, Sequence, Str, Value
 from embercoach.analysis.values.strings import has_unknown
 

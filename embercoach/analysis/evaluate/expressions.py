@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import calls
+from embercoach.analysis.calls import calls, string_methods
 from embercoach.analysis.evaluate import booleans, exactness, members, operators, subscripts
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.values import extents, string_methods, strings
+from embercoach.analysis.values import extents, strings
 from embercoach.analysis.values.joins import definite_array, join, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     NONE,

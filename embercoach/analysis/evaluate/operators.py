@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier, sibling_files
+from embercoach.analysis.calls import fourier, sibling_files, string_methods
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
 from embercoach.analysis.facts.facts import BinaryFact, CompareFact, FormatFact, InvertFact
-from embercoach.analysis.values import extents, promotion, string_methods
+from embercoach.analysis.values import extents, promotion
 from embercoach.analysis.values.joins import (
     as_array,
     as_number,

@@ -96,7 +96,7 @@ class Module:
 
     def run(self) -> None:
         """Run the top level, once. In a cycle of imports the names found so far must do."""
-        from embercoach.analysis.evaluate.statements import execute_all
+        from embercoach.analysis.evaluate.dispatch import execute
 
         if self.is_shared and not self.has_place:
             from embercoach.analysis.project.cycles import running_order
@@ -105,7 +105,7 @@ class Module:
                 module.run()
         if self._state == "new":
             self._state = "running"
-            execute_all(self.frame, self.tree.body)
+            execute(self.frame, self.tree.body)
             if self.mentions_kernels:
                 forget_lists(self)
             self._state = "done"

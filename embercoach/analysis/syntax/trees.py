@@ -149,3 +149,12 @@ def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]
             inner = (*outer, node)
             pending.extend((child, inner) for child in children(node))
     return ()
+
+
+def target_names(target: cst.CSTNode) -> Iterator[str]:
+    """The names that an assignment target binds."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from target_names(element.value)

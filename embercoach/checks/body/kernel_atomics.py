@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.checks.contract.contracted import contracted
-from embercoach.checks.contract.kernels import definitions
-from embercoach.checks.launch.launches import launches_of
+from embercoach.checks.programs.contracted import contracted
+from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.launches import launches_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
+    from embercoach.checks.programs.contracted import Contracted
     from embercoach.metal.inspections.output_uses import OutputUses
 
 #: Dtypes that Metal has an atomic type for.

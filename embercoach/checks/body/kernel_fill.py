@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from embercoach.checks.contract.contracted import contracted
+from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernel_plans import kernels_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal.work_budget import WorkBudgetExceeded
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
+    from embercoach.checks.programs.contracted import Contracted
     from embercoach.metal.execution.events import Access, Trace
     from embercoach.metal.program.nodes import Spot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.checks.contract.kernels import (
+from embercoach.checks.programs.kernels import (
     definitions,
     header_of,
     parsed,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.contract.kernels import Definition
+    from embercoach.checks.programs.kernels import Definition
     from embercoach.metal.body import MetalText
     from embercoach.metal.escapes import EscapedBreak
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.checks.contract.contracted import contracted
+from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import display
 from embercoach.metal.contract import CONSTANT_BELOW
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
-    from embercoach.checks.launch.launches import Launch
+    from embercoach.checks.programs.contracted import Contracted
+    from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input
     from embercoach.metal.inspections.parameter_uses import ParameterUse
     from embercoach.metal.program.nodes import Spot

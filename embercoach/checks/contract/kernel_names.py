@@ -8,8 +8,8 @@ import libcst as cst
 
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str
-from embercoach.checks.contract.contracted import contracted, name_node, report_argument
-from embercoach.checks.contract.kernels import Definition, definitions, names_of, source_of
+from embercoach.checks.programs.contracted import contracted, name_node, report_argument
+from embercoach.checks.programs.kernels import Definition, definitions, names_of, source_of
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, resolve_name, scope_of
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
+    from embercoach.checks.programs.contracted import Contracted
 
 LISTS = ("input_names", "output_names")
 #: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).

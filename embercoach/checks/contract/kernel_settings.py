@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.lattice import Dict, Str
-from embercoach.checks.contract.contracted import contracted
+from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
+    from embercoach.checks.programs.contracted import Contracted
     from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Place
 

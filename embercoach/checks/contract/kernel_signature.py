@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embercoach.checks.contract.contracted import contracted
 from embercoach.checks.contract.kernel_inputs import uses_of_inputs
+from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
+    from embercoach.checks.programs.contracted import Contracted
 
 #: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.
 STAGE_IN = frozenset(("grid_size", "grid_origin"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.values.lattice import Number
-from embercoach.checks.contract.kernels import (
+from embercoach.checks.programs.kernels import (
     Definition,
     count,
     definitions,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import Visit
-from embercoach.checks.contract.contracted import contracted
 from embercoach.checks.contract.kernel_inputs import is_shape_generic, uses_of_inputs
+from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, bound_in, display, passed_by, resolve_name, scope_of
 from embercoach.checks.source_text import code_of
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.contracted import Contracted
-    from embercoach.checks.launch.launches import Launch
+    from embercoach.checks.programs.contracted import Contracted
+    from embercoach.checks.programs.launches import Launch
     from embercoach.metal.inspections.parameter_uses import ParameterUse
 
 #: Methods and functions that give a view of other strides, at least at times.

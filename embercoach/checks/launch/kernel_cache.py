@@ -11,8 +11,8 @@ from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Visit
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import around, children, names_below
-from embercoach.checks.contract.kernels import definitions
 from embercoach.checks.known_conditions import attributes_set
+from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import scope_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact, Place
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.kernels import Definition
+    from embercoach.checks.programs.kernels import Definition
 
 #: Words in the name of a decorator that keeps what a function returns.
 KEEPERS = ("cache", "memo", "once", "singleton")

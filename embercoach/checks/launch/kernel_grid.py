@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.checks.contract.kernels import body_of, header_of, launched, names_of, parsed_header
+from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.quotients import ceiling_divisor, is_data_size
 from embercoach.checks.registry import Report, check
 from embercoach.checks.sizes import (

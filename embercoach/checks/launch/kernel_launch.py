@@ -20,7 +20,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.promotion import FLOATING
-from embercoach.checks.contract.kernels import (
+from embercoach.checks.programs.kernels import (
     PARAMETERS,
     SETTINGS,
     argument_of,

@@ -12,7 +12,7 @@ from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, Place
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Value
-from embercoach.checks.contract.kernels import report_at
+from embercoach.checks.programs.kernels import report_at
 from embercoach.checks.registry import file_check
 from embercoach.checks.sizes import Size, resolve_name, scope_of
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import walk
-from embercoach.checks.contract.kernels import definitions, report_at
-from embercoach.checks.launch.launches import configurations_of, launches_of, program_of
+from embercoach.checks.programs.kernels import definitions, report_at
+from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
 from embercoach.checks.quotients import whole_multiple
 from embercoach.checks.registry import file_check
 from embercoach.checks.sizes import (
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.kernels import Definition
-    from embercoach.checks.launch.launches import Launch
+    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.launches import Launch
     from embercoach.checks.quotients import Ceiling
     from embercoach.checks.registry import Report
 

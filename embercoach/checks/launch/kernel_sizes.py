@@ -9,8 +9,8 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.array_shapes import shape_of
-from embercoach.checks.contract.kernels import launched, report_at
 from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
+from embercoach.checks.programs.kernels import launched, report_at
 from embercoach.checks.quotients import data_size_in
 from embercoach.checks.registry import check
 from embercoach.checks.sizes import Size, resolve, same

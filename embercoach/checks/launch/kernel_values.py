@@ -18,7 +18,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.array_shapes import calls_of
-from embercoach.checks.contract.kernels import count, launched, report_at
+from embercoach.checks.programs.kernels import count, launched, report_at
 from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import check
 from embercoach.checks.sizes import Size, display, resolve_name, scope_at

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate.statements import target_names
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import around, children, statements_below
+from embercoach.analysis.syntax.trees import around, children, statements_below, target_names
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.array_shapes import calls_of
-from embercoach.checks.contract.kernels import definitions
 from embercoach.checks.launch.kernel_cache import runs_once
+from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.quotients import is_data_size
 from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import MAX_DEPTH, Size, constant, display, resolve_name, scope_of

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from embercoach.checks.launch.launches import configurations, kernel_of, launches_of
 from embercoach.checks.programs.kernel_budgets import budget_of
+from embercoach.checks.programs.launches import configurations, kernel_of, launches_of
 from embercoach.checks.programs.metal_checks import MetalKernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.kernels import Definition
-    from embercoach.checks.launch.launches import Launch
+    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.launches import Launch
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Variable
     from embercoach.metal.program.state import Names

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.stops import Stop
-from embercoach.checks.contract.kernels import (
+from embercoach.checks.file_reports import Lines
+from embercoach.checks.programs.kernel_budgets import budget_of
+from embercoach.checks.programs.kernel_plans import kernels_of
+from embercoach.checks.programs.kernels import (
     definitions,
     header_of,
     parsed,
@@ -17,9 +20,6 @@ from embercoach.checks.contract.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.file_reports import Lines
-from embercoach.checks.programs.kernel_budgets import budget_of
-from embercoach.checks.programs.kernel_plans import kernels_of
 from embercoach.checks.programs.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, MetalCode
 from embercoach.checks.registry import Report, file_check
 from embercoach.metal.work_budget import WorkBudgetExceeded
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.contract.kernels import Definition, Target
+    from embercoach.checks.programs.kernels import Definition, Target
     from embercoach.checks.programs.metal_checks import MetalKernel, MetalReport
 
 

@@ -37,7 +37,7 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
-    from embercoach.checks.arrays.host_copies import host_copies
+    from embercoach.checks.body.host_copies import host_copies
     from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
 

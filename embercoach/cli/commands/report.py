@@ -207,7 +207,7 @@ def _overrides(options: dict[str, Any]) -> Overrides:
 def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:
     """The findings of saved runs, and what makes the page of them."""
     from embercoach.cli.commands.merge import merged_files
-    from embercoach.engine.discovery.languages import SUFFIXES
+    from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
 
     document = merged_files(saved, quiet=quiet).document

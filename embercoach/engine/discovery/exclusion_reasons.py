@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from embercoach.config.exclusion import patterns_of, start_of_walk, steps
 from embercoach.engine.discovery.gitignore import Ignored, ignored_in
-from embercoach.engine.discovery.languages import NOTEBOOK, SUFFIXES, language_of, relevant
+from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
 from embercoach.finding import PlacedError
 from embercoach.project_files import boundary
 from embercoach.safe_read import is_inside, read_bytes

@@ -12,7 +12,7 @@ from embercoach.config.configuration_files import SHARED_FILE, home_folder
 from embercoach.config.errors import ConfigError
 from embercoach.config.exclusion import excluding, patterns_of
 from embercoach.engine.discovery.gitignore import Ignored, ignored_in
-from embercoach.engine.discovery.languages import SUFFIXES, is_known
+from embercoach.engine.languages import SUFFIXES, is_known
 from embercoach.engine.problem import Problem
 from embercoach.project_files import OWN_FILE, boundary
 from embercoach.safe_read import is_inside

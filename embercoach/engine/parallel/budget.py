@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from embercoach.analysis.work import characters_read
-from embercoach.engine.discovery.languages import METAL, NOTEBOOK, OBJECTIVE_C, PYTHON, Language
+from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, PYTHON, Language
 
 if TYPE_CHECKING:
     from collections.abc import Callable

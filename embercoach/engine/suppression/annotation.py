@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.engine.discovery.languages import MARKERS, NOTEBOOK, PYTHON, Language, language_of
+from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language, language_of
 from embercoach.engine.problem import Problem
 from embercoach.engine.suppression.suppressions import lines_of, read_directives
 from embercoach.finding import Edit, Fix, PlacedError

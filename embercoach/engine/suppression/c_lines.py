@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from embercoach.engine.discovery.languages import METAL, Language
+from embercoach.engine.languages import METAL, Language
 from embercoach.engine.suppression.logical_lines import Comment, PhysicalLines
 from embercoach.fixes.source_file import LineIndex
 

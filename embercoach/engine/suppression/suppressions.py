@@ -7,7 +7,7 @@ import re
 import token
 from typing import TYPE_CHECKING
 
-from embercoach.engine.discovery.languages import MARKERS, NOTEBOOK, PYTHON, Language
+from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language
 from embercoach.engine.suppression.directives import CODES, Directive, Item, Kind
 from embercoach.engine.suppression.logical_lines import Comment, LineSpans, PhysicalLines
 from embercoach.fixes.application import deletion_of_line

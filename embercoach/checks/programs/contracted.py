@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.checks.contract.kernels import (
+from embercoach.checks.programs.kernels import (
     Definition,
     definitions,
     header_of,
@@ -17,7 +17,7 @@ from embercoach.checks.contract.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.launch.launches import launches_of, program_of
+from embercoach.checks.programs.launches import launches_of, program_of
 from embercoach.checks.registry import Report
 from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.launch.launches import Launch
+    from embercoach.checks.programs.launches import Launch
     from embercoach.metal.body import MetalText
     from embercoach.metal.contract import Input
     from embercoach.metal.facts import Place

@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact, Place
 from embercoach.analysis.values import strings
-from embercoach.analysis.values.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.values.lattice import NONE, Function, Kernel, Sequence, Str, Symbol, Value
 from embercoach.checks.registry import Report
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import NONE, DType, Number, Sequence, Value
 from embercoach.checks.array_shapes import Shape, has_dimensions, shape_of, shape_of_value
-from embercoach.checks.contract.kernels import (
+from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
+from embercoach.checks.programs.kernels import (
     has_spread,
     header_of,
     items_of,
@@ -24,7 +25,6 @@ from embercoach.checks.contract.kernels import (
     source_of,
     template_of,
 )
-from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
 from embercoach.checks.quotients import whole_multiple
 from embercoach.checks.sizes import Size, display, resolve, same, scope_at
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.contract.kernels import Definition
+    from embercoach.checks.programs.kernels import Definition
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Program
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.checks.contract.kernels import Definition, definitions, source_of
-from embercoach.checks.launch.launches import kernel_of, launches_of
+from embercoach.checks.programs.kernels import Definition, definitions, source_of
+from embercoach.checks.programs.launches import kernel_of, launches_of
 from embercoach.checks.reading import reading
 
 if TYPE_CHECKING:
