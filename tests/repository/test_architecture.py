@@ -189,7 +189,7 @@ def test_a_climb_is_seen(
 @pytest.mark.parametrize(
     ("place", "source", "forbidden"),
     [
-        ("analysis/evaluate/names.py", "from embercoach.checks import dtype", True),
+        ("analysis/evaluate/names.py", "from embercoach.checks.arrays import dtype", True),
         ("analysis/evaluate/names.py", "from embercoach import checks", True),
         ("analysis/evaluate/names.py", "import embercoach.checks.arrays.dtype", True),
         ("analysis/evaluate/names.py", "from ...checks import dtype", True),
