@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.config.selectors import Decision
     from embercoach.engine.discovery.exclusion_reasons import Reason
 
-#: What a path is passed over for in a run over the project, and not where it is named itself.
+#: The reasons that skip a path in a run over the project, but not if it is named.
 WHEN_NAMED = ("excluded", "ignored", "link", "suffix")
 #: Raised when something in the JSON is removed or changes its meaning.
 VERSION = 1
@@ -52,7 +52,7 @@ def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
         "language": None if kind == "folder" else language_of(path.name),
         "checked": reason is None,
         "checked_if_named": reason is None or _checked_if_named(reason, kind, given),
-        "passed_over": None if reason is None else _reason(scope, reason, given),
+        "skipped": None if reason is None else _reason(scope, reason, given),
         "project": str(scope.settings.root),
         "configuration": None if scope.file is None else shown(scope.file.path),
         "profile": profile,
@@ -79,7 +79,7 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def told_origin(one: Origin) -> str:
+def origin_label(one: Origin) -> str:
     """Who says something, in a word or two: a file and its line, or what it is."""
     if one.path is None:
         return one.kind.replace("-", " ")
@@ -88,7 +88,7 @@ def told_origin(one: Origin) -> str:
 
 def _origin(one: Origin) -> dict[str, Any]:
     path = None if one.path is None else shown(one.path)
-    return {"from": one.kind, "path": path, "line": one.line, "told": told_origin(one)}
+    return {"from": one.kind, "path": path, "line": one.line, "label": origin_label(one)}
 
 
 def _rules(scope: Scope, path: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:

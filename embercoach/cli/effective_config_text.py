@@ -36,7 +36,7 @@ def _summary(applied: dict[str, Any]) -> Iterator[Line]:
     yield _row("project", applied["project"])
     profile = applied["profile"]
     by = f"`per-file-profiles` for {profile['pattern']}, " if profile["pattern"] else ""
-    yield _row("profile", profile["name"], why=f"{by}{profile['origin']['told']}")
+    yield _row("profile", profile["name"], why=f"{by}{profile['origin']['label']}")
     yield _row("baseline", applied["baseline"] or "none")
     on = sum(rule["enabled"] for rule in applied["rules"])
     yield _row("rules", f"{on} of {len(applied['rules'])} are on")
@@ -51,12 +51,12 @@ def _row(name: str, value: str, style: str = "", why: str = "") -> Line:
 def _checked(applied: dict[str, Any]) -> str:
     language = {"python": "Python", "metal": "Metal", "objective-c": "Objective-C"}
     language["notebook"] = "a notebook"
-    reason = applied["passed_over"]
+    reason = applied["skipped"]
     if reason is None:
-        told = language.get(applied["language"], applied["language"])
-        return f"yes, as {told}" if applied["kind"] == "file" else "yes"
+        named = language.get(applied["language"], applied["language"])
+        return f"yes, as {named}" if applied["kind"] == "file" else "yes"
     said = reason["origin"]
-    where = f", {said['told']}" if said else ""
+    where = f", {said['label']}" if said else ""
     named = "; named itself, it is" if applied["checked_if_named"] else ""
     return f"no: {reason['message']}{where}{named}"
 
@@ -73,7 +73,7 @@ def _off(rules: list[dict[str, Any]]) -> Iterator[Line]:
 
 
 def _because(because: dict[str, Any]) -> str:
-    key, selector, origin = because["key"], because["selector"], because["origin"]["told"]
+    key, selector, origin = because["key"], because["selector"], because["origin"]["label"]
     if because["pattern"]:
         return f"`{key}` for {because['pattern']}: {selector}, {origin}"
     if selector:
@@ -96,18 +96,18 @@ def _settings(settings: list[dict[str, Any]], *, everything: bool) -> Iterator[L
     def is_default(setting: dict[str, Any]) -> bool:
         return [origin["from"] for origin in setting["origins"]] == ["default"]
 
-    told = [setting for setting in settings if everything or not is_default(setting)]
-    names = [".".join(map(key_text, setting["key"])) for setting in told]
+    shown = [setting for setting in settings if everything or not is_default(setting)]
+    names = [".".join(map(key_text, setting["key"])) for setting in shown]
     column = max(map(len, names), default=0)
-    yield [("  settings", "faint")] if told else [("  settings      ", "faint"), ("defaults", "")]
-    for name, setting in zip(names, told, strict=True):
+    yield [("  settings", "faint")] if shown else [("  settings      ", "faint"), ("defaults", "")]
+    for name, setting in zip(names, shown, strict=True):
         value = "none" if setting["value"] is None else value_text(setting["value"])
         if len(value) > WIDTH and not everything:
             value = _cut(setting["value"], value)
-        origins = ", ".join(origin["told"] for origin in setting["origins"])
+        origins = ", ".join(origin["label"] for origin in setting["origins"])
         yield [(f"    {name:<{column}}  ", "code"), (value, ""), (f"  {origins}", "faint")]
-    rest = len(settings) - len(told)
-    if told and rest:
+    rest = len(settings) - len(shown)
+    if shown and rest:
         yield [(f"    {plural(rest, 'other')} at their defaults (--all shows them)", "faint")]
 
 

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 PROGRAM = "embercoach"
 COMMANDS = {
-    "check": "Find what hurts in MLX and Metal code (the default command).",
-    "baseline": "Keep a file of today's findings, so that checks tell of new ones only.",
+    "check": "Find bugs and slow code in MLX programs and Metal kernels (the default command).",
+    "baseline": "Keep a file of today's findings, so that checks report new ones only.",
     "simulate": "Run a program's Metal kernels on the CPU, and check them while they run.",
-    "merge": "Put saved reports together: shards of a run, or runs over several checkouts.",
-    "report": "Write an HTML report: charts, a list to search, every file with its findings.",
-    "explain": "Tell what a rule is about, with evidence and examples.",
+    "merge": "Merge saved reports: shards of a run, or runs over several checkouts.",
+    "report": "Write an HTML report: charts, a searchable list, every file with its findings.",
+    "explain": "Explain a rule, with evidence and examples.",
     "rules": "List the rules.",
-    "config": "Show what applies to files, and why: settings, rules, what is passed over.",
-    "server": "Serve an editor: findings while typing, rule pages, quick fixes (LSP).",
+    "config": "Show the effective configuration of files: settings, rules, what is skipped.",
+    "server": "Run the language server (LSP): findings while you type, rule pages, quick fixes.",
     "completion": "Print a shell's completion script.",
 }
 DEFAULT = "check"
@@ -67,7 +67,7 @@ class CommandGroup(click.Group):
         found = super().shell_complete(ctx, incomplete)
         if incomplete.startswith("-"):
             return found + default.shell_complete(ctx, incomplete)
-        # Not both: told of files, bash forgets the words.
+        # Not both: with files, bash drops the words.
         return found or default.params[0].shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
-profile = click.option(
-    "--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules."
-)
+profile = click.option("--profile", type=click.Choice(PROFILES), help="The severities of rules.")
 select = click.option(
-    "--select", type=Codes(), multiple=True, help="Only these rules (or beginnings)."
+    "--select", type=Codes(), multiple=True, help="Only these rules; prefixes select families."
 )
 ignore = click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
 no_baseline = click.option(
-    "--no-baseline", is_flag=True, help="Use no baseline, not the configuration's."
+    "--no-baseline", is_flag=True, help="Use no baseline, even if the configuration names one."
 )
 output_file = click.option(
     "-o",
@@ -39,12 +37,19 @@ _CHOICE = (
     select,
     click.option("--extend-select", type=Codes(), multiple=True, help="These rules too."),
     ignore,
-    click.option("--exclude", type=Commas(), multiple=True, help="Pass over these patterns only."),
-    click.option("--extend-exclude", type=Commas(), multiple=True, help="Pass over these, too."),
+    click.option(
+        "--exclude",
+        type=Commas(),
+        multiple=True,
+        help="Exclude these patterns, instead of `exclude`.",
+    ),
+    click.option(
+        "--extend-exclude", type=Commas(), multiple=True, help="Exclude these patterns too."
+    ),
     click.option(
         "--respect-gitignore/--no-respect-gitignore",
         default=None,
-        help="Pass over what git ignores (the default), or don't.",
+        help="Skip files that git ignores (the default), or check them.",
     ),
     click.option(
         "--max-file-size",
@@ -57,12 +62,12 @@ _SHOWN = (
     click.option(
         "--show-notes/--no-notes",
         default=None,
-        help="List notes, or only count them (the default). JSON and SARIF always hold them.",
+        help="List notes, or only count them (the default). JSON and SARIF always contain them.",
     ),
     click.option(
         "--baseline",
         type=click.Path(dir_okay=False),
-        help="Pass over the findings that `embercoach baseline update` has written into this file.",
+        help="Hide the findings in this file of `embercoach baseline update`.",
     ),
     no_baseline,
 )
@@ -77,7 +82,10 @@ _SOURCE = (
 _RUNNING = (
     click.option("--no-cache", is_flag=True, help="Neither read nor write the cache."),
     click.option(
-        "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
+        "-j",
+        "--jobs",
+        type=click.IntRange(min=1),
+        help="Maximal number of processes (default: one for each core).",
     ),
 )
 #: The parameters that `overrides` makes one of.

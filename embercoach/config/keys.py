@@ -1,4 +1,4 @@
-"""The keys of the configuration: the one place where they are named, typed and described."""
+"""The keys of the configuration: their names, types, descriptions and defaults."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Key:
 
     Attributes:
         name: as configuration files have it.
-        type: what it may be.
-        about: what it does, in a sentence or two.
-        default: what holds where nothing is said, as TOML would say it; None for nothing.
+        type: the values that it accepts.
+        about: its description, in a sentence or two.
+        default: the default as in TOML; None for none.
     """
 
     name: str
@@ -32,78 +32,76 @@ class Key:
     default: Any = None
 
 
-_RULES = "codes, beginnings of codes, or ALL"
+_RULES = "codes, prefixes of codes, or ALL"
 
 KEYS = (
-    Key(
-        "profile", setting_types.PROFILE, "How loudly rules speak: their severities.", "recommended"
-    ),
+    Key("profile", setting_types.PROFILE, "The severities of rules.", "recommended"),
     Key("select", setting_types.SELECTORS, f"The rules that are on: {_RULES}.", ["ALL"]),
     Key(
         "extend-select",
         setting_types.SELECTORS,
-        f"Rules that are on beside the selected ones: {_RULES}.",
+        f"Rules that are on in addition to the selected ones: {_RULES}.",
         [],
     ),
     Key(
         "ignore",
         setting_types.SELECTORS,
-        f"Rules that are off: {_RULES}. The longer of two beginnings wins.",
+        f"Rules that are off: {_RULES}. The longer of two prefixes applies.",
         [],
     ),
     Key(
         "exclude",
         setting_types.PATTERNS,
-        "What folders are not searched for, in gitignore's language; instead of the default.",
+        "Patterns of skipped files and folders, as in gitignore; they replace the default.",
         list(DEFAULT_EXCLUDE),
     ),
-    Key("extend-exclude", setting_types.PATTERNS, "What is excluded beside `exclude`.", []),
+    Key("extend-exclude", setting_types.PATTERNS, "Patterns in addition to `exclude`.", []),
     Key(
         "per-file-ignores",
         setting_types.PATTERN_SELECTORS,
-        "From patterns of files to the rules that are off in them; `!pattern` is all other files.",
+        "The rules that are off in files, by pattern; `!pattern` means all other files.",
         {},
     ),
     Key(
         "per-file-profiles",
         setting_types.PATTERN_PROFILES,
-        "From patterns of files to their profile; the last that matches counts.",
+        "The profile of files, by pattern; the last matching pattern applies.",
         {},
     ),
     Key(
         "show-notes",
         setting_types.BOOLEAN,
-        "Whether notes are listed, and not only counted.",
+        "List notes, instead of only counting them.",
         False,
     ),
     Key(
         "respect-gitignore",
         setting_types.BOOLEAN,
-        "Whether what git ignores is passed over.",
+        "Skip files that git ignores.",
         True,
     ),
     Key(
         "max-file-size",
         setting_types.POSITIVE,
-        "Megabytes of source that a file may hold: a larger one is a problem. By default 4 for "
+        "Maximal megabytes of source in a file: a larger one is a problem. By default 4 for "
         "Python, 2 for the code cells of a notebook, 1 for Metal and Objective-C.",
     ),
     Key(
         "baseline",
         setting_types.PATH,
-        "A file of findings that are known and let be, in this file's folder or below.",
+        "A file of known findings, which are not reported, in this file's folder or below.",
     ),
     Key(
         "kernel-builders",
         setting_types.KERNEL_BUILDERS,
-        "The project's wrappers of mx.fast.metal_kernel: from dotted names in quotes to tables "
-        "that say which of its parameters are which of metal_kernel's.",
+        "Wrappers of mx.fast.metal_kernel: quoted dotted names, each with a table that maps "
+        "parameters of metal_kernel to those of the wrapper.",
         {},
     ),
 )
 
 SIMULATOR = "simulator"
-SIMULATOR_ABOUT = "How `embercoach simulate` compiles, runs and judges kernels."
+SIMULATOR_ABOUT = "How `embercoach simulate` compiles, runs and checks kernels."
 SIMULATOR_KEYS = (
     Key(
         "compiler",
@@ -119,14 +117,14 @@ SIMULATOR_KEYS = (
     Key(
         "memory",
         setting_types.POSITIVE,
-        "Gigabytes that all buffers of a launch may take together.",
+        "Maximal gigabytes of all buffers of a launch.",
         _SIMULATOR.memory / GIGABYTE,
     ),
-    Key("checks", setting_types.BOOLEAN, "Whether memory accesses are checked.", _SIMULATOR.checks),
+    Key("checks", setting_types.BOOLEAN, "Check memory accesses.", _SIMULATOR.checks),
     Key(
         "allow",
         setting_types.KINDS,
-        "Kinds of findings, or their rules' codes, that are no fault in this project.",
+        "Kinds of findings, or codes of rules, that are allowed in this project.",
         [],
     ),
 )

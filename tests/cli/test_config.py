@@ -57,11 +57,11 @@ def configured(project: Path) -> Path:
 
 
 def filed(line: int, path: str = "pyproject.toml") -> dict[str, Any]:
-    return {"from": "file", "path": path, "line": line, "told": f"{path}:{line}"}
+    return {"from": "file", "path": path, "line": line, "label": f"{path}:{line}"}
 
 
-DEFAULT = {"from": "default", "path": None, "line": None, "told": "default"}
-TYPED = {"from": "command-line", "path": None, "line": None, "told": "command line"}
+DEFAULT = {"from": "default", "path": None, "line": None, "label": "default"}
+TYPED = {"from": "command-line", "path": None, "line": None, "label": "command line"}
 
 
 def applied(embercoach: Cli, *arguments: str) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def test_what_excludes(
     told = applied(embercoach, *arguments)
     assert not told["checked"]
     assert told["checked_if_named"]
-    passed_over = told["passed_over"]
+    passed_over = told["skipped"]
     assert (passed_over["why"], passed_over["key"]) == ("excluded", key)
     assert passed_over["origin"] == origin
     assert f"`{key}` names " in passed_over["message"]
@@ -192,7 +192,7 @@ def test_what_excludes(
 def test_what_git_ignores(embercoach: Cli, configured: Path) -> None:
     (configured / ".gitignore").write_text("# comment\n\nd.py\n")
     subprocess.run(["git", "init", "-q"], check=True)
-    passed_over = applied(embercoach, "d.py")["passed_over"]
+    passed_over = applied(embercoach, "d.py")["skipped"]
     assert (passed_over["why"], passed_over["pattern"]) == ("ignored", "d.py")
     assert passed_over["origin"] == filed(3, ".gitignore")
     assert applied(embercoach, "d.py", "--no-respect-gitignore")["checked"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.group("baseline")
 def command() -> None:
-    """Keep a file of today's findings, so that checks tell of new ones only."""
+    """Keep a file of today's findings, so that checks report new ones only."""
 
 
 @command.command("update", epilog="Exit code: 0 written, 2 some files could not be checked.")
@@ -44,10 +44,10 @@ def command() -> None:
     "--show-notes/--no-notes", default=None, help="Write notes too, or not (the default)."
 )
 @shared_options.running
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what went wrong.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @click.pass_context
 def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
-    """Write today's errors and warnings into the baseline; entries that are fixed go.
+    """Write today's errors and warnings into the baseline, and remove fixed entries.
 
     PATHS are files and folders (default: the current one); entries of other files stay.
     """

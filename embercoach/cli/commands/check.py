@@ -26,7 +26,7 @@ COUNTING = ("text", "concise", "json")
     "--shard",
     type=ShardNumber(),
     metavar="N/COUNT",
-    help="Check this part of the files only; `embercoach merge` puts the parts together.",
+    help="Check this part of the files only; `embercoach merge` merges the parts.",
 )
 # What to show
 @click.option(
@@ -34,7 +34,7 @@ COUNTING = ("text", "concise", "json")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="How findings are written.",
+    help="Output format.",
 )
 @shared_options.output_file
 @shared_options.shown
@@ -69,7 +69,7 @@ COUNTING = ("text", "concise", "json")
 @shared_options.source
 @shared_options.running
 # What to answer
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option(
     "--baseline-strict",
     is_flag=True,
@@ -80,7 +80,7 @@ COUNTING = ("text", "concise", "json")
 @click.option("--debug", is_flag=True, hidden=True, help="Show tracebacks of internal errors.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Find what hurts in MLX and Metal code.
+    """Find bugs and slow code in MLX programs and Metal kernels.
 
     PATHS are files, folders and checkouts, each with its own configuration (default: the current
     folder); `-` is standard input, and `@FILE` stands for the lines of a file.

@@ -17,24 +17,24 @@ from embercoach.terminal_text import json_text
 @shared_options.choice
 @shared_options.shown
 @shared_options.source
-@click.option("--all", "everything", is_flag=True, help="Defaults too, and every rule.")
+@click.option("--all", "everything", is_flag=True, help="Include defaults and every rule.")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How to print it. JSON always holds everything.",
+    help="Output format. JSON always contains everything.",
 )
 @click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of configuration files, and stop."
 )
 @click.pass_context
 def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
-    """Show what applies to files, and why: settings, rules, what is passed over.
+    """Show the effective configuration of files: settings, rules, what is skipped.
 
-    Whether a run over the project checks them, and what passes over them if not; their profile;
-    which rules are on, how loud, and what turns the others off; every setting, and where it comes
-    from. PATHS default to the current folder. Options are those of `check`, to be tried out.
+    For each path: whether a run over the project checks it, and the reason if not; its profile; the
+    rules that are on, with their severities, and the settings that turn others off; each setting
+    and its source. PATHS default to the current folder. The options are those of `check`.
     """
     if options["schema"]:
         from embercoach.config.json_schema import rendered

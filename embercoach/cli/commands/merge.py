@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     type=click.Choice(FORMATS),
     default="json",
     show_default=True,
-    help="How findings are written.",
+    help="Output format.",
 )
 @shared_options.output_file
 @click.option("--show-notes/--no-notes", default=False, help="List notes, or only count them.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
-@click.option("-q", "--quiet", is_flag=True, help="Don't tell what is odd about the reports.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no messages about the reports.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -50,10 +50,10 @@ def command(
     quiet: bool,
     exit_zero: bool,
 ) -> None:
-    """Put together what `embercoach check --output-format json` wrote, run by run.
+    """Merge reports of `embercoach check --output-format json`, run by run.
 
-    All shards of a run give the very report of the whole run, which `embercoach report --from`
-    takes. A finding that several reports hold is told once.
+    All shards of a run give the report of the whole run, which `embercoach report --from` accepts.
+    A finding in several reports is listed once.
     """
     from embercoach.cli.output import deliver
 
@@ -68,10 +68,10 @@ def command(
 
 
 def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
-    """Saved reports as one; what is odd about them is told on standard error.
+    """Merge saved reports, with messages about duplicates and versions on standard error.
 
     Raises:
-        UserError: one of them can't be read, or is no report.
+        UserError: one of them can't be read, or is not a report.
     """
     from embercoach.cli.flow import UserError
     from embercoach.report.html.saved import SavedReportError, parse

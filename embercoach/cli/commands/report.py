@@ -47,7 +47,7 @@ DEFAULT_FILE = Path("embercoach-report.html")
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False),
-    help="Report what is new beside this file of `embercoach baseline update`, and what is fixed.",
+    help="Report new and fixed findings, compared with this file of `embercoach baseline update`.",
 )
 @shared_options.no_baseline
 @click.option(
@@ -55,12 +55,12 @@ DEFAULT_FILE = Path("embercoach-report.html")
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="OLD.json",
-    help="Compare with what a run of before has written (`--output-format json`); several, the "
-    "oldest first, are shown run by run, and the last one is compared with.",
+    help="Compare with the JSON report of an earlier run. Several, oldest first, are shown run by "
+    "run; the last one is compared.",
 )
 @shared_options.source
 @shared_options.running
-@click.option("-q", "--quiet", is_flag=True, help="Don't tell where the report is.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -71,7 +71,7 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Write an HTML report: charts, a list to search, every file with its findings.
+    """Write an HTML report: charts, a searchable list, every file with its findings.
 
     PATHS are files and folders (default: the current one). The report is one file that needs no
     network; it holds the sources of files with findings.

@@ -32,7 +32,7 @@ class MissingError(click.ClickException):
 )
 @click.pass_context
 def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
-    """Speak the Language Server Protocol on standard input and output.
+    """Run the language server on standard input and output (LSP).
 
     Editors start it: findings while typing, rule pages and kernel signatures on hover, quick fixes.
     It needs `pip install 'embercoach[server]'`.

@@ -26,12 +26,12 @@ FORMATS = ("text", "json", "sarif")
     "--compile-only",
     is_flag=True,
     help="Run no kernel: compile each that is launched, also for small inputs, scalars and other "
-    "floating dtypes, and tell what does not compile. Launches give zeros.",
+    "floating dtypes, and report what does not compile. Launches return zeros.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="Seconds that one launch may run (default: 60, or what the configuration says).",
+    help="Seconds that one launch may run (default: from the configuration, else 60).",
 )
 @click.option(
     "--allow-compiler",
@@ -44,7 +44,7 @@ FORMATS = ("text", "json", "sarif")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="How findings are written. For json and sarif without -o, what the program prints goes to "
+    help="Output format. For json and sarif without -o, the program's output goes to "
     "standard error.",
 )
 @shared_options.output_file
