@@ -38,7 +38,7 @@ def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
         "assigned": f"`{binding.name}` {verb} assigned `{{}}`",
         "unpacked": f"`{binding.name}` {verb} unpacked from `{{}}`",
         "updated": f"`{binding.name}` {verb} updated with `{{}}`",
-        "element": f"`{binding.name}` {verb} an item of `{{}}`",
+        "element": f"`{binding.name}` {'may iterate' if maybe else 'iterates'} over `{{}}`",
         "parameter": f"`{binding.name}` may be the function's argument",
     }
     return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)

@@ -117,7 +117,7 @@ def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
             fact,
             "COMPLEX-003",
             message=f"`{short}` drops the imaginary part of its complex64 input",
-            help=f"Use mx.fft.{short[1:]}, or pass mx.real(z) or mx.abs(z)",
+            help=f"Use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
         )
 
 
