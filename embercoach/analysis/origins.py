@@ -235,7 +235,7 @@ class Origins:
         return self._shared
 
     def _is_of_comprehension(self, name: str, at: _At) -> bool:
-        """Whether a comprehension around the expression may bind a name."""
+        """Test whether a comprehension around the expression may bind a name."""
         statement = at.statement
         function = at.function
         if function is not None and isinstance(function.node, cst.Lambda):

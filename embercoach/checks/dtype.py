@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.module import Module
 
-#: From here on a value rounds to infinity: half a step above the largest finite one.
+#: The smallest value that rounds to infinity: half a step above the largest finite one.
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
@@ -51,7 +51,7 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _operands(argument: Argument) -> list[Operand]:
-    """An argument, or the items of a list that is written out."""
+    """The operands in an argument: itself, or the items of a list display."""
     value, node = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:
         if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):

@@ -45,7 +45,7 @@ def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _may_be_odd(length: Length | None) -> bool:
-    """Whether the length of a forward transform is unknown, or known to be odd."""
+    """Test whether the length of a forward transform is unknown, or known to be odd."""
     if length is None or length.extent is not None:
         return True
     last = length.consts[-1]
@@ -123,15 +123,15 @@ def _mismatch(
         fact,
         "FFT-NORM-001",
         message=(
-            f'`{_name(fact)}` with norm="{signal.norm}" after {there}: the signal is scaled by '
-            f"{FACTOR.get(power, 'a power of n')}"
+            f"signal scaled by {FACTOR.get(power, 'a power of n')}: "
+            f'`{_name(fact)}` norm="{signal.norm}" after {there}'
         ),
         help='Pass the same norm to the transform and its inverse (default: norm="backward")',
     )
 
 
 def _may_rescale(scaling: _Scaling, signal: Signal) -> bool:
-    """Whether the function itself may compensate for the norms."""
+    """Test whether the function itself may compensate for the norms."""
     scaled = scaling.factor_of(signal)
     if scaled is not None:
         array = as_array(scaled[1][0])
@@ -180,18 +180,18 @@ def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> I
 
 
 def _is_default_pair(signal: Signal) -> bool:
-    """Whether the factors of transforms and inverse cancel, all with the default norm."""
+    """Test whether the factors of transforms and inverse cancel, all with the default norm."""
     norms = {signal.norm, *signal.spectrum.norms}
     return norms == {"backward"} and signal.spectrum.axes == signal.axes
 
 
 def _correlates(spectrum: Spectrum) -> bool:
-    """Whether it is the spectrum of a correlation, whose biased estimate is one over n."""
+    """Test whether it is the spectrum of a correlation, whose biased estimate is one over n."""
     return len(spectrum.norms) > 1 and spectrum.conjugated
 
 
 def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
-    """Whether the inverse is known to give as many samples as the transform was given."""
+    """Test whether the inverse certainly returns as many samples as the transform takes."""
     if length is None:
         return True
     if length == spectrum.length:
@@ -203,14 +203,14 @@ def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
 
 
 def _is_length_of(operand: Operand, signal: Signal, name: str | None = None) -> bool:
-    """Whether an operand is the length of the signal, which may have a name itself."""
+    """Test whether an operand is the length of the signal, which may have a name itself."""
     spectrum = signal.spectrum
     paths = spectrum.paths if name is None else spectrum.paths | {name}
     return is_length(operand, signal.length or spectrum.length, spectrum.axes, paths)
 
 
 def _inverse(fact: CallFact) -> Signal | None:
-    """The signal that an inverse transform makes at this very call."""
+    """The signal that an inverse transform returns in this call."""
     if not isinstance(fact.callee, Symbol) or not fact.callee.name.startswith(INVERSE):
         return None
     role = role_of(fact.result)

@@ -42,7 +42,7 @@ def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
 
 
 def _uses_torch(syntax: Syntax) -> bool:
-    """Whether a file includes PyTorch, or names its tensors after another header did."""
+    """Test whether a file includes PyTorch, or uses its tensors through another header."""
     for node in syntax.nodes:
         if node.type in ("preproc_include", "preproc_call"):
             words = syntax.words(node)
@@ -62,7 +62,7 @@ class _Tensor:
 
 
 class _Host:
-    """One file's host code."""
+    """The host code of one file."""
 
     def __init__(self, file: ObjectiveC) -> None:
         self.file = file
@@ -168,7 +168,7 @@ class _Host:
         )
 
     def _reads_back(self, scope: Node) -> bool:
-        """Whether the host reads a buffer in the same function: then it must synchronize."""
+        """Test whether the host reads a buffer in the same function: then it must synchronize."""
         if any(scope.start_byte <= start < scope.end_byte for start in self.contents):
             return True
         return any(

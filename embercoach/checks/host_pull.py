@@ -23,6 +23,7 @@ from embercoach.analysis.values import (
 )
 from embercoach.checks.graph_break import pull
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     argument = _array_argument(fact.arguments)
     if argument is None:
         return
-    short = "np." + name.removeprefix("numpy.")
+    short = quoted("np." + name.removeprefix("numpy."), 32)
     array = as_array(argument.value)
     if name.rpartition(".")[2] in numpy_api.CONVERSIONS:
         report = pull(
@@ -210,7 +211,7 @@ def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
 
 
 def _pull_inside(argument: Argument) -> cst.CSTNode | None:
-    """The call that pulls an array, if the argument's expression is one itself."""
+    """The call that pulls an array, if the argument is such a call itself."""
     node = argument.node
     if not isinstance(node, cst.Call):
         return None

@@ -41,7 +41,7 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _is_training(fact: CallFact) -> bool:
-    """Whether the function updates weights: training in MLX evaluates once per step."""
+    """Test whether the function updates weights: training in MLX evaluates once per step."""
     if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
         return True
     function = fact.place.function
@@ -55,7 +55,7 @@ def _is_training(fact: CallFact) -> bool:
 
 
 def _is_carried(fact: CallFact) -> bool:
-    """Whether the inner loop updates the evaluated array from its value in the last iteration.
+    """Test whether the inner loop updates the evaluated array from its value in the last iteration.
 
     Such a chain needs one synchronization at its end. Other arrays may be evaluated to bound
     memory, or to measure time.
@@ -75,14 +75,14 @@ def _is_carried(fact: CallFact) -> bool:
             value = statement.value
             fresh |= targets
             if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-                continue  # a plain sum: each iteration has a graph of its own
+                continue  # a plain sum: the graphs of the iterations are independent
             if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:
                 return True
     return False
 
 
 def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The names that an expression's values are reached from."""
+    """The names that an expression's values are derived from."""
     while isinstance(node, (cst.Attribute, cst.Subscript)):
         node = node.value
     if isinstance(node, cst.Name):

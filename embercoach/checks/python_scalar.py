@@ -116,7 +116,7 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     ]
     if not numbers:
         return
-    # A condition has a dtype of its own, which the other operands don't take on.
+    # The dtype of a condition does not affect the other operands.
     operands = [(a.node, a.value) for p, a in matched if p.name != "condition"]
     if fact.receiver_node is not None and isinstance(fact.callee, BoundMember):
         operands.append((fact.receiver_node, fact.callee.owner))
@@ -159,7 +159,7 @@ def _argument_change(
     dtypes = {other.dtype for _, other in arrays}
     if len(dtypes) > 1:
         if None not in dtypes:
-            return None  # they promote, and to which dtype the number does is the function's secret
+            return None  # they promote, and the dtype of the number is unknown
         array = _vague(array)
     outcomes = [_keeps_value(array, number, name) for _, number in numbers]
     if None in outcomes:
@@ -218,7 +218,7 @@ def _array_and_number(left: Value, right: Value) -> tuple[Array, Number] | None:
 
 
 def _is_certain(value: Value) -> bool:
-    """Whether the value is known on every path."""
+    """Test whether the value is known on every path."""
     return not any(isinstance(option, Unknown) for option in options(value))
 
 
@@ -287,7 +287,7 @@ def _rewrite(
 
 
 def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
-    """Whether ``mx.array(number, dtype=array.dtype)`` has the same effect as the weak scalar.
+    """Test whether ``mx.array(number, dtype=array.dtype)`` has the same effect as the weak scalar.
 
     None if it certainly doesn't: it would lose a fraction or an imaginary part, or wrap a number
     that raised an error.
@@ -298,7 +298,7 @@ def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
     if kind == "complex":
         return None
     if dtype in FLOATING:
-        # These take the number's truth value before a half rounds it to zero.
+        # These take the truth value of the number before rounding to half makes it zero.
         return not (function.startswith("logical_") and dtype in HALF and kind == "float")
     if kind == "bool":
         return False
@@ -316,7 +316,7 @@ def _fits(dtype: str, const: object) -> bool:
 
 
 def _has_comment(module: Module, node: cst.CSTNode) -> bool:
-    """Whether it contains a comment, which the rewritten expression would lose."""
+    """Test whether it contains a comment, which the rewritten expression would lose."""
     if "#" not in code_of(module, node):
         return False
     from libcst import matchers

@@ -77,11 +77,9 @@ def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
 
 
 def _names(items: list[Item]) -> str:
-    """Up to three names, or two and the number of the others."""
-    names = [f"`{item.word}`" for item in items]
-    if len(names) > 3:
-        names[2:] = [f"{len(names) - 2} others"]
-    return ", ".join(names)
+    """The first two names, and the number of the others."""
+    names = ", ".join([f"`{item.word}`" for item in items[:2]])
+    return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
 def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[RawFinding]:
