@@ -1,4 +1,4 @@
-"""What a check reports and what a report prints: plain data at the bottom of the house."""
+"""Findings, fixes and steps: plain data for checks, engine and reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class PlacedError(Exception):
-    """What is wrong with a source, and where: line and column count from 1."""
+    """An error at a location of a source: line and column count from 1."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
         super().__init__(f"{line}:{column}: {message}")
@@ -56,9 +56,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RawFinding:
-    """What a check found, before a profile gives it a severity.
+    """A finding of a check, before a profile gives it a severity.
 
-    Lines and columns count from 1, columns in characters; the end is exclusive. ``flow`` tells
+    Lines and columns count from 1, columns in characters; the end is exclusive. ``flow`` has
     where the value that is meant came from, the earliest place first and as far as it is known;
     ``related`` are other places that belong to it: where its context begins, a second access.
     """

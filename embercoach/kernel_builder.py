@@ -23,7 +23,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What a wrapper passes whatever it is called with."""
+    """A value that a wrapper always passes."""
 
     value: str | bool | tuple[str, ...]
 

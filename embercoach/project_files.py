@@ -1,4 +1,4 @@
-"""What stands at the top of a project, so that its files are told from those of others."""
+"""Names of files at the top of a project, which delimit it from other projects."""
 
 from __future__ import annotations
 

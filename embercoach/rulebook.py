@@ -1,4 +1,4 @@
-"""The rules as their pages in ``rules/`` state them: the single home of rule metadata."""
+"""The rules as their pages in ``rules/`` state them: the only source of rule metadata."""
 
 from __future__ import annotations
 

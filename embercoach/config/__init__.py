@@ -1,4 +1,4 @@
-"""Configuration: found beside the linted files, checked, and overridden by the command line."""
+"""Configuration: found next to the linted files, validated, overridden by the command line."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TEXTS = ("name", "source", "header")
 LISTS = ("input_names", "output_names")
 FLAGS = ("ensure_row_contiguous", "atomic_outputs")
-#: Of a function; what is configured is no place beyond it.
+#: The most parameters of a function; a configured position must be below it.
 MOST_PARAMETERS = 1_000
 
 
@@ -34,7 +34,7 @@ def _builder(symbol: str, table: Any) -> KernelBuilder:
     words = symbol.split(".")
     if len(words) < 2 or not all(map(_is_name, words)):
         # Without quotes TOML splits a name at its dots, and this is the first part of it.
-        message = f"'{symbol}' is no dotted name in quotes, such as \"package.module.Name\""
+        message = f"'{symbol}' is not a quoted dotted name such as \"package.module.Name\""
         raise ConfigError(message)
     if words[0] == "mlx":
         raise ConfigError(f"'{symbol}' is MLX's own, which needs no table")
@@ -63,7 +63,7 @@ def _origin(where: str, parameter: str, given: Any) -> Origin:
         return _fixed(where, parameter, given)
     if isinstance(given, str):
         if not _is_name(given):
-            raise ConfigError(f"{where}: '{given}' is no name of a parameter")
+            raise ConfigError(f"{where}: '{given}' is not the name of a parameter")
         return given
     if isinstance(given, bool) or not isinstance(given, int):
         wanted = "a parameter's name, its position, or { value = ... }"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embercoach.config.load import Scope
     from embercoach.config.schema import Layer
 
-#: Where both the file and the command line speak, these take what both say.
+#: These settings combine the values of the file and of the command line.
 _ADDING = ("extend-select", "ignore", "extend-exclude")
 #: The layers' numbers in `selectors.decisions`.
 FILE, COMMAND_LINE = 0, 1

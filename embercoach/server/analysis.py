@@ -44,7 +44,7 @@ MOST_RECENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in a document; nothing where ``settings`` are None or exclude it."""
+    """The findings in a document; none if ``settings`` are None or exclude it."""
 
     document: Document
     positions: Positions
@@ -94,7 +94,7 @@ class Analysis:
         return checked
 
     def tidy(self) -> None:
-        """Let go of what earlier texts left behind, and be ready for the next; takes a second."""
+        """Free the memory of earlier texts, and prepare for the next; takes a second."""
         if self._rounds < ROUNDS or self._last is None:
             return
         self._renew()
@@ -103,7 +103,7 @@ class Analysis:
         self._rounds = 0
 
     def fixed(self, checked: Checked) -> FixedFile:
-        """What `--fix` would make of a document that was checked."""
+        """Return the text of a checked document after `--fix`."""
         assert checked.settings is not None
         inspector = self._inspector(checked.settings)
         fixer = Fixer(checked.settings, unsafe=False, debug=False, inspector=inspector)
@@ -121,13 +121,13 @@ class Analysis:
         try:
             written = written_kernels(document.text, document.path, project)
         except checks.SyntaxProblem:
-            return []  # a diagnostic tells of it
+            return []  # a diagnostic reports it
         return [kernel for kernel in written if kernel.covers(line)]
 
     def _result(self, document: Document, settings: Settings) -> RunResult:
         data = bytes_of(document.text)
         language = language_of(document.path.name)
-        # Editors tell of a notebook's cells one by one, as texts of Python.
+        # Editors send the cells of a notebook one by one, as Python texts.
         if language == NOTEBOOK or not relevant(data, language, settings.kernel_builders):
             return RunResult(files_skipped=1)
         if self._judges is None or self._judges[0] != settings:
