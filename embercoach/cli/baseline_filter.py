@@ -1,4 +1,4 @@
-"""What the baselines make of a run: findings that are known, and entries that are gone."""
+"""Apply baselines to a run: remove known findings, and count fixed entries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Guard:
     division: Division
 
     def holds_for(self, place: str) -> bool:
-        """Whether a file, by its absolute path, is one of a configuration that names it."""
+        """Return whether a file, by its absolute path, has a configuration with this baseline."""
         return self.configurations.holding(place) in self.scopes
 
     def covered(self, result: RunResult) -> frozenset[Entry]:
@@ -72,7 +72,7 @@ def _absolute(paths: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is new in a run.
+    """Remove the findings of a run that are in the baseline.
 
     Attributes:
         findings: those in no baseline.
@@ -101,7 +101,7 @@ def guards(
         configurations: of all folders.
         division: which files are looked at.
         default: the file where settings name none, which need not exist, as none need then.
-        problems: takes up what is wrong with one of the files, instead of it being raised.
+        problems: collects the errors of the files, instead of raising them.
 
     Raises:
         click.ClickException: one of them cannot be used.
@@ -157,7 +157,7 @@ def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Jud
 def _changes(
     findings: Sequence[Finding], known: AbstractSet[int], fixed: Sequence[tuple[str, str]]
 ) -> tuple[Change, ...]:
-    """What is known and fixed, by file and rule; files as the run shows them, if it does."""
+    """Count known and fixed findings by file and rule; files as the run shows them."""
     paths = {finding.path for finding in findings}
     shown = {os.path.abspath(path): path for path in paths}  # noqa: PTH100  (links stay)
     counts: dict[tuple[str, str], list[int]] = {}

@@ -1,4 +1,4 @@
-"""What applies to a path and why, as plain data: ``embercoach config``, ``applied.schema.json``."""
+"""The effective configuration of a path as plain data, in the form of ``applied.schema.json``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSION = 1
 
 
 def document(paths: Iterable[str], configurations: Configurations) -> dict[str, Any]:
-    """What applies to each path that was given.
+    """Return the effective configuration of each given path.
 
     Raises:
         ConfigError: a mistake in the configuration of one.
@@ -108,7 +108,7 @@ def _rules(scope: Scope, path: Path | None) -> tuple[dict[str, Any], list[dict[s
     rules = []
     for code, decision in sorted(why.items()):
         reason = _ignored_in_file(code, ignores) if decision.enabled else None
-        # One selector speaks of many rules, and its line takes a while to find.
+        # One selector covers many rules, and its line takes a while to find.
         key = reason or decision
         if key not in known:
             known[key] = _ignoring(scope, *reason) if reason else _deciding(scope, decision)

@@ -1,4 +1,4 @@
-"""What applies to a path and why, for people: the text of ``embercoach config``."""
+"""The effective configuration of a path as text, for ``embercoach config``."""
 
 from __future__ import annotations
 

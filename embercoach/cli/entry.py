@@ -187,7 +187,7 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def _show(error: click.ClickException) -> None:
-    """Show an error, whose message may cite a file or an argument, as lines of our own."""
+    """Print an error, whose message may quote a file or an argument, in escaped lines."""
     if isinstance(error, _HELP):
         error.show()
         return

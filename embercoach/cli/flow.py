@@ -1,4 +1,4 @@
-"""What ``embercoach check`` does: settings, run, changes, report, exit code."""
+"""The steps of ``embercoach check``: settings, run, changes, report, exit code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ALWAYS_WITH_NOTES = ("json", "sarif")
 
 
 class UserError(click.ClickException):
-    """A mistake of the user's, told in one line."""
+    """An error of the user, reported in one line."""
 
     exit_code = codes.INCOMPLETE
 
@@ -83,7 +83,7 @@ class Request:
 
     @property
     def reads_stdin(self) -> bool:
-        """Whether to check standard input."""
+        """Return whether standard input is checked."""
         return STDIN in self.paths or (self.stdin_filename is not None and not self.paths)
 
     @property
@@ -97,7 +97,7 @@ WITH_ORIGIN = frozenset(("json", "markdown"))
 
 
 class Answer:
-    """What is reported in the end."""
+    """The data of the report."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Answer:
 
     @property
     def comparison(self) -> Comparison | None:
-        """The run beside its baselines, if there are any."""
+        """The comparison of the run with its baselines, if there are any."""
         return None if self.judged is None else self.judged.comparison
 
     def sources(self, name: str) -> Sources:
@@ -254,7 +254,7 @@ def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Prob
 
 
 def _held_back(request: Request, results: dict[Scope, RunResult]) -> int:
-    """How many findings ``--unsafe-fixes`` would fix, beside those that are fixed."""
+    """Return how many more findings ``--unsafe-fixes`` would fix."""
     from embercoach.engine.fixing import applicable
 
     if request.unsafe_fixes:
@@ -372,7 +372,7 @@ def _hide_notes(
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:
-    """What a run's result means for the caller."""
+    """Return the exit code for a run's result."""
     if result.problems:
         return codes.INCOMPLETE
     found = any(finding.severity != "note" for finding in result.findings)

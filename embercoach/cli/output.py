@@ -1,4 +1,4 @@
-"""Where a report goes, and what is told beside it."""
+"""Write a report to its file or stream, and messages to standard error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_report(
 ) -> None:
     """Write the report to its file or to standard output."""
     if answer.fixed_stdin is not None:
-        # Standard output belongs to the fixed source; a filter's report goes beside it.
+        # Standard output belongs to the fixed source; a filter's report goes to standard error.
         with surviving_closed_pipe():
             sys.stdout.buffer.write(answer.fixed_stdin)
             sys.stdout.buffer.flush()
@@ -134,20 +134,20 @@ def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) 
         return junit.render(result, sources, show_notes=show_notes)
     from embercoach.report import markdown
 
-    root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
+    root, blob_url = os.environ.get("GITHUB_WORKSPACE"), _blob_url()
     return markdown.render(
         result,
         sources,
         show_notes=show_notes,
         root=root,
-        home=home,
+        blob_url=blob_url,
         comparison=comparison,
         checkouts=answer.origin.checkouts if answer.origin else (),
     )
 
 
-def _home() -> str:
-    """What addresses of files begin with on the forge that runs this; empty elsewhere."""
+def _blob_url() -> str:
+    """Return the prefix of file URLs on the forge that runs this; empty elsewhere."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     server, repository, commit = (os.environ.get(name) for name in names)
     return f"{server}/{repository}/blob/{commit}/" if server and repository and commit else ""

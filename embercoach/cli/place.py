@@ -58,13 +58,13 @@ def place_of(word: str) -> Place:
     """
     match = _PLACE.fullmatch(word)
     if match is None:
-        raise click.UsageError(f"'{word}' is no place; write FILE:LINE or FILE:LINE:COLUMN")
+        raise click.UsageError(f"invalid location '{word}'; write FILE:LINE or FILE:LINE:COLUMN")
     column, cell = (
         None if match[name] is None else int(match[name]) for name in ("column", "cell")
     )
     if is_notebook(match["file"]) != (cell is not None):
-        wanted = "'NOTEBOOK:cell N:LINE'" if cell is None else "FILE:LINE, as it has no cells"
-        raise click.UsageError(f"'{word}' is no place; write {wanted}")
+        expected = "'NOTEBOOK:cell N:LINE'" if cell is None else "FILE:LINE, as it has no cells"
+        raise click.UsageError(f"invalid location '{word}'; write {expected}")
     return Place(match["file"], int(match["line"]), column, cell)
 
 
@@ -153,7 +153,7 @@ def _kernels(
     try:
         written = written_kernels(source, Path(place.file).absolute(), checks.Project(builders))
     except checks.SyntaxProblem:
-        return []  # told among the problems
+        return []  # reported among the problems
     return [kernel for kernel in written if kernel.covers(place.line)]
 
 
@@ -169,7 +169,7 @@ def _lines(
         yield [
             ("`embercoach explain ", "faint"),
             (finding.code, "faint"),
-            ("` tells more.", "faint"),
+            ("` shows the rule's page.", "faint"),
         ]
         yield []
     yield from text.problem_lines(result.problems)

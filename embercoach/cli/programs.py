@@ -15,7 +15,7 @@ import click
 import embercoach
 
 PLUGIN = "embercoach.simulator.pytest_plugin"
-#: Options of the interpreter that are handed on, without and with a value of their own.
+#: Options of the interpreter that are passed on, without and with a value.
 FLAGS = frozenset(["-b", "-bb", "-B", "-d", "-E", "-I", "-O", "-OO", "-P", "-q", "-s", "-u", "-v"])
 WITH_VALUE = frozenset(["-X", "-W"])
 #: Our root follows what is on the path already: it is found also in a checkout. The current folder,
@@ -52,7 +52,7 @@ class Program:
     Attributes:
         command: the interpreter, its options, our boot code, and its arguments.
         shown: how messages name the program.
-        is_pytest: whether pytest tells the findings by itself.
+        is_pytest: whether pytest reports the findings itself.
     """
 
     command: tuple[str, ...]

@@ -17,7 +17,7 @@ INTERVAL = 0.1
 class ProgressBar:
     """Called with the files done and in all; draws once there is something to wait for.
 
-    It draws when it is called, from no thread of its own: a run may fork processes meanwhile.
+    It draws when it is called, without a separate thread, because a run may fork processes.
     """
 
     def __init__(self, *, wanted: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What reports say of a run over checkouts: its origin, and what was wrong with single ones."""
+"""The origin of a run over checkouts, and the errors of single checkouts, for reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
-    """What keeps checkouts from being checked: the mistakes in their configuration files."""
+    """Return the errors in the configuration files of checkouts, which are not checked."""
     here = Path.cwd()
     for mistake in mistakes:
         assert mistake.path is not None

@@ -131,7 +131,7 @@ def _with(function: _Function, options: Sequence[Option]) -> _Function:
 
 
 def overrides(options: dict[str, Any]) -> Overrides:
-    """What the command line says of settings; of those that a command lacks, nothing.
+    """Return the settings of the command line; those that a command lacks are absent.
 
     Raises:
         click.UsageError: options that exclude each other, or a name that is none.

@@ -43,7 +43,7 @@ GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is watched, all absolute.
+    """The watched files and folders, all absolute.
 
     Attributes:
         deep: folders that were given.
@@ -57,7 +57,7 @@ class Places:
 
 
 class Watcher:
-    """Reports changed paths, from threads of its own, until it is stopped."""
+    """Reports changed paths from its own threads until it is stopped."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -95,13 +95,13 @@ class Watcher:
                 ready.set()
                 if changes:
                     self._news.put({path for _, path in changes})
-        except Exception as error:  # noqa: BLE001  (told by the main thread)
+        except Exception as error:  # noqa: BLE001  (reported by the main thread)
             self._news.put(error)
         finally:
             ready.set()
 
     def _counts(self, path: str) -> bool:
-        """Whether a change may change what a check finds."""
+        """Return whether a change may affect the findings of a check."""
         name = os.path.basename(path)  # noqa: PTH119  (as the rest of the paths here)
         if path in self._places.files:
             return True
@@ -110,7 +110,7 @@ class Watcher:
             return name in DECIDING
         if self._excluded[root].match_below(path):
             return False
-        # Files of a folder that is moved come and go without a word of their own.
+        # If a folder is moved, there are no separate events for its files.
         return name in DECIDING or name.endswith(SUFFIXES) or "." not in name
 
     def wait_until_ready(self) -> None:
@@ -161,7 +161,7 @@ def _rounds(request: Request) -> NoReturn:
                 watcher.stop()
             watcher, watched = Watcher(places), places
         if not request.fix:
-            # After fixes comes a round of their own, which must not wipe away what it says of them.
+            # Fixes cause another round, which must not clear the messages about them.
             click.clear()
         _tell(request, cause)
         _check_apart(request)
@@ -193,7 +193,7 @@ def _places(request: Request) -> Places:
         )
         plan = Plan(paths, configurations)
     except ConfigError as error:
-        # Which the check tells of. It may be mended by a change of the file, or beside it.
+        # The check reports it. A change of this file, or of one next to it, may fix it.
         deciding.add(error.path)
     else:
         deciding |= {mistake.path for mistake in plan.mistakes}
@@ -208,7 +208,7 @@ def _places(request: Request) -> Places:
 
 
 def _as_told(path: str | Path) -> str:
-    """A path as the system tells of changes: absolute, its folders' links resolved."""
+    """Return a path as in the events of the system: absolute, its folders' links resolved."""
     absolute = os.path.abspath(path)  # noqa: PTH100
     if os.path.isdir(absolute):  # noqa: PTH112
         return os.path.realpath(absolute)
@@ -221,7 +221,7 @@ def _below(path: str, folders: frozenset[str]) -> bool:
 
 
 def _check_apart(request: Request) -> None:
-    """Check in a process of its own: what it takes is given back, and threads are no trouble."""
+    """Check in a separate process, which frees its memory and avoids forking with threads."""
     with safe_path():
         resource_tracker.ensure_running()
     process = multiprocessing.get_context("spawn").Process(target=_check, args=(request,))

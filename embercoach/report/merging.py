@@ -33,7 +33,7 @@ class Saved:
 class Merged:
     """Reports as one.
 
-    ``remarks`` tell what was odd about them. What is missing is a problem of the document itself,
+    ``remarks`` has messages about them. What is missing is a problem of the document itself,
     so that every report of it says so, and none of them passes for complete.
     """
 
@@ -54,7 +54,7 @@ def merge(reports: Sequence[Saved]) -> Merged:
     if repeated:
         noun = "finding is" if repeated == 1 else "findings are"
         remarks.append(
-            f"{repeated} {noun} in several reports, and told once; files that several of them "
+            f"{repeated} {noun} in several reports, and listed once; files that several of them "
             "checked are counted more than once"
         )
     problems, _ = _union(
@@ -74,7 +74,7 @@ def merge(reports: Sequence[Saved]) -> Merged:
 
 
 def _changes(tables: Iterable[Sequence[Document]]) -> list[Document]:
-    """What is known and fixed by file and rule, in all of the reports."""
+    """Return known and fixed findings by file and rule, in all of the reports."""
     table: dict[tuple[str, str], Counter[str]] = {}
     for row in (row for rows in tables for row in rows):
         counter = table.setdefault((row["path"], row["code"]), Counter())
@@ -121,7 +121,7 @@ def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, 
         shard = run.get("shard")
         if shard is not None:
             paths = tuple(one["path"] for one in report.document.get("checkouts", ()))
-            # Shards of different programs, files or paths are no parts of one run.
+            # Shards of different programs, files or paths do not belong to one run.
             key = (shard["count"], shard["all_files"], run["program"], paths)
             groups.setdefault(key, {}).setdefault(shard["number"], []).append(report)
     for (count, all_files, *_), shards in groups.items():
@@ -130,7 +130,7 @@ def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, 
                 names = _names([report.name for report in same])
                 remarks.append(f"shard {number} of {count} is there more than once: {names}")
         held = sum(same[0].document["run"]["shard"]["files"] for same in shards.values())
-        # A file that was made by hand may speak of any number of shards.
+        # A file that was written by hand may claim any number of shards.
         absent = (str(number) for number in range(1, count + 1) if number not in shards)
         told = list(islice(absent, NAMED))
         beside = _names([report.name for same in shards.values() for report in same])
@@ -139,8 +139,8 @@ def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, 
             which = f"{'shard' if len(told) == 1 else 'shards'} {', '.join(told)}"
             yield _problem(
                 f"{which}{f' and {more} more' if more else ''} of {count}",
-                f"missing beside {beside}: of the {all_files} files {all_files - held} are not "
-                "told of here; shards of one run have the same version, paths and files",
+                f"missing: {all_files - held} of {all_files} files are not in {beside}; "
+                "shards of one run have the same version, paths and files",
             )
         elif held != all_files:
             yield _problem(
@@ -219,7 +219,7 @@ def _sum(documents: Sequence[Document], name: str) -> int:
 
 
 def _counts_notes(document: Document) -> bool:
-    """Whether a report counts fixes of notes, too: they were to be listed."""
+    """Return whether a report counts fixes of notes too, because it lists notes."""
     loud = [f for f in document["findings"] if f["fix"] and f["severity"] != "note"]
     summary = document["summary"]
     return bool(summary["fixable"] + summary["fixable_unsafe"] > len(loud))

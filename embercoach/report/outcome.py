@@ -1,4 +1,4 @@
-"""What reports need of a run, and the counts that they share."""
+"""The parts of a run that reports need, and the counts that they share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outcome(Protocol):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """What could not be checked, sorted."""
+        """The files that could not be checked, sorted."""
 
     @property
     def files_checked(self) -> int:
@@ -57,7 +57,7 @@ class Outcome(Protocol):
 
     @property
     def files_skipped(self) -> int:
-        """Files passed over, as nothing in them concerns MLX."""
+        """The number of skipped files, without MLX code."""
 
     @property
     def suppressed(self) -> int:
@@ -87,9 +87,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run beside its baseline: findings that it knows, and what of it is found no more.
+    """A run compared with its baseline: known findings, and entries that are fixed.
 
-    ``changes`` tell of which files and rules they are, where that is known.
+    ``changes`` has their files and rules, if they are known.
     """
 
     known: int
@@ -167,5 +167,5 @@ def _text(path: str, root: str | None) -> str:
 
     try:
         return decode(read_bytes(path, root=root)).text
-    except (OSError, ValueError, DecodingError):  # a saved report may name what is no path
+    except (OSError, ValueError, DecodingError):  # a saved report may name an invalid path
         return ""

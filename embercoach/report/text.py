@@ -85,7 +85,7 @@ def _head(finding: Finding, *, context: bool = True) -> Line:
 def summary(
     outcome: Outcome, *, show_notes: bool, comparison: Comparison | None = None
 ) -> Iterator[Line]:
-    """What was found in all, what is not shown, and what can be fixed."""
+    """Yield the summary: all findings, those that are not shown, and fixable ones."""
     count = counts(outcome, show_notes=show_notes)
     parts = [plural(count.errors, "error"), plural(count.warnings, "warning")]
     if show_notes:

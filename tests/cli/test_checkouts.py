@@ -216,10 +216,10 @@ def test_a_shard_speaks_for_its_own_part_of_a_baseline(embercoach: Cli, project:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--shard", "0/2"], "'0/2' is no shard; the second of five is 2/5"),
-        (["--shard", "3/2"], "'3/2' is no shard"),
-        (["--shard", "2"], "'2' is no shard"),
-        (["--shard", "a/b"], "'a/b' is no shard"),
+        (["--shard", "0/2"], "invalid shard '0/2'; the second of five is 2/5"),
+        (["--shard", "3/2"], "invalid shard '3/2'"),
+        (["--shard", "2"], "invalid shard '2'"),
+        (["--shard", "a/b"], "invalid shard 'a/b'"),
         (["--shard", "1/2", "--fix"], "--shard and --fix exclude each other"),
         (["--shard", "1/2", "--add-noqa"], "--shard and --add-noqa exclude each other"),
         (["--shard", "1/2", "-"], "--shard and standard input (-) exclude each other"),

@@ -150,7 +150,7 @@ def test_notes_are_told(embercoach: Cli, file: Path) -> None:
         ("absent.py:3", "absent.py cannot be read: No such file or directory"),
         ("kernels.py:99", "kernels.py has 26 lines, no 99"),
         ("kernels.py:0", "kernels.py has 26 lines, no 0"),
-        (":3", "':3' is no place"),
+        (":3", "invalid location ':3'"),
     ],
 )
 def test_places_that_are_none(embercoach: Cli, file: Path, place: str, words: str) -> None:

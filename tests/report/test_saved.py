@@ -41,7 +41,7 @@ def test_what_check_wrote_is_read() -> None:
         (b"", "is not JSON: Expecting value (line 1, column 1)"),
         (b'{"version": 1,\n}', "(line 2, column 1)"),
         (b"\xff\xfe\xfd", "is not JSON"),
-        (b'{"version": NaN}', "NaN is no number"),
+        (b'{"version": NaN}', "NaN is not one of its numbers"),
         (b'{"version": ' + b"9" * 5000 + b"}", "is not JSON that can be read"),
         (b"[" * 100_000, "is nested too deep"),
         (b"[]", "holds no object"),

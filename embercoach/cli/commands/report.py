@@ -132,9 +132,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
         name = parameter.name or ""
         if name not in own and ctx.get_parameter_source(name) is given and ctx.params[name]:
             shown = "PATHS" if name == "paths" else parameter.opts[-1]
-            raise click.UsageError(
-                f"--from reports a run of before: {shown} has no place beside it"
-            )
+            raise click.UsageError(f"--from reports a saved run: {shown} can't be combined with it")
 
 
 def _of_run(

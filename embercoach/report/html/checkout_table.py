@@ -1,4 +1,4 @@
-"""What the HTML report shows of each checkout, where it holds several."""
+"""The table of checkouts in the HTML report of several."""
 
 from __future__ import annotations
 

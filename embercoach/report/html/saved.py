@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SavedReportError(ValueError):
-    """What is wrong with a saved report, and where in it."""
+    """An error in a saved report, and its location in it."""
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _agree(document: dict[str, Any]) -> None:
     if shard is not None and not (
         shard["number"] <= shard["count"] and shard["files"] <= shard["all_files"]
     ):
-        raise SavedReportError("is not a report of `check`: run.shard is no part of a whole")
+        raise SavedReportError("is not a report of `check`: run.shard has an invalid number")
     severities = [finding["severity"] for finding in document["findings"]]
     counted = {f"{severity}s": severities.count(severity) for severity in SEVERITIES}
     counted["problems"] = len(document["problems"])
@@ -72,7 +72,7 @@ def _agree(document: dict[str, Any]) -> None:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise SavedReportError(f"is not JSON: {name} is no number of it")
+    raise SavedReportError(f"is not JSON: {name} is not one of its numbers")
 
 
 def _fail(path: str, wanted: str) -> SavedReportError:
@@ -132,7 +132,7 @@ def _list(check_item: Check, least: int = 0) -> Check:
 
 
 def _object(maybe: dict[str, Check] | None = None, /, **members: Check) -> Check:
-    # A later release may say more within a version: members that aren't known are passed over.
+    # A later release may add members within a version: unknown ones are ignored.
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _fail(path, "an object")
