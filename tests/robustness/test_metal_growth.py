@@ -19,6 +19,7 @@ SIZE = 2_000
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name.startswith("metal: ")])
+@pytest.mark.sampled(3)
 def test_every_shape_ends_in_findings_or_a_problem(name: str) -> None:
     _, text = SHAPES[name](SIZE)
     assert all(found.line for found in checks.check_metal(text).findings)
