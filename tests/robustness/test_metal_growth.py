@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from embercoach import checks
-from embercoach.checks import unit_plans
-from embercoach.checks.metal_units import check_unit
+from embercoach.checks.programs import unit_plans
+from embercoach.checks.programs.metal_units import check_unit
 from embercoach.metal.numerals import whole_number
 from embercoach.metal.work_budget import TOO_DEEP, WorkBudget
 from tests.benchmarks.metal_growth import FILES, HEAD, SHAPES, kernel
@@ -53,6 +53,7 @@ def _calls(text: str) -> int:
         "calls of overloads",
     ],
 )
+@pytest.mark.sampled(3)
 def test_work_grows_in_proportion(name: str) -> None:
     few, some, many = (SHAPES[f"metal: {name}"](size)[1] for size in (500, 4 * SIZE, 8 * SIZE))
     _calls(few)  # what is imported and kept on the way is not counted

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embercoach.simulator.model import Finding
-from embercoach.simulator.places import Place, place_of
+from embercoach.simulator.reporting.kernel_lines import Place, place_of
 
 HEAD = "import mlx.core as mx\n\n"
 BUILD = (
@@ -91,6 +91,7 @@ def test_a_line_is_found(code: str, line: int, excerpt: str, text: str, tmp_path
         ("metal_kernel = '\0'\n", 1, "(", "body"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_is_not_sure_is_not_told(
     code: str, line: int | None, excerpt: str, part: str, tmp_path: Path
 ) -> None:
