@@ -210,10 +210,9 @@ class Activation:
         _active.leave(self._entered.pop())
         if is_missing_metal(error):
             raise SimulatorError(
-                "a kernel was built before the simulator was activated, which can't see it: MLX "
-                "tried to run it on Metal. Build it inside activate(), or import the module that "
-                "builds it there; clear the cache that holds it; and call mx.fast.metal_kernel by "
-                "this name, which activate() replaces"
+                "the kernel was built before the simulator was activated, so MLX tried to run it "
+                "on Metal. Build it, or import its module, inside activate(); clear caches that "
+                "hold it; and call it as mx.fast.metal_kernel, which activate() replaces"
             ) from error
 
     def __call__(self, function: _Function) -> _Function:
@@ -269,7 +268,7 @@ def activate(
         ValueError: for an unknown `on_finding`, or both `timeout` and `limits`.
     """
     if on_finding not in ("record", "raise"):
-        raise ValueError(f"on_finding must be 'record' or 'raise', not {on_finding!r}")
+        raise ValueError(f"on_finding must be 'record' or 'raise', got {on_finding!r}")
     if timeout is not None and limits is not None:
         raise ValueError("give timeout or limits, not both: activate(limits=Limits(seconds=...))")
     if limits is None:

@@ -128,6 +128,6 @@ def _read(
     except (KeyError, IndexError, TypeError, ValueError) as error:
         version = getattr(mx, "__version__", "of unknown version")
         raise SimulatorError(
-            f"MLX {version} exports custom kernels in a way that this EmberCoach does not know "
+            f"MLX {version} exports custom kernels in an unsupported format "
             f"({type(error).__name__}: {error}). Update embercoach, or install MLX 0.32.4."
         ) from error

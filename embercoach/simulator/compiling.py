@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from embercoach.simulator.variants import Family, Variant
 
 LAUNCHED, VARIANT = "does-not-compile", "variant-does-not-compile"
-_ADVICE = {
-    LAUNCHED: "MLX compiles a kernel at its first launch, where this raises.",
-    VARIANT: "The launches of this program compile; one like that raises.",
-}
 
 
 class CompilingMachine:
@@ -94,10 +90,19 @@ class CompiledKernel:
         try:
             self._kernel(**variant.arguments)
         except CompileError as error:
-            return _findings(error, VARIANT, f"with {variant.words}: ", place)
+            return _findings(error, VARIANT, variant.words, place)
         except SimulatorError as error:
-            message = f"with {variant.words}: {error}"
-            return [Finding(VARIANT, self._name, "generated", None, None, message, "", place)]
+            finding = Finding(
+                kind=VARIANT,
+                kernel=self._name,
+                part="generated",
+                line=None,
+                thread=None,
+                message=f"kernel does not compile {variant.words}",
+                launched_at=place,
+                details=(str(error),),
+            )
+            return [finding]
         except ValueError:
             return []  # MLX itself refuses such a launch
         return []
@@ -129,20 +134,21 @@ def _findings(
             part=diagnostic.part,
             line=diagnostic.line,
             thread=None,
-            message=f"{words}{_told(diagnostic)}. {_ADVICE[kind]}",
+            message=f"kernel does not compile {words}" if words else diagnostic.message,
             excerpt=diagnostic.excerpt.strip(),
             launched_at=place,
+            details=tuple(_details(diagnostic, with_message=bool(words))),
         )
         for diagnostic in error.diagnostics
         if diagnostic.severity == "error"
     ]
 
 
-def _told(diagnostic: Diagnostic) -> str:
-    notes = "".join(
-        f"; {note.part} line {note.line}: {note.message}" for note in diagnostic.notes[:1]
-    )
-    return f"{diagnostic.message}{notes}"
+def _details(diagnostic: Diagnostic, *, with_message: bool) -> Iterator[str]:
+    if with_message:
+        yield diagnostic.message
+    for note in diagnostic.notes[:1]:
+        yield f"{note.part} line {note.line}: {note.message}"
 
 
 def _zeros(arguments: dict[str, Any]) -> list[mx.array]:

@@ -122,7 +122,9 @@ class Child:
             try:
                 os.ftruncate(self._file, self._size)
             except OSError as error:
-                raise SimulatorError(f"no memory for buffers of {size:,} bytes: {error}") from error
+                raise SimulatorError(
+                    f"out of memory for buffers of {size:,} bytes: {error}"
+                ) from error
 
     def put(self, offset: int, data: np.ndarray) -> None:
         """Write bytes into the file.
@@ -214,7 +216,7 @@ class Child:
     def complaint(self) -> str:
         """The last that it wrote to its standard error."""
         self._said.seek(0)
-        return self._said.read().decode(errors="replace").strip()[-2000:] or "it says nothing"
+        return self._said.read().decode(errors="replace").strip()[-2000:] or "no output"
 
     def _end(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -185,7 +185,7 @@ def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...
             and _is_users(said)
         ):
             kind = kind.strip("'").removeprefix("const ").replace("double", "float")
-            message = f"a {kind} does not convert to bfloat by itself; write bfloat(...)"
+            message = f"no implicit conversion from {kind} to bfloat; write bfloat(...)"
             told[said.line, said.column] = replace(said, severity="error", message=message)
     return tuple(_diagnostic(said, rewritten) for said in told.values())
 
@@ -270,7 +270,7 @@ def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
     if anchor is None:
         place = f"{first.file}:{first.line}: " if first.file else ""
         raise SimulatorError(
-            f"the compiler can't compile the simulator's own Metal library: {place}{first.message}"
+            f"the simulator's own Metal library does not compile: {place}{first.message}"
         )
     last = rewritten.edited.text.count("\n") + 1
     notes = [s for s in group[1:] if s is not anchor and _is_users(s) and s.line <= last]
@@ -319,12 +319,12 @@ def _lost_variable(rewritten: Rewritten) -> str:
     if rewritten.opaque:
         names = " or ".join(rewritten.opaque)
         return (
-            f"the simulator can't see through the macro {names}: write the word threadgroup where "
-            "the variable is declared"
+            f"unsupported macro {names} around a threadgroup variable: write the word threadgroup "
+            "in its declaration"
         )
     return (
-        "a variable can be declared in threadgroup memory only in a kernel function, by a "
-        "declaration of its own; pass a pointer to it elsewhere"
+        "threadgroup variable outside of a kernel function, or within another declaration; "
+        "declare it in the kernel, and pass a pointer"
     )
 
 

@@ -144,8 +144,8 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
         )
     if min(grid) < 0 or min(threadgroup) < 0 or (0 in threadgroup and 0 not in grid):
         raise SimulatorError(
-            f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched; "
-            "Metal aborts the process. Every extent must be positive"
+            f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched: "
+            "extents must be positive, or Metal aborts the process"
         )
 
 
@@ -202,11 +202,10 @@ def _record_in_trace(
             raise
     raise SimulatorError(
         f"kernel {definition.name!r} was called while MLX traces a function, where inputs have no "
-        "values to simulate it on. Under mx.vmap: MLX has no vmap for custom kernels "
-        "([Primitive::vmap] Not implemented for CustomKernel); give the function around the "
-        "kernel one with mx.custom_function(...).vmap, or let the kernel take the batch. Under "
-        "mx.compile: compilation was switched on inside activate(), which switches it off; "
-        "leave out mx.enable_compile()"
+        "values. Under mx.vmap: MLX has no vmap for custom kernels ([Primitive::vmap] Not "
+        "implemented for CustomKernel); define one for the calling function with "
+        "mx.custom_function(...).vmap, or pass the batch to the kernel. Under mx.compile: "
+        "activate() disables compilation; leave out mx.enable_compile()"
     )
 
 

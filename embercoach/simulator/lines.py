@@ -72,7 +72,7 @@ def read_image(path: Path) -> Image:
         entry = next((s["st_value"] for name, s in symbols if name == _ENTRY), None)
         section = elf.get_section_by_name(_ARRAYS)
     if entry is None:
-        raise SimulatorError(f"{path} defines no {_ENTRY}: it is no kernel object")
+        raise SimulatorError(f"{path} is not a kernel object: it defines no {_ENTRY}")
     arrays: list[SharedArray] = []
     if section is not None:
         first, behind = section["sh_addr"], section["sh_addr"] + section["sh_size"]
@@ -96,7 +96,7 @@ def _mach_image(mach: MachFile, path: Path) -> Image:
     entry = next((value for name, value in mach.symbols if name == _ENTRY), None)
     code, section = mach.section("__text"), mach.section(_ARRAYS)
     if entry is None or code is None:
-        raise SimulatorError(f"{path} defines no {_ENTRY}: it is no kernel object")
+        raise SimulatorError(f"{path} is not a kernel object: it defines no {_ENTRY}")
     arrays: list[SharedArray] = []
     if section is not None:
         behind = section.address + section.size

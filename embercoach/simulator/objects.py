@@ -208,7 +208,7 @@ def _unset_uses(
     command = [*command, *UNSET_WARNINGS, "-fsyntax-only", "-"]
     done = tools.run(command, text, allowance=allowance)
     if done.failed:
-        raise SimulatorError(f"the compiler contradicts itself:\n{done.output}")
+        raise SimulatorError(f"the compiler's output is inconsistent:\n{done.output}")
     return read_unset_uses(done.output)
 
 

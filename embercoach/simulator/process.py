@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.metal.contract import MAX_THREADGROUP_BYTES
+from embercoach.metal.hazards import threadgroup_memory
 from embercoach.simulator import objects
 from embercoach.simulator.answers import MalformedError, check
 from embercoach.simulator.connection import Child, ChildLostError
@@ -241,25 +242,25 @@ def _refuse(
     if total > limits.bytes:
         raise SimulatorError(
             f"kernel {kernel.name!r}: its buffers take {total:,} bytes; the limit is "
-            f"{limits.bytes:,}. Launch it on smaller arrays, or raise the limit: "
+            f"{limits.bytes:,}. Use smaller arrays, or raise the limit: "
             "activate(limits=Limits(bytes=...))"
         )
     records = sum(map(_record_bytes, buffers)) if kernel.checked else 0
     if records > _MOST_RECORDS * limits.bytes:
         raise SimulatorError(
-            f"kernel {kernel.name!r}: records of who wrote its outputs take {records:,} bytes. "
-            "Launch it on smaller arrays, without checks, or raise the limit: "
+            f"kernel {kernel.name!r}: race records of its outputs take {records:,} bytes. "
+            "Use smaller arrays, run it without checks, or raise the limit: "
             "activate(limits=Limits(bytes=...))"
         )
     if any(buffer.index >= _SLOTS for buffer in buffers):
         raise SimulatorError(
-            f"kernel {kernel.name!r}: it has {len(buffers)} buffers, Metal allows {_SLOTS - 1}"
+            f"kernel {kernel.name!r}: {len(buffers)} buffers, the limit is {_SLOTS - 1}"
         )
     size = [min(extent, whole) for extent, whole in zip(threadgroup, grid, strict=True)]
     if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > _THREADS:
         raise SimulatorError(
             f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
-            f"launched; extents are positive, and a threadgroup has at most {_THREADS} threads"
+            f"launched: extents must be positive, and a threadgroup at most {_THREADS} threads"
         )
 
 
@@ -269,9 +270,8 @@ def _refuse_arrays(kernel: BuiltKernel, image: Image) -> None:
     if total > MAX_THREADGROUP_BYTES:
         listed = ", ".join(f"{array.name}: {array.size:,}" for array in image.arrays)
         raise SimulatorError(
-            f"kernel {kernel.name!r}: its threadgroup arrays take {total:,} bytes ({listed}), and "
-            f"a threadgroup has {MAX_THREADGROUP_BYTES:,}: Metal refuses the kernel. Work on "
-            "smaller tiles, or give two of them one array"
+            f"kernel {kernel.name!r}: {threadgroup_memory(total)} ({listed}). Use smaller tiles, "
+            "or let two arrays share memory"
         )
 
 

@@ -224,7 +224,7 @@ def _allowed_by_markers(item: pytest.Item) -> frozenset[str]:
     for marker in item.iter_markers(MARKER):
         if not marker.args or marker.kwargs.keys() - {"reason"}:
             raise pytest.UsageError(
-                f"{item.nodeid}: {MARKER} takes kinds of findings, and a reason if you like"
+                f"{item.nodeid}: {MARKER} takes kinds of findings and an optional reason"
             )
         try:
             kinds.update(check_kind(str(word)) for word in marker.args)

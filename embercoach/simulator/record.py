@@ -120,11 +120,16 @@ def read(path: Path) -> Record | None:
 
 
 def _finding(
-    *, thread: list[int] | None, launched_at: list[object] | None, **rest: object
+    *,
+    thread: list[int] | None,
+    launched_at: list[object] | None,
+    details: list[str],
+    **rest: object,
 ) -> Finding:
     """A finding whose tuples JSON has made lists."""
     return Finding(
         thread=thread and tuple(thread),  # type: ignore[arg-type]
         launched_at=launched_at and tuple(launched_at),  # type: ignore[arg-type]
+        details=tuple(details),
         **rest,  # type: ignore[arg-type]
     )

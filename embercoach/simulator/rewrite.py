@@ -189,8 +189,8 @@ def _refuse_odd_characters(source: str) -> None:
         alone = character == "\r" and not source.startswith("\n", index + 1)
         if alone or character == "\0" or "\ud800" <= character <= "\udfff":
             raise SimulatorError(
-                f"line {line_of(source, index)} of the generated source holds the character "
-                f"{character!r}, which no kernel can hold"
+                f"line {line_of(source, index)} of the generated source has the invalid "
+                f"character {character!r}"
             )
 
 
@@ -201,7 +201,7 @@ def _refuse_line_directives(syntax: Syntax, source: str, shift: int) -> None:
             if directive is not None and syntax.words(directive).lstrip("# \t") == "line":
                 line = line_of(source, shift + syntax.place(node).start)
                 raise SimulatorError(
-                    f"line {line} of the generated source renumbers the lines (#line); remove it"
+                    f"line {line} of the generated source is a #line directive; remove it"
                 )
 
 
@@ -253,7 +253,7 @@ def _argument(parameter: Parameter) -> str:
     width = int(parameter.type[-1]) if parameter.type[-1:].isdigit() else 1
     available = 3 if known == "uint3" else 1
     if known is None or width > available:
-        raise SimulatorError(f"no thread knows {parameter.attribute} as {parameter.type}")
+        raise SimulatorError(f"unsupported type of {parameter.attribute}: {parameter.type}")
     value = f"ember_self->{parameter.attribute}"
     parts = [f"{value}[{i}]" for i in range(width)] if available == 3 else [value]
     return f"{parameter.type}({', '.join(parts)})"

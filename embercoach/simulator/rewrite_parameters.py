@@ -54,8 +54,8 @@ def bare_parameters(syntax: Syntax) -> Iterator[BareParameter]:
             kind = _KINDS[declarator.type]
             yield BareParameter(
                 syntax.place(node).start,
-                f"a {kind} needs an address space in Metal: device, constant, threadgroup or "
-                f"thread in front of {syntax.words(node)!r}",
+                f"{kind} without an address space: write device, constant, threadgroup or "
+                f"thread before {syntax.words(node)!r}",
             )
 
 

@@ -178,14 +178,14 @@ def _problem(syntax: Syntax, node: Node, declarators: list[Node], *, mixed: bool
     """Why a declaration can't stand, "" if it can."""
     if mixed:
         return (
-            "threadgroup variables and pointers to threadgroup memory share one declaration; "
-            "write one declaration for each"
+            "one declaration of a threadgroup variable and a pointer to threadgroup memory; "
+            "split it"
         )
     if any(declarator.type == "init_declarator" for declarator in declarators):
         return "a threadgroup variable can't have an initializer; write to it in the kernel"
     kind = node.child_by_field_name("type")
     if kind is not None and kind.child_by_field_name("body") is not None:
-        return "a type is defined in the declaration of a threadgroup variable; define it before"
+        return "type defined in the declaration of a threadgroup variable; define it before"
     storage = [syntax.words(c) for c in node.children if c.type == "storage_class_specifier"]
     if storage not in ([], ["static"]):
         return f"a threadgroup variable can't be {' '.join(storage)}"

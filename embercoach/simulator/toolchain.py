@@ -245,7 +245,7 @@ def _zig(host: Host) -> Toolchain:
 def _system(compiler: str, host: Host) -> Toolchain:
     found = shutil.which(compiler)
     if found is None:
-        raise SimulatorError(f"there is no compiler {compiler!r}; name a clang, or run: {HINT}")
+        raise SimulatorError(f"no compiler {compiler!r}: name a clang, or run: {HINT}")
     path = str(Path(found).absolute())  # it runs in other folders
     version = _version(path, _stamp(Path(path)))
     number = version.partition("clang version ")[2].partition(".")[0]
@@ -269,7 +269,9 @@ def _linker(path: str, host: Host) -> tuple[str, ...]:
     beside = Path(path).resolve().parent / "ld.lld"
     found = str(beside) if beside.is_file() else shutil.which("ld.lld")
     if found is None:
-        raise SimulatorError(f"{path} has no ld.lld beside it, nor is one on the PATH: install lld")
+        raise SimulatorError(
+            f"{path} has no ld.lld next to it, and none is on the PATH: install lld"
+        )
     return (str(Path(found).absolute()),)
 
 

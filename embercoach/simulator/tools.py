@@ -165,7 +165,7 @@ def _ends(standard_output: int, deadline: float) -> bool:
 def ending(code: int | None) -> str:
     """How a process ended, from its exit code."""
     if code is None:
-        return "without a trace"
+        return "for an unknown reason"
     if code >= 0:
         return f"with code {code}"
     try:
