@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import MetalReport
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,13 +99,6 @@ _COMPARED: dict[str, Callable[[int], bool]] = {
 
 def _report(divergence: Divergence) -> MetalReport:
     barrier = divergence.barrier
-    whose = "SIMD group" if barrier.name == "simdgroup_barrier" else "threadgroup"
-    what = (
-        f"not all threads of the {whose} reach this barrier: {divergence.words} never come, and "
-        "what happens then is undefined"
-    )
-    help_text = (
-        f"let all threads of the {whose} reach the barrier: guard what they read and write "
-        "instead of leaving early"
-    )
+    what = hazards.barrier_divergence(divergence.words)
+    help_text = hazards.DIVERGENCE_HELP
     return MetalReport("KERNEL-BARRIER-001", barrier.spot.place, what, help_text, barrier.spot.text)

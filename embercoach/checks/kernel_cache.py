@@ -56,18 +56,12 @@ def _report(build: Build, module: Module) -> Iterator[Report]:
     function = build.place.function
     if context == "script" or function is None:
         return
-    how = "" if build.by is None else f", with `{build.by.name}`, which keeps none"
+    how = "" if build.by is None else f" through `{build.by.name}`"
     yield Report.at(
         build,
         "KERNEL-CACHE-001",
-        message=(
-            f"`{function.name}` builds its kernel at every call{how}: the work on its source is "
-            "done again each time, and a value that is formatted into the source compiles it again"
-        ),
-        help=(
-            "build it once, at module level or in a function behind functools.cache; pass what "
-            "varies as inputs or as template arguments"
-        ),
+        message=f"`{function.name}` rebuilds its kernel in every call{how}",
+        help="Build it once, at module level or in a cached function; pass what varies as inputs",
         context=context,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.checks.contracted import contracted
 from embercoach.checks.kernel_plans import kernels_of
 from embercoach.checks.registry import Report, file_check
+from embercoach.metal import hazards
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -51,10 +52,8 @@ def _unfilled(kernel: Contracted) -> Iterator[Report]:
             yield from kernel.at(
                 "KERNEL-INIT-001",
                 spots[0].place,
-                f"`{name}` is stored only under a condition on data, and nothing is stored where "
-                "it fails: MLX does not clear outputs, so those elements keep what the memory held "
-                "before",
-                "store a value in the other case too, or pass `init_value` to the launch",
+                f"{hazards.unwritten_output(name)} where the condition on data fails",
+                hazards.UNWRITTEN_HELP,
             )
 
 

@@ -75,14 +75,8 @@ def differentiated_kernels(module: Module, facts: list[Fact]) -> Iterator[Report
         yield Report.at(
             launch,
             "KERNEL-GRAD-001",
-            message=(
-                f"the gradient of `{root}` goes through this kernel, and MLX knows none of it: it "
-                "raises `[Primitive::vjp] Not implemented for CustomKernel`"
-            ),
-            help=(
-                "put the launch into a function with @mx.custom_function, and write its gradient "
-                "with @function.vjp; or wrap the result in mx.stop_gradient if none is wanted"
-            ),
+            message=f"gradient of `{root}` reaches a kernel without a VJP",
+            help="Define a VJP with `@mx.custom_function`, or use `mx.stop_gradient` on the result",
         )
 
 

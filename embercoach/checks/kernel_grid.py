@@ -51,9 +51,7 @@ SHARED_BY = "threads_per_threadgroup"
 #: A body that asks for these can step over any number of elements.
 TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
 
-ONE_GROUP = "1, as if for one threadgroup"
-ALONE = "it makes the threadgroup as small, and one thread does what its threads should share"
-SHORT = "most of them never run, and their part of the output stays unset"
+ONE_GROUP = "one threadgroup"
 
 
 @check("KERNEL-GRID-001", on=CallFact)
@@ -77,9 +75,8 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
             fact,
             "KERNEL-GRID-001",
             node=grid.node if nodes is None else nodes[index],
-            message=f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
-            + (ALONE if what == ONE_GROUP else SHORT),
-            help=f"pass the number of threads{_example(axis, module)}",
+            message=f"{AXES[index]} entry of `grid` counts {what}, must count threads",
+            help=f"Pass the number of threads{_example(axis, module)}",
         )
         return
 
@@ -93,9 +90,9 @@ def _three(size: Size) -> list[Size] | None:
 def _example(axis: _Axis, module: Module) -> str:
     node = axis.group.node
     if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
-        return ", or the number of groups times the threads of each where groups work together"
+        return ", or groups times threads per group where a group works together"
     by = code_of(module, node)
-    return f", or `groups * {by}` where the threads of a group work together"
+    return f", or `groups * {by}` where a group works together"
 
 
 class _Axis:
@@ -112,9 +109,9 @@ class _Axis:
     def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
         """What the grid's entry counts, if that leaves all of the kernels short of threads."""
         if self.divisor is not None:
-            short, what = self._by_division, "a number of threadgroups"
+            short, what = self._by_division, "threadgroups"
         elif is_data_size(self.count):
-            short, what = self._by_item, "a number of items, each of which takes a threadgroup"
+            short, what = self._by_item, "items of one threadgroup each"
         elif constant(self.count) == 1 and constant(self.group) != 1:
             short, what = self._by_group, ONE_GROUP
         else:

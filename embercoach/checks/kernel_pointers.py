@@ -37,10 +37,8 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
             yield MetalReport(
                 CODE,
                 declaration.place,
-                f"`{declaration.name}` is a pointer or reference to {kind} without an address "
-                "space, which Metal asks for on each: the kernel fails to compile",
-                f"write `device {kind}` or `constant {kind}` for what the kernel is given, "
-                f"`threadgroup {kind}` for shared memory, `thread {kind}` for the thread's own",
+                f"pointer or reference `{declaration.name}` without an address space",
+                f"Write `device`, `constant`, `threadgroup` or `thread` before `{kind}`",
                 name,
             )
 

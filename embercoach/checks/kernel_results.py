@@ -37,8 +37,8 @@ def results_as_arrays(module: Module, facts: list[Fact]) -> Iterator[Report]:
             Fact(node, place),
             "KERNEL-ARGS-004",
             node=node,
-            message=f"a launch returns a list of its outputs, even of one, and {what}",
-            help="take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
+            message=f"kernel launch returns a list: {what}",
+            help="Take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
         )
 
 
@@ -103,7 +103,7 @@ class _Lists:
             if fact.in_place and node is fact.left_node:
                 continue
             if self.holds(node, fact.place.function) and as_array(other) is not None:
-                yield fact.place, node, "arithmetic of it and an array raises a ValueError"
+                yield fact.place, node, "arithmetic with an array raises ValueError"
                 return
 
     def _as_argument(self, fact: CallFact) -> Iterator[tuple[Place, cst.CSTNode, str]]:
@@ -116,7 +116,7 @@ class _Lists:
                 yield (
                     fact.place,
                     argument.node,
-                    f"`{name}` takes an array: the call raises an error",
+                    f"`{name}` takes an array",
                 )
 
     def _members(self, root: cst.CSTNode, place: Place) -> Iterator[tuple[Place, cst.CSTNode, str]]:
@@ -141,17 +141,17 @@ def _launches(callee: Value) -> bool:
 def _use_of_array(node: cst.CSTNode) -> tuple[cst.CSTNode, str] | None:
     """What an expression does to another that no list takes."""
     if isinstance(node, cst.Attribute) and node.attr.value not in OF_LISTS:
-        return node.value, f"a list has no `.{node.attr.value}`: an AttributeError"
+        return node.value, f"`.{node.attr.value}` raises AttributeError"
     if isinstance(node, cst.BinaryOperation):
         for side, other in ((node.left, node.right), (node.right, node.left)):
             repeated = isinstance(node.operator, cst.Multiply) and isinstance(other, cst.Integer)
             if isinstance(other, (cst.Integer, cst.Float)) and not repeated:
-                return side, "arithmetic with a number raises a TypeError"
+                return side, "arithmetic with a number raises TypeError"
     if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
-        return node.expression, "a list has no sign: a TypeError"
+        return node.expression, "a unary operator raises TypeError"
     if isinstance(node, cst.Subscript):
         first = node.slice[0].slice
         wide = len(node.slice) > 1
         if wide or (isinstance(first, cst.Index) and isinstance(first.value, cst.Ellipsis)):
-            return node.value, "a list has one axis: a TypeError"
+            return node.value, "indexing several axes raises TypeError"
     return None

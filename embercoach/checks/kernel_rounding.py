@@ -23,6 +23,7 @@ from embercoach.checks.sizes import (
     resolve,
     same,
 )
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,14 +62,10 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
             "KERNEL-GRID-004",
             node=argument.node if nodes is None else nodes[axis],
             message=(
-                f"the {AXES[axis]} entry of `grid` is rounded up, and nothing in the body "
-                "stops the threads past the last element: they write behind the end of "
-                f"`{name}`, into other memory"
+                f"{AXES[axis]} entry of `grid` is rounded up: "
+                f"{hazards.out_of_bounds('write', name)}"
             ),
-            help=(
-                "pass the number of elements, MLX runs no thread beyond it; or let the body "
-                "check it: `if (i < n)`"
-            ),
+            help="Pass the number of elements, or guard the body: `if (i < n)`",
         )
 
 

@@ -45,10 +45,10 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
             "KERNEL-GRID-005",
             node=argument.node,
             message=(
-                f"the threadgroup {'has' if certain else 'can have'} {threads} threads, and Metal "
-                f"allows {MAX_THREADS} at most: the launch passes, and evaluating its result raises"
+                f"threadgroup {'has' if certain else 'can have'} {threads} threads, "
+                f"the limit is {MAX_THREADS}"
             ),
-            help=f"keep the product of the three entries at {MAX_THREADS} or less",
+            help=f"Keep the product of the three entries at {MAX_THREADS} or less",
         )
         return
     threads = _threads_of_partial_groups(group, grid, module)
@@ -58,11 +58,11 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
             "KERNEL-GRID-006",
             node=argument.node,
             message=(
-                f"a threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
-                f"{-threads % SIMD_WIDTH} of the {SIMD_WIDTH} lanes of its "
-                f"{'last ' * (threads > SIMD_WIDTH)}SIMD group idle, in every group of the grid"
+                f"threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
+                f"{-threads % SIMD_WIDTH} of {SIMD_WIDTH} lanes "
+                f"{'of its last simdgroup ' * (threads > SIMD_WIDTH)}idle"
             ),
-            help=f"make the threads of a group a multiple of {SIMD_WIDTH}, such as 256",
+            help=f"Use a multiple of {SIMD_WIDTH} threads, such as 256",
         )
 
 

@@ -56,10 +56,8 @@ def _linear(kernel: Contracted, name: str, uses: list[ParameterUse]) -> Iterator
             yield from kernel.at(
                 "KERNEL-STRIDE-001",
                 linear.spot.place,
-                f"`{name}` is read as if its rows lay one behind the other, and with "
-                f"`ensure_row_contiguous=False` they need not: {why}",
-                f"use `{strides}`, as in `{name}[elem_to_loc(i, {name}_shape, {strides}, "
-                f"{name}_ndim)]`, or leave `ensure_row_contiguous` at True",
+                f"`{name}` is read as row-contiguous, but {why}",
+                f"Use `{strides}` with `elem_to_loc`, or leave `ensure_row_contiguous` at True",
             )
             return
 
@@ -99,7 +97,7 @@ def _reason(
     if name not in {p.name for p in function.parameters} or name in bound_in(function):
         return None
     if function.outer is None and not function.name.startswith("_"):
-        may = f"callers of `{function.name}` may pass a transposed or sliced array"
+        may = f"callers of `{function.name}` may pass a view"
         return may if has_rows else None
     if depth == 0:
         return None

@@ -57,14 +57,8 @@ def _reports(fact: CallFact, values: Iterator[Size], module: Module) -> Iterator
                 fact,
                 "KERNEL-CACHE-002",
                 node=value.node,
-                message=(
-                    f"{reason}, and the kernel is compiled anew for each value that it takes: that "
-                    "takes far longer than to run it"
-                ),
-                help=(
-                    "pass it as an input: a Python number among `inputs` arrives as a scalar, and "
-                    "nothing is compiled when it changes"
-                ),
+                message=f"kernel is recompiled for each value: {reason}",
+                help="Pass it as an input: a Python number in `inputs` arrives as a scalar",
                 context=context,
             )
 
@@ -178,7 +172,7 @@ class _Varying:
         path, cls = dotted(node), self.function.cls
         if cls is None or path is None or not path.startswith("self.") or path.count(".") != 1:
             return None
-        return f"`{path}` grows with the calls" if _counts(cls, path) else None
+        return f"`{path}` grows with every call" if _counts(cls, path) else None
 
 
 def _enumerated(loop: cst.For, name: str) -> set[str] | None:

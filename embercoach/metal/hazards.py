@@ -38,6 +38,11 @@ def data_race(spot: str, here: str, there: str, where: str = "", scope: Scope = 
     return f"data race on `{spot}`{scope}: {'' if scope else 'unsynchronized '}{accesses}"
 
 
+def same_element(spot: str, who: str, *, update: bool) -> str:
+    """Threads that write one element, or add to it."""
+    return f"data race on `{spot}`: {who} {'add to' if update else 'write'} the same element"
+
+
 def _plural(access: str) -> str:
     return f"{access}es" if access.endswith("s") else f"{access}s"
 

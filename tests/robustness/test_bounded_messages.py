@@ -74,7 +74,7 @@ def test_names_of_a_kernel(key: str, value: str) -> None:
 def test_a_kernels_name_of_all_characters() -> None:
     name = "".join(map(chr, range(33, 5_000)))
     found = messages("a.py", KERNEL.format(**GOOD | {"name": name}))
-    assert any("in the name of a kernel" in text for text in found)
+    assert any("kernel name contains" in text for text in found)
     assert_bounded(found)
 
 
@@ -127,7 +127,12 @@ def test_a_quoted_value(value: str, shown: str) -> None:
 
 
 def test_a_message_without_long_quotes_stays() -> None:
-    message = f"`{'a' * 60}` is no identifier, {'and more of it ' * 10}"
+    message = f"`{'a' * 60}` is not an identifier"
     assert bounded(message) == message
-    assert bounded(f"`{'a' * 61}` is {'long ' * 20}") == f"`{'a' * 59}…` is {'long ' * 20}"
+    assert bounded(f"`{'a' * 61}` is long") == f"`{'a' * 59}…` is long"
+
+
+def test_quotes_of_a_message_over_100_characters_are_clipped_to_24() -> None:
+    names, words = f"`{'a' * 25}` and `{'b' * 24}`", "more of it " * 10
+    assert bounded(f"{names}: {words}") == f"`{'a' * 23}…` and `{'b' * 24}`: {words}"
     assert len(bounded("many words " * 1_000)) == MOST_SAID

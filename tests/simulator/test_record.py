@@ -15,7 +15,17 @@ from embercoach.simulator.record import KernelRow, read, record_of, write
 from embercoach.simulator.recorder import Launch, Recorder
 
 FAULT = Finding(
-    "threadgroup-race", "turn", "body", 3, (1, 0, 0), "Race.", "y = x;", ("/a.py", 7), 2, ("other",), "Fix."
+    "threadgroup-race",
+    "turn",
+    "body",
+    3,
+    (1, 0, 0),
+    "Race.",
+    "y = x;",
+    ("/a.py", 7),
+    2,
+    ("other",),
+    "Fix.",
 )
 NOTE = Finding("same-value-write", "turn", "header", None, None, "Note.", "", None, 1)
 SETTINGS = SimulatorSettings(

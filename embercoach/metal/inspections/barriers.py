@@ -48,7 +48,7 @@ class Divergence:
             return first if len(threads) == 1 else f"{first} and {len(threads) - 1} others"
         if self.reason == "returned":
             return "threads that have returned"
-        return "threads for which the condition does not hold"
+        return "threads that fail the condition"
 
 
 def divergences(trace: Trace) -> tuple[Divergence, ...]:

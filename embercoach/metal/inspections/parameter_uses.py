@@ -256,13 +256,13 @@ def _scalar_place(current: Node, parent: Node) -> str | None:
         if kind.width == 1 and _is_number(kind):
             return f"is assigned to a {kind.scalar}"
     elif isinstance(parent, Index) and parent.index is current:
-        return "is an index"
+        return "is used as an index"
     elif isinstance(parent, Cast):
         if parent.type.width == 1 and _is_number(parent.type) and not parent.bits:
             return f"is cast to {parent.type.scalar}"
     elif isinstance(parent, (If, Loop, Conditional)):
         if parent.condition is current:
-            return "is a condition"
+            return "is used as a condition"
     elif isinstance(parent, Switch) and parent.value is current:
-        return "is switched on"
+        return "is used in a switch"
     return None
