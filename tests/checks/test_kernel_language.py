@@ -73,9 +73,9 @@ def test_silent(body: str) -> None:
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("\n#include <vector>\n", ["no header `<vector>`"]),
+        ("\n#include <vector>\n", ["standard header `<vector>`"]),
         ("\n#include <metal_stdlib>\n#include <stdint.h>\n", []),
-        ("float f(double v) { return v; }", ["`double` is no type"]),
+        ("float f(double v) { return v; }", ["`double` is not a Metal type"]),
         ("namespace std { float one() { return 1; } }\nfloat g() { return std::one(); }", []),
         ("struct A {};\nstruct B : A { float v; };\nfloat f() noexcept { return 1; }", []),
         ("float f(double v) { return v; }\nfloat g(double v) { return v; }", ["(2 times)"]),
