@@ -58,7 +58,7 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
 
 @file_check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")
 def output_writes(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """How each kernel whose texts and names are known writes its outputs."""
+    """Check how each kernel whose texts and names are known writes its outputs."""
     for kernel in contracted(module, facts):
         program = kernel.program if kernel.whole else None
         if program is None or program.problems:
@@ -78,7 +78,7 @@ def _is_atomic(kernel: Contracted) -> bool:
 
 
 def _is_uninitialized(kernel: Contracted) -> bool:
-    """Whether there is a launch that gives the outputs no first value."""
+    """Return whether some launch leaves the outputs uninitialized."""
     return any(launch.has_init_value is False for launch in kernel.launches)
 
 

@@ -1,4 +1,4 @@
-"""KERNEL-PERF: what makes a kernel slow without being wrong."""
+"""KERNEL-PERF: operations that make a correct kernel slow."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _of_trace(trace: Trace) -> Iterator[tuple[str, Spot]]:
 
 
 def _is_owned(store: Access) -> bool:
-    """Whether each thread stores an element of its own, which no other thread would store."""
+    """Return whether each thread stores its own element, which no other thread stores."""
     from embercoach.metal.execution.conditions import threads_of
     from embercoach.metal.execution.values import LANE, SIMD
 

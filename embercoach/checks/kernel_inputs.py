@@ -81,7 +81,7 @@ def _launched(kernel: Contracted, name: str) -> Iterator[tuple[Input, Launch]]:
 
 
 def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
-    """Whether an input of unknown size has one dimension, or any shape that a caller passes.
+    """Return whether an input of unknown size has one dimension, or any shape that a caller passes.
 
     Of an input whose rows the body counts, next to none is so small.
     """
@@ -93,7 +93,7 @@ def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
 
 
 def _counts_rows(use: ParameterUse) -> bool:
-    """Whether an index or offset is computed with a product: ``x[row * columns + column]``."""
+    """Return whether an index or offset contains a product: ``x[row * columns + column]``."""
     from embercoach.metal.program.nodes import Binary
     from embercoach.metal.program.walk import below
 
@@ -188,7 +188,7 @@ def _rank(
 
 
 def is_shape_generic(name: str, launch: Launch) -> bool:
-    """Whether an output takes over the shape of an input, whatever that is."""
+    """Return whether an output takes over the shape of an input, whatever that is."""
     names = [given.name for given in launch.inputs or ()]
     inputs = launch.fact.keyword("inputs")
     nodes = display(inputs.node) if inputs is not None else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Text
 
 CODE = "KERNEL-MSL-001"
-#: What is wrong with a kind, and what to write instead.
+#: Message and help by kind.
 _SAID: dict[ForeignKind, tuple[str, str]] = {
     "double": (
         "`{text}` is not a Metal type; the widest is `float`",

@@ -162,7 +162,7 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
 
 
 def _no_input(value: Value) -> str | None:
-    """What a value is that no kernel takes as an input, None if it may be one."""
+    """Return the kind of a value that cannot be an input, None if it may be one."""
     if isinstance(value, Sequence) and value.kind in ("list", "tuple", "shape"):
         return "a shape" if value.kind == "shape" else f"a {value.kind}"
     if isinstance(value, NoneValue):
@@ -230,7 +230,7 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
 
 
 def _is_shape(value: Value) -> bool:
-    """Whether a value is a shape itself, not a list of shapes."""
+    """Return whether a value is a shape itself, not a list of shapes."""
     if not isinstance(value, Sequence) or value.items == ():
         return False
     if value.kind == "shape":
@@ -239,7 +239,7 @@ def _is_shape(value: Value) -> bool:
 
 
 def _counts(kernels: tuple[Kernel, ...], parameter: str) -> frozenset[int]:
-    """How many names the kernels have, empty where that is unknown of one."""
+    """Return the numbers of names of the kernels, empty if one is unknown."""
     counts: set[int] = set()
     for kernel in kernels:
         argument = argument_of(kernel.definition, parameter)
@@ -339,7 +339,7 @@ def _written(size: Size) -> list[Size]:
 
 
 def _is_float(value: Value, size: Size | None) -> bool:
-    """Whether an entry is certainly a float, or an array or NumPy value of floats."""
+    """Return whether an entry is certainly a float, or an array or NumPy value of floats."""
     array = as_array(value)
     if array is not None:
         return array.dtype in FLOATING

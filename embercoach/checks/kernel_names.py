@@ -93,7 +93,7 @@ def _parameter_names(
 def _wrong(
     name: str, parameter: str, seen: dict[str, str], kernel: Contracted | None
 ) -> str | None:
-    """What is wrong with the name of an input or output, None if nothing is."""
+    """Return the problem with the name of an input or output, None without one."""
     if not is_identifier(name):
         return f"parameter name `{name}` is not an identifier"
     if name in KEYWORDS:
@@ -105,7 +105,7 @@ def _wrong(
 
 
 def _clash(name: str, kernel: Contracted) -> str | None:
-    """What else of the kernel has the name."""
+    """Return the problem if something else of the kernel has the name."""
     if name in ATTRIBUTES and name in kernel.source.text.text:
         return f"parameter name `{name}` is a thread attribute that `source` mentions"
     for given in kernel.inputs or ():
@@ -146,7 +146,7 @@ def _types_of_the_preamble(kernel: Contracted) -> Iterator[Report]:
 
 
 def _has_rank(name: str, kernel: Contracted) -> bool:
-    """Whether every launch passes an array with dimensions for an input."""
+    """Return whether every launch passes an array with dimensions for an input."""
     given = kernel.given(name)
     return bool(given) and all(g.declarator == "*" for g in given)
 
@@ -185,7 +185,7 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
 def _formatted(definition: Definition, module: Module) -> str | None:
     """A parameter of the function around it that is formatted into the source, if one is.
 
-    Only one of unknown value, that the name does not hang on.
+    Only one of unknown value, which the name does not depend on.
     """
     name, source = definition.argument("name"), definition.argument("source")
     function = definition.fact.place.function
@@ -205,7 +205,7 @@ def _formatted(definition: Definition, module: Module) -> str | None:
 
 def _unknown_fields(node: cst.FormattedString, value: Str) -> Iterator[cst.BaseExpression]:
     """The fields of an f-string whose text is unknown, those next to other fields left out."""
-    unknown: set[cst.CSTNode | None] = set()  # by the text that they stand behind
+    unknown: set[cst.CSTNode | None] = set()  # by the text before them
     behind: cst.CSTNode | None = None
     texts = {part for part in node.parts if isinstance(part, cst.FormattedStringText)}
     for piece in value.pieces or ():

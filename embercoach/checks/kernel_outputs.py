@@ -1,4 +1,4 @@
-"""KERNEL-RACE-002 and KERNEL-BARRIER-003: threads that meet in an output."""
+"""KERNEL-RACE-002 and KERNEL-BARRIER-003: data races on outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDUCE = "Reduce in the threadgroup first, or use `atomic_outputs=True` and ato
 
 
 def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """What is wrong with the exchange through outputs, each place once."""
+    """Races on outputs, each place once."""
     from embercoach.metal.inspections.crossings import crossings
     from embercoach.metal.inspections.races import races
     from embercoach.metal.inspections.stores import overlaps

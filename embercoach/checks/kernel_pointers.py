@@ -29,7 +29,7 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
     # A macro may stand for the address space.
     if not text.parse_ok or text.macros.blanks:
         return
-    # Of an entry point's arguments KERNEL-UNIT-004 tells.
+    # KERNEL-UNIT-004 reports the arguments of entry points.
     told = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
     for declaration in text.declarations:
         if _lacks_space(declaration) and declaration.place not in told:

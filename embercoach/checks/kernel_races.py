@@ -29,7 +29,7 @@ def shared_memory(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
 
 
 def is_sure(race: Race, trace: Trace) -> bool:
-    """Whether both threads certainly get there.
+    """Return whether both threads certainly make their accesses.
 
     Where the threadgroup's size is assumed, a guard like `lane < n` may well let few threads in.
     """
@@ -49,7 +49,7 @@ def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
 
 
 def _may_be_rare(race: Race) -> bool:
-    """Whether both only write, and data decide whether they do: an error code, say."""
+    """Return whether both only write, under conditions on data, such as an error code."""
     conditions = (*race.first.mask.conditions, *race.second.mask.conditions)
     return race.first.kind == race.second.kind == "write" and bool(conditions)
 
@@ -95,7 +95,7 @@ def missing_barrier(race: Race) -> MetalReport:
 
 
 def at_once(race: Race) -> bool:
-    """Whether both accesses are of one line, so that no barrier can stand between them."""
+    """Return whether both accesses are on one line, where no barrier can separate them."""
     first, second = race.first.spot, race.second.spot
     return first.text == second.text and first.place.line == second.place.line
 

@@ -57,7 +57,7 @@ class _Lists:
         self.functions.update(info.node for info in self.returning)
 
     def _returns_lists(self, info: FunctionInfo) -> bool:
-        """Whether all that a function of the file returns is a launch's result."""
+        """Return whether all that a function of the file returns is a launch's result."""
         node = info.node
         if isinstance(node, cst.Lambda):
             return self.holds(node.body, info)
@@ -72,7 +72,7 @@ class _Lists:
         return bool(found) and all(r.value is not None and self.holds(r.value, info) for r in found)
 
     def holds(self, node: cst.CSTNode, function: FunctionInfo | None) -> bool:
-        """Whether an expression is such a list, by itself or by the one name it is bound to."""
+        """Return whether an expression is such a list, itself or through its name."""
         scope = scope_of(self.module, function)
         node = resolve_name(Size(node, scope)).node
         if not isinstance(node, cst.Call):
@@ -80,7 +80,7 @@ class _Lists:
         return node in self.calls or resolve_name(Size(node.func, scope)).node in self.functions
 
     def misuses(self, facts: list[Fact]) -> Iterator[tuple[Place, cst.CSTNode, str]]:
-        """Where such a list stands for an array: place, expression, and what comes of it."""
+        """Uses of such a list as an array: place, expression, and the error."""
         place = next(iter(self.calls.values()))
         wanted: set[FunctionInfo | None] = {place.function for place in self.calls.values()}
         if self.returning:
@@ -134,12 +134,12 @@ class _Lists:
 
 
 def _launches(callee: Value) -> bool:
-    """Whether what is called certainly is a kernel."""
+    """Return whether what is called certainly is a kernel."""
     return all(isinstance(option, Kernel) for option in options(callee))
 
 
 def _use_of_array(node: cst.CSTNode) -> tuple[cst.CSTNode, str] | None:
-    """What an expression does to another that no list takes."""
+    """Return the operand and the error of an expression that a list does not support."""
     if isinstance(node, cst.Attribute) and node.attr.value not in OF_LISTS:
         return node.value, f"`.{node.attr.value}` raises AttributeError"
     if isinstance(node, cst.BinaryOperation):

@@ -70,7 +70,7 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
 
 
 def _overshoots(rounded: Ceiling, launch: Launch) -> bool:
-    """Whether rounding up may change the count, as far as anyone can see."""
+    """Return whether rounding up may change the count."""
     divisor = constant(rounded.divisor)
     if divisor is not None and rounded.count.keys() <= {None}:
         return rounded.count.get(None, 0) % divisor != 0
@@ -80,7 +80,7 @@ def _overshoots(rounded: Ceiling, launch: Launch) -> bool:
 
 
 def _asks_for_rest(root: cst.CSTNode, divisor: Size) -> bool:
-    """Whether ``n % divisor`` stands anywhere: the function may see to it that nothing is left."""
+    """Return whether ``n % divisor`` occurs: the function may test that it divides."""
     return any(
         isinstance(node, cst.BinaryOperation)
         and isinstance(node.operator, cst.Modulo)

@@ -133,7 +133,7 @@ def _with_ranks(made: contract.Kernel, names: frozenset[str]) -> contract.Kernel
 def _stage_in(
     kernel: Contracted, inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> Iterator[Report]:
-    """``grid_size``, which is no size of the launch."""
+    """``grid_size``, which is not a size of the launch."""
     for use in kernel.body.attribute_uses:
         if use.name not in STAGE_IN or use.name in (*inputs, *outputs):
             continue

@@ -89,7 +89,7 @@ def _threads_of_partial_groups(group: Entries, grid: Entries | None, module: Mod
 
 
 def _is_large(grid: Entries, group: Entries, module: Module) -> bool:
-    """Whether there are many groups: a known number of threads, or one for each of some data."""
+    """Return whether there are many groups: by a known number of threads, or by data."""
     known = [entry.known for entry in grid]
     if None not in known:
         return prod(n for n in known if n is not None) >= MANY_THREADS

@@ -68,7 +68,7 @@ class _Body:
         self.text = parsed(source.text.text, self.header.text.text if self.header else "")
 
     def reports(self) -> Iterator[Report]:
-        """What is wrong with the body; of a whole function only that it is one."""
+        """The problems of the body; of a whole function only that it is one."""
         yield from self._directives()
         function = self._function()
         if function is not None:
@@ -192,7 +192,7 @@ class _Body:
         return frozenset(names)
 
     def _is_scalar(self, name: str) -> bool:
-        """Whether every launch passes a Python number for an input."""
+        """Return whether every launch passes a Python number for an input."""
         inputs = names_of(self.definition.fact, "input_names") or ()
         index = inputs.index(name)
         given = []
@@ -206,7 +206,7 @@ class _Body:
 
 
 def _has_all_names(text: Folded) -> bool:
-    """Whether what is unknown of a text are numbers, and none of them is part of a name."""
+    """Return whether only numbers of a text are unknown, and none is part of a name."""
     if text.holes <= {"number"}:
         holes = (p for p in text.text.pieces if _is_hole(text, p))
         return not any(_is_glued(text.text.text, p.start, p.end) for p in holes)
@@ -238,7 +238,7 @@ _OTHER_NAMES = {
 
 
 def _why(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
-    """Why a name is not there."""
+    """Return why a name is undeclared, to follow the message; "" if unknown."""
     owner, _, kind = use.name.rpartition("_")
     if owner in outputs and kind in ("shape", "strides", "ndim"):
         return f": outputs have no {kind}"
@@ -254,7 +254,7 @@ def _why(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
 def _way_out(
     use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...], scope: frozenset[str]
 ) -> str:
-    """What to write instead."""
+    """Return the help for an undeclared name."""
     owner, _, kind = use.name.rpartition("_")
     if owner in outputs and kind in ("shape", "strides", "ndim"):
         return "Pass the sizes as an input or as template arguments"
@@ -274,7 +274,7 @@ def _way_out(
 
 
 def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str | None:
-    """What ``inp0`` or ``out1`` would be by its number."""
+    """Return the parameter that ``inp0`` or ``out1`` refers to by its number."""
     for stem, names in (("inp", inputs), ("input", inputs), ("out", outputs), ("output", outputs)):
         for end in ("", "_shape", "_strides", "_ndim"):
             number = name.removeprefix(stem).removesuffix(end)

@@ -63,7 +63,7 @@ def _linear(kernel: Contracted, name: str, uses: list[ParameterUse]) -> Iterator
 
 
 def _counts_elements(use: ParameterUse) -> bool:
-    """Whether elements are read at an index, in the body or by a function that it calls."""
+    """Return whether elements are read at an index, in the body or by a function that it calls."""
     from embercoach.metal.inspections.parameter_uses import indices_below
 
     if use.manner in ("element", "address") and use.index:
@@ -72,7 +72,7 @@ def _counts_elements(use: ParameterUse) -> bool:
 
 
 def _strided(kernel: Contracted, name: str, launch: Launch) -> str | None:
-    """Why a launch may pass a strided array, None if nothing speaks for it."""
+    """Return why a launch may pass a strided array, None if it does not seem to."""
     function = launch.fact.place.function
     node = _argument(kernel, name, launch.fact)
     if node is None:
@@ -87,7 +87,7 @@ def _reason(
     has_rows: bool,
     depth: int,
 ) -> str | None:
-    """Why an expression in a function may be a strided array."""
+    """Return why an expression in a function may be a strided array."""
     size = resolve_name(Size(node, scope_of(module, function)))
     if _is_view(size.node):
         return f"`{code_of(module, node)}` is a view"
@@ -129,7 +129,7 @@ def _argument(kernel: Contracted, name: str, fact: CallFact) -> cst.BaseExpressi
 
 
 def _is_view(node: cst.CSTNode) -> bool:
-    """Whether an expression gives a transposed, sliced or broadcast array at sight."""
+    """Return whether an expression is visibly a transposed, sliced or broadcast array."""
     if isinstance(node, cst.Attribute):
         return node.attr.value == "T"
     if isinstance(node, cst.Subscript):
@@ -140,7 +140,7 @@ def _is_view(node: cst.CSTNode) -> bool:
 
 
 def _has_rows(name: str, launch: Launch) -> bool:
-    """Whether the input has more than one dimension, or any shape."""
+    """Return whether the input has more than one dimension, or any shape."""
     for given in launch.inputs or ():
         if given.name == name and given.ndim is not None:
             return given.ndim > 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.checks.metal_checks import MetalCode
     from embercoach.metal.facts import AttributeMark, Function, Parameter, Use
 
-#: Attributes that number the arguments of a function, each in a table of its own.
+#: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")
 SCALARS = frozenset(
     {
@@ -165,12 +165,12 @@ def _location(parameter: Parameter) -> tuple[AttributeMark | None, int | None]:
 
 
 def _is_optional(parameter: Parameter) -> bool:
-    """Whether a function constant decides if the argument is there at all."""
+    """Return whether a function constant decides if the argument is there at all."""
     return any(mark.name == "function_constant" for mark in parameter.attributes)
 
 
 def _is_plain(code: MetalCode, name: str) -> bool:
-    """Whether a type is a scalar or a vector of Metal's, and no name of the file's."""
+    """Return whether a type is a Metal scalar or vector, and not a name of the file."""
     return name.rstrip("234") in SCALARS and name not in code.text.names
 
 

@@ -59,7 +59,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
         if problem is not None:
             yield Report.at(fact, code, node=node, message=problem, help=PAIRS)
             if not isinstance(item, Sequence):
-                return  # the rest of `("T", mx.float32)` is no pair either
+                return  # the rest of `("T", mx.float32)` is not a pair either
         elif count(item) == 2 and isinstance(item, Sequence):
             part, known = _written(size, item)[1]
             unfit = _unfit(known, part)
@@ -70,7 +70,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _no_pair(item: Value) -> str | None:
-    """What an entry of a template is that no pair is, None if it may be one."""
+    """Return the problem of a template entry that is not a pair, None if it may be one."""
     if isinstance(item, (Str, DType, Number, NoneValue, Array)):
         return "`template` entry must be a (name, value) pair"
     parts = count(item)
@@ -90,7 +90,7 @@ def _written(size: Size | None, value: Sequence) -> list[tuple[Size | None, Valu
 
 
 def _unfit(value: Value, size: Size | None) -> tuple[str, str] | None:
-    """Why MLX refuses a template value, and what to pass instead; None if it may take it."""
+    """Return the kind of a template value that MLX rejects, and the help; else None."""
     number = value if type(value) is Number else None
     if number is not None and isinstance(number.const, int) and number.kind != "bool":
         if LEAST <= number.const <= MOST:
@@ -156,7 +156,7 @@ def _doubles(fact: CallFact) -> Iterator[tuple[cst.CSTNode, str]]:
 
 
 def _is_cpu(argument: Argument, size: Size, module: Module) -> bool:
-    """Whether it is the CPU, or a stream of it."""
+    """Return whether it is the CPU, or a stream of it."""
     if argument.value == CPU:
         return True
     fact = calls_of(module).get(resolve_name(size).node)

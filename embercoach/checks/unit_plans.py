@@ -105,7 +105,7 @@ def _called(entry: Function, order: dict[Function, int]) -> dict[str, tuple[Func
 
 
 def _is_doubtful(entry: Function, doubts: Sequence[int]) -> bool:
-    """Whether something inside the entry point was not understood."""
+    """Return whether something inside the entry point was not parsed."""
     extent = entry.spot.place
     first = bisect_left(doubts, extent.start)
     return first < len(doubts) and doubts[first] < extent.end
@@ -115,7 +115,7 @@ def _configurations(entry: Function, written: frozenset[int]) -> Iterator[Config
     from embercoach.metal.execution.events import Configuration
 
     if _asks_for_the_grid_alone(entry):
-        # It has to be right for any: what is found in one of them is no assumption.
+        # It has to hold for any: a finding in one of them is not an assumption.
         for count in LINES:
             yield Configuration((count, 1, 1), frozenset(), (None, None, None), {})
         return
@@ -140,7 +140,7 @@ def _threadgroups(entry: Function, constants: frozenset[int]) -> list[tuple[int,
 
 
 def _asks_for_rows(entry: Function) -> bool:
-    """Whether a kernel tells the threads of a group apart along y."""
+    """Return whether a kernel distinguishes the threads of a group along y."""
     from embercoach.metal.program.nodes import Member, Name
     from embercoach.metal.program.walk import below
 
@@ -155,7 +155,7 @@ def _asks_for_rows(entry: Function) -> bool:
 
 
 def _asks_for_the_grid_alone(entry: Function) -> bool:
-    """Whether a kernel knows nothing of its threadgroup, and tells threads apart along x."""
+    """Return whether a kernel ignores its threadgroup, and distinguishes threads along x."""
     from embercoach.metal.program.nodes import Member, Name
     from embercoach.metal.program.walk import below
 

@@ -49,11 +49,11 @@ def _plural(access: str) -> str:
 
 def missing_flag(flag: str, spot: str) -> str:
     """A barrier between two accesses whose flags leave their memory out."""
-    return f"barrier without `{flag}` does not order accesses to `{spot}`"
+    return f"barrier without `{flag}` does not order `{spot}`"
 
 
 def out_of_bounds(access: str, spot: str, extent: str = "") -> str:
-    """An access past either end of ``spot``; ``extent`` tells the array's size."""
+    """An access past either end of ``spot``; ``extent`` states the array's size."""
     word = "to" if access.endswith(("write", "access")) else "of"
     return f"out-of-bounds {access} {word} `{spot}`{extent and ': '}{extent}"
 

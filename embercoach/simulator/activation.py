@@ -29,7 +29,7 @@ OnFinding = Literal["record", "raise"]
 
 
 class SimulatedKernel:
-    """What `mx.fast.metal_kernel` returns while a simulation is active.
+    """The kernel that `mx.fast.metal_kernel` returns while a simulation is active.
 
     Called inside of one, it is simulated; called outside, it is the kernel that MLX made.
     """
@@ -89,7 +89,7 @@ class _Active:
     def with_real_stream(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments with a stream that the MLX of this machine knows.
 
-        It must not be told of a GPU that it lacks, and must refuse the CPU, as it does on a Mac.
+        It must not use a GPU that it lacks, and must reject the CPU, as on a Mac.
         """
         devices, stream = self._devices, arguments.get("stream")
         if devices is None:
@@ -131,13 +131,13 @@ _active = _Active()
 
 
 def is_active() -> bool:
-    """Whether kernels that are launched now are simulated."""
+    """Return whether kernels that are launched now are simulated."""
     return _active.settings() is not None
 
 
 @functools.cache
 def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
-    """What stands in for `mx.fast.metal_kernel`: one function for good, so that it can be a key."""
+    """The replacement of `mx.fast.metal_kernel`: one permanent function, usable as a key."""
     signature = inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
@@ -173,7 +173,7 @@ def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiles() -> bool:
-    """Whether `mx.compile` compiles, which can be switched off. MLX has no question for it."""
+    """Return whether `mx.compile` is enabled, for which MLX has no function."""
     traces: list[None] = []
 
     def count(x: mx.array) -> mx.array:
@@ -216,7 +216,7 @@ class Activation:
             ) from error
 
     def __call__(self, function: _Function) -> _Function:
-        """Decorate: each call of the function is a simulation of its own."""
+        """Decorate: each call of the function is a separate simulation."""
 
         @functools.wraps(function)
         def simulated(*positional: Any, **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The memory behind each parameter of a launch, as Metal would bind it, and back to arrays."""
+"""Memory of each parameter of a launch, as Metal would bind it, and back to arrays."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _memory(array: mx.array) -> tuple[np.ndarray, tuple[int, ...], int]:
         The bytes, the strides in elements, and the byte at which element 0 lies.
     """
     viewable = array.view(mx.uint16) if array.dtype == mx.bfloat16 else array
-    # NumPy keeps the memory alive; a memoryview tells the strides as MLX has them, also those of
+    # NumPy keeps the memory alive; a memoryview has the strides of MLX, also those of
     # extents of 1, which NumPy may set as it likes.
     strided = np.array(
         viewable, copy=False

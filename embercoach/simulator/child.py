@@ -1,7 +1,7 @@
-"""The process that kernels run in: a program of its own, which knows the standard library alone.
+"""The process that kernels run in: a separate program, with the standard library alone.
 
 It is started with the numbers of two pipes and of the file that buffers travel in, and the path of
-the runtime. Requests and answers are JSON behind their length. Whatever happens to it, the process
+the runtime. Requests and answers are JSON after their length. Whatever happens to it, the process
 that started it goes on.
 """
 
@@ -104,7 +104,7 @@ class ComparisonRecord(Structure):
 
 
 class RefusalError(Exception):
-    """What can't be done, for the parent to tell."""
+    """A request that can't be served; the parent reports the message."""
 
 
 class Pipe:
@@ -230,7 +230,7 @@ class Launch:
         self._outputs = [buffer for buffer in asked["buffers"] if "result" in buffer]
 
     def answer(self) -> Message:
-        """What all runs gave: the first's outputs are in the file."""
+        """The results of all runs: the first's outputs are in the file."""
         first = self._run(reverse=False, pattern=PATTERNS[0])
         if first["ended"] and _has(first, _LANE_SYNCHRONOUS):
             # Its lanes count on running in step: so they shall.
@@ -317,7 +317,7 @@ class Launch:
             ctypes.memmove(self._arena + output["result"], start, output["size"])
 
     def _differences(self) -> list[Message]:
-        """Of the outputs now beside those of the first run."""
+        """Compare the current outputs with those of the first run."""
         told = []
         for output in self._outputs:
             result = ComparisonRecord()

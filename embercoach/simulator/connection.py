@@ -102,12 +102,12 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it lives and has said nothing since its last answer."""
+        """Return whether it lives and has said nothing since its last answer."""
         unread = select.select([self._reading], [], [], 0)[0]
         return self._process.poll() is None and not unread
 
     def takes(self, slots: dict[int, int]) -> bool:
-        """Whether its memory suffices for a launch, with what it keeps from earlier ones."""
+        """Return whether its memory suffices for a launch, with what it keeps from earlier ones."""
         known = self._slots
         most = {n: max(known.get(n, 0), slots.get(n, 0)) for n in known.keys() | slots.keys()}
         if sum(most.values()) > self._memory:
@@ -159,7 +159,7 @@ class Child:
         return self._size
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Hand it a request under a number of its own."""
+        """Send it a request under its own number."""
         number = self._marks["request"] + 1
         self._marks = {"request": number, "nonce": secrets.token_hex(8)}
         self.reply(request)

@@ -1,4 +1,4 @@
-"""What clang says of a kernel, told of the user's own lines and in Metal's words."""
+"""Clang's diagnostics of a kernel, at the user's lines and in Metal's terms."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LOST_VARIABLE = "automatic variable qualified with an address space"
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that is wrong with a kernel.
+    """A compiler error, warning or note about a kernel.
 
     Attributes:
         severity: notes belong to an error.
@@ -168,7 +168,7 @@ def refused_casts(output: str, rewritten: Rewritten) -> frozenset[tuple[int, int
 def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
     """Floats that become bfloat without a cast: clang warns of what Metal refuses.
 
-    Compound assignments are not told: what Metal says of them is not known.
+    Compound assignments are not reported: how Metal treats them is unknown.
 
     Args:
         output: of clang.
@@ -202,7 +202,7 @@ def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
         if said.severity == "warning":
             _, _, rest = said.message.partition("'")
             variable, _, claim = rest.partition("'")
-            # Where a condition decides, a note tells the use.
+            # If a condition decides, a note has the use.
             used = "when used here" in claim
         else:
             used = said.message == "uninitialized use occurs here"
@@ -212,7 +212,7 @@ def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
 
 
 def problem_diagnostics(rewritten: Rewritten) -> tuple[Diagnostic, ...]:
-    """What the rewriter itself refuses."""
+    """The diagnostics of the rewriter itself."""
     return tuple(
         _diagnostic(_Said("error", FILE_NAME, p.line, p.column, p.message), rewritten, edited=False)
         for p in rewritten.problems
@@ -235,7 +235,7 @@ def _said(output: str) -> Iterator[_Said]:
 
 
 def _is_frame(line: str) -> bool:
-    """Whether a line only frames diagnostics: the chain of includes, or the sum at the end."""
+    """Return whether a line only frames diagnostics: the includes, or the count at the end."""
     return (
         not line.strip()
         or line.startswith("In file included from ")
@@ -289,7 +289,7 @@ def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Di
     line, column = said.line, said.column
     lines = rewritten.edited.original.split("\n")
     if line > len(lines):
-        # The text ended where clang wanted more; what it then read is the thunk.
+        # The text ended where clang expected more; it then read the thunk.
         line = rewritten.lines.body_start + rewritten.lines.body_lines - 1
         column = len(lines[line - 1].rstrip()) + 1
     elif edited:
@@ -329,7 +329,7 @@ def _lost_variable(rewritten: Rewritten) -> str:
 
 
 def _missing(message: str) -> str:
-    """A word on names that Metal has, so that nobody looks for a mistake of his own."""
+    """Mark names that Metal has and the simulator lacks, which are not the user's mistake."""
     unknown = ("use of undeclared identifier '", "no member named '", "unknown type name '")
     for front in unknown:
         _, _, name = message.partition(front)

@@ -1,4 +1,4 @@
-"""What the runtime recorded in a launch, as findings."""
+"""Conversion of the runtime's records of a launch to findings."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What records refer to.
+    """The kernel, image and buffers that records refer to.
 
     Attributes:
         kernel: that ran.
@@ -162,12 +162,12 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
 
 
 def _is_undefined_value(record: Mapping[str, Any]) -> bool:
-    """Whether a lane got a value that is undefined, which alone does no harm."""
+    """Return whether a lane got an undefined value, which alone is harmless."""
     return REASONS[record["reason"]] == "inactive lane"
 
 
 def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the runs are known to give the same whatever an undefined value is.
+    """Return whether the runs certainly agree for any undefined value.
 
     Each run puts its own pattern there. Without differences at all nothing was compared.
     """
@@ -198,7 +198,7 @@ def _add(known: RawFinding, finding: RawFinding) -> RawFinding:
 
 
 def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
-    """Without what another finding tells better."""
+    """Drop findings that another one states better."""
     named = {(f.kind, f.at.line) for f in findings if f.buffer}
     races = {_identity(f)[1:] for f in findings if f.kind not in _NOTES}
     others = {(f.kind, f.at.line) for f in findings if f.other is not None}
@@ -217,7 +217,7 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
 
 
 def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
-    # Of a barrier that lacks a flag, the barrier is what is wrong.
+    # Of a barrier that lacks a flag, the barrier is at fault.
     line = record["line"] or scene.line(record["barrier_pc"] or record["pc"])
     value, other_value = _values(record, scene)
     kind, other_kind = _verb(record["access"]), _verb(record["other_access"])
@@ -337,7 +337,7 @@ def _values(record: Mapping[str, Any], scene: Scene) -> tuple[str, str]:
 def _of_outputs(
     differences: Sequence[Mapping[str, Any]], scene: Scene, *, explained: bool
 ) -> list[RawFinding]:
-    """What comparing the outputs of the runs shows."""
+    """The findings from comparing the outputs of the runs."""
     nowhere = Access(None, None, None)
     found = []
     for difference in differences:

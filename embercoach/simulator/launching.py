@@ -27,7 +27,7 @@ MAX_THREADS = 1024
 
 
 class Machine(Protocol):
-    """What compiles kernels and runs them."""
+    """A backend that compiles kernels and runs them."""
 
     def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
         """Compile the text of a launch, in no more than ``limits.seconds``."""
@@ -46,7 +46,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How launches are simulated.
+    """Settings of simulated launches.
 
     Attributes:
         checks: whether memory accesses and barriers are checked.
@@ -210,5 +210,5 @@ def _record_in_trace(
 
 
 def is_missing_metal(error: BaseException | None) -> bool:
-    """Whether MLX says that it can't run a kernel because it has no Metal."""
+    """Return whether MLX says that it can't run a kernel because it has no Metal."""
     return isinstance(error, RuntimeError) and "[metal_kernel] No Metal back-end" in str(error)

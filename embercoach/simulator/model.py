@@ -1,4 +1,4 @@
-"""What a simulated launch is made of, and what it may find."""
+"""The parts of a simulated launch, and its findings."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What stands behind a ``[[buffer(n)]]``.
+    """The memory bound to a ``[[buffer(n)]]``.
 
     Attributes:
         name: of the parameter.
@@ -226,7 +226,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a launch gave.
+    """The results of a launch.
 
     Attributes:
         outputs: bytes of each output, in the order of the parameters, one-dimensional uint8.
@@ -280,5 +280,5 @@ class Finding:
 
     @property
     def is_note(self) -> bool:
-        """Whether it is of a benign class."""
+        """True for a finding of a benign class."""
         return self.code.startswith("SIM-BENIGN")

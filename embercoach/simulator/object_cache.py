@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a cache holds under a key.
+    """An entry of the cache.
 
     Attributes:
         folder: of its files, which must not be changed.

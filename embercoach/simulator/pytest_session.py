@@ -1,4 +1,4 @@
-"""A pytest session whose kernels are simulated: whose findings are whose, and how they are told."""
+"""A pytest session whose kernels are simulated: it reports each test's findings."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TITLE = "EmberCoach simulator"
 
 @dataclass(slots=True)
 class _Told:
-    """What the launches of one test gave, as far as they have been looked at.
+    """The findings of one test so far.
 
     Attributes:
         fixtures: findings from its setup, which its call fails with.
-        text: what is to be told with the phase that is running.
+        text: the report of the running phase.
     """
 
     fixtures: list[Finding] = field(default_factory=list)
@@ -79,7 +79,7 @@ class SimulatedSession:
             write(self._recorder, self._options)
 
     def pytest_report_header(self) -> str:
-        """What the session's header says."""
+        """Return the line of the session's header."""
         settings = self._options.settings
         checked = "checked" if settings.checks else "not checked"
         return f"embercoach: Metal kernels run on this CPU and are {checked}"
@@ -126,7 +126,7 @@ class SimulatedSession:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        """What fixtures launch when they end."""
+        """Fail the teardown for findings of launches in it."""
         told = self._told[item.nodeid]
         told.text = ""
         yield
@@ -138,7 +138,7 @@ class SimulatedSession:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """A test that failed by itself tells the findings in a section."""
+        """Add the findings as a section to a test that failed by itself."""
         result = yield
         text = self._told[item.nodeid].text if item.nodeid in self._told else ""
         if text and not result.passed and text not in result.longreprtext:

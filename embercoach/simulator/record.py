@@ -1,4 +1,4 @@
-"""What a simulated program launched and what was found, as it passes from process to process."""
+"""A simulated program's launches and findings, as passed from process to process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KernelRow:
-    """What became of a kernel.
+    """The launches and findings of a kernel.
 
     Attributes:
         name: that it was built with.
@@ -63,7 +63,7 @@ class Record:
 
     @property
     def faults(self) -> int:
-        """Findings that are no notes."""
+        """Findings that are not notes."""
         return sum(row.findings for row in self.kernels)
 
     @property

@@ -21,7 +21,7 @@ _KERNEL = "[[kernel]] "
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What stands where in a generated source; offsets count characters.
+    """The layout of a generated source; offsets count characters.
 
     Attributes:
         source: the whole text.
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def lines(self) -> SourceMap:
-        """Where the user's lines are."""
+        """The map to the user's lines."""
         header = self.source[: self.header_end]
         return SourceMap(
             header_lines=header.count("\n") + (header != "" and not header.endswith("\n")),
@@ -100,7 +100,7 @@ def read_layout(source: str, body: str, header: str) -> Layout:
 
 
 def _instantiated(tail: str, name: str) -> str | None:
-    """What the thunk calls: ``name``, or the instance of a template that the text ends with."""
+    """The function that the thunk calls: ``name``, or the template instance at the end."""
     if not tail:
         return name
     front = f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype('
@@ -126,7 +126,7 @@ def _function_name(signature: Syntax) -> str:
 
 
 def kernel_mark(layout: Layout) -> int:
-    """Where ``[[kernel]]`` stands in front of the generated function."""
+    """The span of ``[[kernel]]`` in front of the generated function."""
     found = layout.source.find(_KERNEL, layout.signature_start, layout.body_start)
     if found < 0:
         raise SimulatorError("the generated function is not marked [[kernel]]")
@@ -180,7 +180,7 @@ def _parameter(signature: Syntax, node: Node) -> Parameter:
 
 
 def _atomic_element(kind: Node) -> Node | None:
-    """What ``atomic<...>`` holds, None for other types."""
+    """Return the element type of ``atomic<...>``, None for other types."""
     name, arguments = kind.child_by_field_name("name"), kind.child_by_field_name("arguments")
     if kind.type != "template_type" or name is None or arguments is None:
         return None

@@ -35,7 +35,7 @@ class Storage:
 
     Attributes:
         start: first character of the declaration in the parsed text.
-        end: behind its semicolon.
+        end: after its semicolon.
         text: the replacement, on one line.
         problem: why Metal or the simulator refuses the declaration, "" where neither does.
     """
@@ -75,7 +75,7 @@ def threadgroup_storage(syntax: Syntax, words: frozenset[str]) -> Iterator[Stora
 
 
 def _macros_of(syntax: Syntax, node: Node, words: frozenset[str]) -> list[int]:
-    """Where macros that say threadgroup stand among a declaration's specifiers.
+    """The macros with `threadgroup` among a declaration's specifiers.
 
     The tree does not show them: they were blanked.
     """
@@ -92,7 +92,7 @@ def _macros_of(syntax: Syntax, node: Node, words: frozenset[str]) -> list[int]:
 
 
 def _in_kernel(syntax: Syntax, node: Node) -> bool:
-    """Whether the function around a node is a kernel; a body has no other than its wrapper."""
+    """Return whether the function around a node is a kernel; a body has only its wrapper."""
     parent = node.parent
     while parent is not None and parent.type not in _SCOPES:
         parent = parent.parent
@@ -105,7 +105,7 @@ def _in_kernel(syntax: Syntax, node: Node) -> bool:
 
 
 def _is_shared(syntax: Syntax, node: Node, words: frozenset[str], base: bool) -> bool:
-    """Whether the declared variable itself lies in the space, not only what it points to."""
+    """Return whether the declared variable itself is in the space, not only its target."""
     current: Node | None = node
     shared = base
     while current is not None:
@@ -175,7 +175,7 @@ def _with_parentheses(name: Node) -> Node:
 
 
 def _problem(syntax: Syntax, node: Node, declarators: list[Node], *, mixed: bool) -> str:
-    """Why a declaration can't stand, "" if it can."""
+    """Return why a declaration is invalid, "" if it is valid."""
     if mixed:
         return (
             "one declaration of a threadgroup variable and a pointer to threadgroup memory; "

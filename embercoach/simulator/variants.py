@@ -68,7 +68,7 @@ def families(names: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[Fam
 
 
 def key(arguments: Mapping[str, Any]) -> str:
-    """What the variants of a launch depend on: equal for launches with the same ones."""
+    """Return a key of a launch: equal for launches with the same variants."""
     inputs = [
         (str(value.dtype), value.ndim, value.size < SMALL)
         if isinstance(value, mx.array)

@@ -26,7 +26,7 @@ class Partial:
         store: of the result.
         call: the reduction.
         kept: SIMD groups whose result is stored.
-        groups: SIMD groups that reduced something of their own.
+        groups: simdgroups that reduced their own values.
     """
 
     store: Access
@@ -38,7 +38,7 @@ class Partial:
 def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
     """SIMD reductions whose results are kept for some SIMD groups only.
 
-    Of a kernel that was not followed to its end nothing is told: results may be used behind.
+    Nothing is reported for a kernel that was not followed to its end: it may use results later.
     """
     if trace.lost or trace.threads <= SIMD_WIDTH:
         return ()
@@ -76,9 +76,9 @@ def _reductions_in(access: Access) -> frozenset[Call]:
 
 
 def _contributing(operation: SimdOperation) -> set[int]:
-    """The SIMD groups whose lanes bring something of their own into a reduction.
+    """The simdgroups whose lanes pass their own values to a reduction.
 
-    In the second of two stages the groups behind the first bring zeros, or what all others bring.
+    In the second of two stages the other groups pass zeros, or values equal in all groups.
     """
     lanes = operation.mask.lanes
     if operation.operand is None:
@@ -92,7 +92,7 @@ def _contributing(operation: SimdOperation) -> set[int]:
 
 
 def _is_plain(value: Value, lanes: int, depth: int) -> bool:
-    """Whether a value is one and the same in these lanes, and in others that do likewise."""
+    """Return whether a value is equal in these lanes, and in others that do the same."""
     if not lanes:
         return True
     threads = threads_of(lanes)
