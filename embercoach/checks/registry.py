@@ -1,4 +1,4 @@
-"""Checks: functions from a fact to reports, registered by the codes that they report."""
+"""The registry of checks (functions from a fact to reports), and what they report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fix before positions are known: each node is to be replaced by a text."""
+    """A fix before positions are known: each node and the text that replaces it."""
 
     title: str
     safe: bool
@@ -107,7 +107,7 @@ class Report:
 CheckFunction = Callable[[Fact, Module], Iterator[Report]]
 FileCheckFunction = Callable[[Module, "list[Fact]"], Iterator[Report]]
 BY_FACT: dict[type[Fact], list[CheckFunction]] = {}
-#: Checks of calls, with the names of what they want to be called; None where that doesn't matter.
+#: Checks of calls, with the names of the callees that they check; None for any callee.
 OF_CALLS: list[tuple[frozenset[str] | None, CheckFunction]] = []
 BY_FILE: list[FileCheckFunction] = []
 CODES: set[str] = set()
@@ -121,16 +121,15 @@ def check(*codes: str, on: type[Fact], of: Iterable[str] | None = None) -> Calla
     Args:
         codes: the codes.
         on: the kind of fact.
-        of: for calls, whose: the qualified names of library functions (``"builtins.int"``),
-            beginnings of such that end with a dot (``"numpy."``), and methods (``".item"``). None
-            for any call.
+        of: for calls, the callees: qualified names of library functions (``"builtins.int"``),
+            prefixes of such names (``"numpy."``), and methods (``".item"``). None for any call.
     """
-    wanted = None if of is None else frozenset(of)
+    callees = None if of is None else frozenset(of)
 
     def register(function: F) -> F:
         CODES.update(codes)
         if on is CallFact:
-            OF_CALLS.append((wanted, function))
+            OF_CALLS.append((callees, function))
             _of_call.cache_clear()
         else:
             BY_FACT.setdefault(on, []).append(function)
@@ -140,7 +139,7 @@ def check(*codes: str, on: type[Fact], of: Iterable[str] | None = None) -> Calla
 
 
 def checks_of(fact: Fact) -> Sequence[CheckFunction]:
-    """The checks that may have something to say about a fact, as they were registered."""
+    """The checks that may report a fact, in the order of registration."""
     if type(fact) is not CallFact:
         return BY_FACT.get(type(fact), ())
     callee = fact.callee
@@ -151,17 +150,17 @@ def checks_of(fact: Fact) -> Sequence[CheckFunction]:
 
 @lru_cache(maxsize=4096)
 def _of_call(name: str | None) -> tuple[CheckFunction, ...]:
-    """The checks of calls of a function, a ``.method``, or of anything else."""
+    """The checks of calls of a function or a ``.method``; None for any other callee."""
     return tuple(
         function
-        for wanted, function in OF_CALLS
-        if wanted is None
-        or (name is not None and (name in wanted or any(map(name.startswith, _beginnings(wanted)))))
+        for callees, function in OF_CALLS
+        if callees is None
+        or (name is not None and (name in callees or name.startswith(_prefixes(callees))))
     )
 
 
-def _beginnings(names: frozenset[str]) -> list[str]:
-    return [name for name in names if name.endswith(".")]
+def _prefixes(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.endswith("."))
 
 
 def file_check(*codes: str) -> Callable[[F], F]:
