@@ -104,7 +104,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
             module,
             "`.item()`",
             value=callee.owner,
-            help="Keep the value an mx.array, or read it once after mx.eval, outside the loop",
+            help="Keep the value an mx.array, and read it once, where the host needs it",
             array_node=fact.receiver_node,
         )
 

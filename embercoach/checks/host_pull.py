@@ -35,7 +35,7 @@ BUFFERS = {"builtins.memoryview", "builtins.bytes", "builtins.bytearray", "pickl
     "pickle.dump",
 }
 TORCH_CONVERSIONS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "torch.from_dlpack"}
-KEEP = "Keep the computation in mx, or convert once, outside the loop"
+KEEP = "Keep the computation in mx, or convert once at the end"
 
 
 @check("HOST-PULL-001", on=CallFact, of=(".tolist",))

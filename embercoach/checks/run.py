@@ -28,7 +28,7 @@ BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
 MOST_QUOTED = 60
 
 #: The stops of a finding's flow, and of its related places.
-_Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
+_Stops: TypeAlias = "tuple[list[Stop], list[Stop]]"
 
 
 class Reports(NamedTuple):
@@ -92,39 +92,39 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
         return ()
     origins = Origins(module)
     contexts = [r.context or context_of(r.place, module.is_test) for r in reports]
-    ways = [_way(*pair, origins) for pair in zip(reports, contexts, strict=True)]
-    wanted: dict[cst.CSTNode, cst.CSTNode] = {}
+    stop_lists = [_stops(*pair, origins) for pair in zip(reports, contexts, strict=True)]
+    statements: dict[cst.CSTNode, cst.CSTNode] = {}
     # Flows share stops.
-    stops = {id(stop): stop for way in ways for stops in way for stop in stops}
+    stops = {id(stop): stop for pair in stop_lists for stops in pair for stop in stops}
     for stop in stops.values():
-        wanted[stop.node] = stop.statement
+        statements[stop.node] = stop.statement
         if stop.quoted is not None:
-            wanted[stop.quoted] = stop.statement
+            statements[stop.quoted] = stop.statement
     for report in reports:
-        wanted[report.node] = report.place.statement
+        statements[report.node] = report.place.statement
         for node, _ in report.change.edits if report.change else ():
-            wanted[node] = report.place.statement
-    spans = module.parsed.spans(wanted)
+            statements[node] = report.place.statement
+    spans = module.parsed.spans(statements)
     lines = Lines(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
     findings = [
         _finding(
             report,
             context,
-            tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way),
+            tuple(tuple([steps[id(stop)] for stop in stops]) for stops in pair),
             spans,
             lines,
         )
-        for report, context, way in zip(reports, contexts, ways, strict=True)
+        for report, context, pair in zip(reports, contexts, stop_lists, strict=True)
     ]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
 
 
-def _way(report: Report, context: str, origins: Origins) -> _Way:
+def _stops(report: Report, context: str, origins: Origins) -> _Stops:
     """The origin of the array, and the start of the context."""
     flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
-    hurts = report.code.startswith(BY_CONTEXT)
-    start = origins.of_context(context, report.place) if hurts else []
+    depends = report.code.startswith(BY_CONTEXT)
+    start = origins.of_context(context, report.place) if depends else []
     return flow, [*start, *report.related]
 
 

@@ -29,9 +29,9 @@ def code_of(module: Module, node: cst.CSTNode) -> str:
 def mlx_alias(module: Module) -> str | None:
     """The name of ``mlx.core`` everywhere in the module, None if there is none."""
     if module not in _aliases:
-        wanted = Symbol("mlx.core")
+        mlx_core = Symbol("mlx.core")
         names = module.frame.names.items()
-        found = (name for name, value in names if value == wanted and "." not in name)
+        found = (name for name, value in names if value == mlx_core and "." not in name)
         alias = next(found, None)
         if alias is not None and _is_rebound(alias, module.source):
             alias = None
