@@ -29,7 +29,7 @@ def _outside(found: Outside) -> MetalReport:
     what = hazards.out_of_bounds(
         found.access.kind if found.access.kind == "read" else "write",
         f"{name}[{index}]",
-        f"`{name}` has {found.count} elements (thread {found.thread})",
+        f"{found.count} elements, thread {found.thread}",
     )
     help_text = hazards.BOUNDS_HELP
     return MetalReport("KERNEL-BOUNDS-001", spot.place, what, help_text, spot.text)

@@ -88,10 +88,10 @@ def _extent(found: _Context) -> str:
         return ""
     count = buffer.data.size // buffer.itemsize
     if not count:
-        return f"`{buffer.name}` is empty"
+        return "no elements"
     first = -(buffer.offset // buffer.itemsize)
     reach = f", {first} to {first + count - 1}" if first else ""
-    return f"`{buffer.name}` has {count} element{'s' * (count > 1)}{reach}"
+    return f"{count} element{'s' * (count > 1)}{reach}"
 
 
 def _uninitialized(found: _Context) -> str:

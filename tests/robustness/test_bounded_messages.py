@@ -9,7 +9,7 @@ import pytest
 
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.payload import content_of
-from embercoach.quoting import MOST_QUOTED, MOST_SAID, bounded, quoted
+from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, quoted
 
 LONG = "a" * 50_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
@@ -103,6 +103,28 @@ PYTHON = {
 @pytest.mark.parametrize("source", PYTHON.values(), ids=PYTHON)
 def test_python(source: str) -> None:
     assert_bounded(messages("a.py", source))
+
+
+LONG_NAME = "n" * 300
+SHARED_BY_THREADS = f"""
+threadgroup float {LONG_NAME}[64];
+uint i = thread_position_in_threadgroup.x;
+{LONG_NAME}[i] = inp[i];
+threadgroup_barrier(mem_flags::mem_none);
+out[i] = {LONG_NAME}[63 - i] + {LONG_NAME}[i + 1];
+out[0] += std::{LONG_NAME}(inp[i]);
+"""
+
+
+def test_messages_about_kernels_stay_short_with_long_names() -> None:
+    sizes = {"source": SHARED_BY_THREADS, "input_name": LONG_NAME, "template": LONG_NAME}
+    launched = KERNEL.format(**GOOD | sizes).replace("(1, 1, 1)", "(64, 1, 1)")
+    inspection = Inspector().inspect(launched.encode(), Path("/nowhere/a.py"))
+    content = content_of(inspection.kind, inspection.payload.encode())
+    assert content is not None
+    found = {one[0]: one[5] for one in content[0]}
+    assert {"KERNEL-BOUNDS-001", "KERNEL-BARRIER-002", "KERNEL-MSL-001"} <= found.keys()
+    assert all(len(message) <= MOST_SHOWN for message in found.values()), found
 
 
 # The functions themselves.

@@ -65,10 +65,10 @@ def test_lines_are_those_of_the_users_texts(line, place):
 @pytest.mark.parametrize(
     ("buffer", "element", "message"),
     [
-        ("x", 16, "out-of-bounds read of `x[16]`: `x` has 16 elements"),
-        ("back", -5, "out-of-bounds read of `back[-5]`: `back` has 10 elements, -4 to 5"),
-        ("one", 1, "out-of-bounds read of `one[1]`: `one` has 1 element"),
-        ("none", 0, "out-of-bounds read of `none[0]`: `none` is empty"),
+        ("x", 16, "out-of-bounds read of `x[16]`: 16 elements"),
+        ("back", -5, "out-of-bounds read of `back[-5]`: 10 elements, -4 to 5"),
+        ("one", 1, "out-of-bounds read of `one[1]`: 1 element"),
+        ("none", 0, "out-of-bounds read of `none[0]`: no elements"),
         ("tile", 40, "out-of-bounds read of `tile[40]`"),
         ("a", 1, "out-of-bounds read of `a[1]`"),
         ("", None, "out-of-bounds read: the address is in no buffer"),
