@@ -1,0 +1,313 @@
+"""GRAPH-BREAK: the host reads an array's value to branch, compare or print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.contexts import EFFECTS, context_of
+from embercoach.analysis.facts.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
+from embercoach.analysis.values.joins import as_array, definite_array, holds_arrays
+from embercoach.analysis.values.lattice import (
+    NONE,
+    BoundMember,
+    Dict,
+    LibraryObject,
+    Sequence,
+    Str,
+    Value,
+)
+from embercoach.checks.registry import Change, Report, check
+from embercoach.checks.source_text import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
+REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
+TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
+LOGGER = LibraryObject("logging.Logger")
+LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
+INSTEAD = {
+    "builtins.max": "mx.max(x) or mx.maximum(a, b)",
+    "builtins.min": "mx.min(x) or mx.minimum(a, b)",
+    "builtins.any": "mx.any(x)",
+    "builtins.all": "mx.all(x)",
+    "builtins.sorted": "mx.sort(x)",
+    "builtins.sum": "mx.sum(x), or mx.stack(xs).sum(axis=0)",
+}
+
+
+def pull(  # noqa: PLR0913 (one keyword for each part of a report)
+    fact: Fact,
+    code: str,
+    module: Module,
+    operation: str,
+    *,
+    value: Value,
+    help: str,  # noqa: A002 (as in ``Report.at``)
+    node: cst.CSTNode | None = None,
+    pulled_by: cst.CSTNode | None = None,
+    array_node: cst.CSTNode | None = None,
+    subject: cst.CSTNode | None = None,
+    covers: tuple[cst.CSTNode, ...] = (),
+    replaces: tuple[str, ...] = (),
+) -> Report:
+    """Report that the host reads an array, and the effect that this has in its context.
+
+    Args:
+        fact: the fact to report.
+        code: the rule's code.
+        module: the module of the fact.
+        operation: the start of the message, which ``contexts.EFFECTS`` continues.
+        value: the array that is read.
+        help: as in ``Report.at``.
+        node: as in ``Report.at``.
+        pulled_by: the node that synchronizes, if it isn't ``node``.
+        array_node: the expression of the array, which may have been evaluated just before.
+        subject: the expression whose origin becomes the flow; ``array_node`` by default.
+        covers: as in ``Report``.
+        replaces: as in ``Report``.
+    """
+    context = context_of(
+        fact.place,
+        module.is_test,
+        value=value,
+        pull=pulled_by or node or fact.node,
+        subject=array_node,
+    )
+    return Report.at(
+        fact,
+        code,
+        node=node,
+        message=f"{operation} {EFFECTS[context]}",
+        help=help,
+        context=context,
+        covers=covers,
+        replaces=replaces,
+        subject=subject or array_node,
+    )
+
+
+@check("GRAPH-BREAK-001", on=CallFact, of=(".item",))
+def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x.item()``."""
+    callee = fact.callee
+    assert isinstance(callee, BoundMember)
+    if as_array(callee.owner) is not None and fact.receiver_node is not None:
+        yield pull(
+            fact,
+            "GRAPH-BREAK-001",
+            module,
+            "`.item()`",
+            value=callee.owner,
+            help="Keep the value an mx.array, and read it once, where the host needs it",
+            array_node=fact.receiver_node,
+        )
+
+
+@check("GRAPH-BREAK-002", on=CallFact, of=(*CASTS, "math."))
+def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``float(x)``, ``int(x)``, ``math.sqrt(x)``."""
+    name = fact.symbol
+    if name is None:
+        return
+    for argument in fact.arguments:
+        if definite_array(argument.value) is None:
+            continue
+        short = name.removeprefix("builtins.")
+        instead = f"mx.{name[5:]}" if name.startswith("math.") else ".astype(...)"
+        yield pull(
+            fact,
+            "GRAPH-BREAK-002",
+            module,
+            f"`{short}()` on an mx.array",
+            value=argument.value,
+            help=f"Use {instead} on the device, and convert once where the host needs a number",
+            array_node=argument.node,
+        )
+        return
+
+
+@check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005", on=TruthFact)
+def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
+    """``if x:``, ``while x > 0:``, ``assert x``, ``a and b``."""
+    if _compares_none(fact.node):
+        return  # GRAPH-BREAK-009: it raises
+    if fact.form == "assert":
+        code, operation = "GRAPH-BREAK-005", "`assert` on an mx.array"
+        help_text = "Assert shapes and dtypes, which are known without evaluation, or drop it"
+    elif fact.form in ("not", "and", "or", "chained"):
+        chained = fact.form == "chained"
+        code = "GRAPH-BREAK-004"
+        operation = (
+            "chained comparison of mx.arrays" if chained else f"`{fact.form}` on an mx.array"
+        )
+        help_text = (
+            "Use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`) on the device"
+        )
+    else:
+        code, operation = "GRAPH-BREAK-003", f"{_FORMS[fact.form]} on an mx.array"
+        help_text = "Select with mx.where on the device, or branch on a host value such as a shape"
+    yield pull(
+        fact,
+        code,
+        module,
+        operation,
+        value=fact.value,
+        help=help_text,
+        array_node=fact.node,
+    )
+
+
+def _compares_none(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Comparison) and any(
+        isinstance(t.comparator, cst.Name) and t.comparator.value == "None"
+        for t in node.comparisons
+    )
+
+
+_FORMS = {
+    "if": "`if`",
+    "while": "`while`",
+    "ternary": "ternary `if`",
+    "comprehension": "comprehension `if`",
+    "guard": "`case` guard",
+}
+
+
+@check("GRAPH-BREAK-006", "GRAPH-BREAK-009", on=CompareFact)
+def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
+    """``v in x``, ``x in [arrays]``, ``x == None``."""
+    if fact.operator in ("in", "not in"):
+        inside = fact.right
+        if isinstance(inside, Dict) or (isinstance(inside, Sequence) and inside.kind == "set"):
+            return  # arrays hash by identity: nothing is compared
+        array = definite_array(inside) or (
+            as_array(fact.left) if isinstance(inside, Sequence) else None
+        )
+        if array is None and not (isinstance(inside, Sequence) and definite_array(inside.item)):
+            return
+        in_array = definite_array(inside) is not None
+        yield pull(
+            fact,
+            "GRAPH-BREAK-006",
+            module,
+            f"`{fact.operator}` on an mx.array",
+            value=inside if in_array else fact.left,
+            help="Use mx.any(x == v), or a Python set of host values",
+            subject=fact.right_node if in_array else fact.left_node,
+        )
+    elif fact.operator in ("==", "!=") and NONE in (fact.left, fact.right):
+        instead = "is None" if fact.operator == "==" else "is not None"
+        yield Report.at(
+            fact,
+            "GRAPH-BREAK-009",
+            message=f"`{fact.operator} None` on an mx.array raises a TypeError",
+            help=f"Use `{instead}`",
+            change=_none_change(fact, module, instead),
+        )
+
+
+def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | None:
+    """Not a safe fix: code that raised for arrays now takes the other branch."""
+    if fact.right is not NONE or len(fact.node.comparisons) != 1:
+        return None
+    text = f"{code_of(module, fact.left_node)} {instead}"
+    return Change(f"Use `{instead}`", False, ((fact.node, text),))
+
+
+@check("GRAPH-BREAK-007", on=CallFact, of=INSTEAD)
+def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a graph node per element."""
+    name = fact.symbol
+    if name is None:
+        return
+    positional = [a for a in fact.arguments if a.keyword is None]
+    arrays = [a for a in positional if definite_array(a.value) is not None]
+    if not arrays and len(positional) == 1:
+        inner = positional[0].value
+        if isinstance(inner, Sequence) and definite_array(inner.item) is not None:
+            arrays = positional
+    if name == "builtins.sum":
+        arrays = [a for a in positional[:1] if definite_array(a.value) is not None]
+    if not arrays or fact.keyword("key") is not None:
+        return
+    short = name.removeprefix("builtins.")
+    value = arrays[0].value
+    if short == "sum":
+        yield Report.at(
+            fact,
+            "GRAPH-BREAK-007",
+            message="builtin `sum()` adds one graph node per element",
+            help=f"Use {INSTEAD[name]}",
+            context=_context_without_pull(fact, module),
+            subject=arrays[0].node,
+        )
+        return
+    yield pull(
+        fact,
+        "GRAPH-BREAK-007",
+        module,
+        f"builtin `{short}()` on an mx.array",
+        value=value if definite_array(value) is not None else value.item,  # type: ignore[attr-defined]
+        help=f"Use {INSTEAD[name]}",
+        subject=arrays[0].node,
+    )
+
+
+def _context_without_pull(fact: CallFact, module: Module) -> str:
+    """The context of builtin ``sum``, which evaluates nothing: compiled functions may call it."""
+    return context_of(fact.place, module.is_test, value=NONE)
+
+
+@check("GRAPH-BREAK-008", on=CallFact)
+def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``print(x)``, ``str(x)``, ``"{}".format(x)``, ``logging.info("%s", x)``."""
+    name = fact.symbol
+    callee = fact.callee
+    is_format = (
+        isinstance(callee, BoundMember)
+        and isinstance(callee.owner, Str)
+        and callee.name == "format"
+    )
+    is_log = isinstance(callee, BoundMember) and callee.owner == LOGGER
+    if not is_format and not is_log and name not in TEXT and name not in LOGGERS:
+        return
+    for argument in fact.arguments:
+        if holds_arrays(argument.value) and _is_plain(argument.value):
+            shown = (
+                "`.format()`"
+                if is_format
+                else "logging"
+                if is_log
+                else f"`{(name or '').removeprefix('builtins.')}()`"
+            )
+            yield _formatting(fact, module, argument.value, argument.node, shown)
+            return
+
+
+@check("GRAPH-BREAK-008", on=FormatFact)
+def formatted_text(fact: FormatFact, module: Module) -> Iterator[Report]:
+    """``f"{x}"``, ``"%s" % x``."""
+    shown = "f-string" if fact.form == "fstring" else "`%` formatting"
+    yield _formatting(fact, module, fact.value, fact.node, shown)
+
+
+def _is_plain(value: Value) -> bool:
+    return definite_array(value) is not None or isinstance(value, Sequence)
+
+
+def _formatting(fact: Fact, module: Module, value: Value, node: cst.CSTNode, shown: str) -> Report:
+    return pull(
+        fact,
+        "GRAPH-BREAK-008",
+        module,
+        f"{shown} of an mx.array",
+        value=value,
+        help="Print shapes and dtypes, or print every k steps after mx.eval",
+        array_node=node,
+    )

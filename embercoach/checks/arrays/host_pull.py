@@ -1,0 +1,277 @@
+"""HOST-PULL: an array's data leaves the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.values.joins import as_array, as_numpy
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    BoundMember,
+    Bytes,
+    Number,
+    Numpy,
+    Sequence,
+    Value,
+)
+from embercoach.checks.arrays.graph_break import pull
+from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+BUFFERS = {"builtins.memoryview", "builtins.bytes", "builtins.bytearray", "pickle.dumps"} | {
+    "struct.pack",
+    "pickle.dump",
+}
+TORCH_CONVERSIONS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "torch.from_dlpack"}
+KEEP = "Keep the computation in mx, or convert once at the end"
+
+
+@check("HOST-PULL-001", on=CallFact, of=(".tolist",))
+def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x.tolist()``."""
+    callee = fact.callee
+    assert isinstance(callee, BoundMember)
+    if as_array(callee.owner) is not None:
+        yield pull(
+            fact,
+            "HOST-PULL-001",
+            module,
+            "`.tolist()`",
+            value=callee.owner,
+            help=KEEP,
+            array_node=fact.receiver_node,
+        )
+
+
+@check("HOST-PULL-002", "HOST-PULL-003", on=CallFact, of=("numpy.",))
+def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``np.array(x)``, ``np.exp(x)``, ``np.linalg.norm(x)``."""
+    name = fact.symbol
+    if name is None or not numpy_api.takes_data(name):
+        return
+    argument = _array_argument(fact.arguments)
+    if argument is None:
+        return
+    short = quoted("np." + name.removeprefix("numpy."), 32)
+    array = as_array(argument.value)
+    if name.rpartition(".")[2] in numpy_api.CONVERSIONS:
+        report = pull(
+            fact,
+            "HOST-PULL-002",
+            module,
+            f"`{short}()`",
+            value=argument.value,
+            help=KEEP,
+            array_node=argument.node,
+        )
+        if array is not None and array.dtype == "bfloat16":
+            report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
+        yield report
+    elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
+        yield Report.at(
+            fact,
+            "HOST-PULL-003",
+            message=f"`{short}()` raises a TypeError on an mx.array",
+            help=f"Use {_mlx_twin(name)}",
+            context=context_of(fact.place, module.is_test, value=argument.value),
+            subject=argument.node,
+        )
+    else:
+        yield pull(
+            fact,
+            "HOST-PULL-003",
+            module,
+            f"`{short}()` on an mx.array",
+            value=argument.value,
+            help=f"Use {_mlx_twin(name)}",
+            array_node=argument.node,
+        )
+
+
+def _mlx_twin(name: str) -> str:
+    twin = "mlx.core." + name.removeprefix("numpy.")
+    if mlx_api.lookup(twin) is not None:
+        return "mx." + twin.removeprefix("mlx.core.")
+    return "MLX's own functions, or convert once at the end"
+
+
+def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
+    for argument in arguments:
+        if as_array(argument.value) is not None:
+            return argument
+    for argument in arguments:
+        value = argument.value
+        if isinstance(value, Sequence) and as_array(value.item) is not None:
+            return argument
+    return None
+
+
+@check("HOST-PULL-004", on=BinaryFact)
+def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``ndarray * x``: NumPy converts the mx.array and keeps the result."""
+    numpy = as_numpy(fact.left)
+    if numpy is None or as_array(fact.right) is None or numpy.scalar:
+        return
+    yield pull(
+        fact,
+        "HOST-PULL-004",
+        module,
+        f"NumPy array left of `{fact.operator}`",
+        value=fact.right,
+        help="Put the mx.array first, or convert the NumPy array once with mx.array(...)",
+        subject=fact.right_node,
+    )
+
+
+@check("HOST-PULL-005", on=CallFact, of=BUFFERS)
+def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``memoryview(x)``, ``bytes(x)``, ``pickle.dumps(x)``."""
+    name = fact.symbol
+    argument = _array_argument(fact.arguments)
+    if argument is not None and name is not None:
+        yield pull(
+            fact,
+            "HOST-PULL-005",
+            module,
+            f"`{name.removeprefix('builtins.')}()` on an mx.array",
+            value=argument.value,
+            help="Use mx.save or mx.save_safetensors to store arrays",
+            array_node=argument.node,
+        )
+
+
+@check("HOST-PULL-006", on=CallFact, of=TORCH_CONVERSIONS)
+def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``torch.from_numpy(np.array(x))``, ``torch.tensor(x.tolist())``."""
+    name = fact.symbol
+    if not fact.arguments:
+        return
+    argument = fact.arguments[0]
+    inner = _pull_inside(argument)
+    if inner is None and as_array(argument.value) is None:
+        return
+    yield pull(
+        fact,
+        "HOST-PULL-006",
+        module,
+        f"`{name}()`",
+        value=argument.value if inner is None else _pulled(fact, module, inner),
+        help="Convert once, outside hot loops",
+        pulled_by=inner,
+        array_node=argument.node,
+        subject=inner,
+        covers=() if inner is None else (inner,),
+    )
+
+
+@check("HOST-PULL-007", on=CallFact, of=("mlx.core.array",))
+def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.array(np.array(x))``: out to the host and back again."""
+    if not fact.arguments:
+        return
+    argument = fact.arguments[0]
+    inner = _pull_inside(argument)
+    if inner is None:
+        return
+    yield pull(
+        fact,
+        "HOST-PULL-007",
+        module,
+        "host round trip",
+        value=_pulled(fact, module, inner),
+        help="Use the array itself, mx.array(x) to copy it, or mx.stop_gradient(x) to detach it",
+        pulled_by=inner,
+        subject=inner,
+        covers=(inner,),
+    )
+
+
+def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
+    """The array that the call ``inner`` pulls, recorded before the call around it."""
+    for other in module.facts_of(fact.place.function):
+        if other.node is inner and isinstance(other, CallFact):
+            if isinstance(other.callee, BoundMember):
+                return other.callee.owner
+            argument = _array_argument(other.arguments)
+            if argument is not None:
+                return argument.value
+    return UNKNOWN
+
+
+def _pull_inside(argument: Argument) -> cst.CSTNode | None:
+    """The call that pulls an array, if the argument is such a call itself."""
+    node = argument.node
+    if not isinstance(node, cst.Call):
+        return None
+    pulls = getattr(argument.value, "pulls", ())
+    value = argument.value
+    if node not in pulls or not isinstance(value, (Numpy, Number, Sequence, Bytes)):
+        return None
+    # A NumPy function that computes something is more than a round trip.
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else None
+    computes = isinstance(value, Numpy) and name not in numpy_api.CONVERSIONS
+    return None if computes else node
+
+
+@check("HOST-PULL-008", on=CallFact)
+def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x[i].item()`` with the loop's own ``i``, ``for v in x: v.item()``."""
+    callee = fact.callee
+    subject: cst.BaseExpression | None = None
+    value: Value | None = None
+    if isinstance(callee, BoundMember) and callee.name == "item":
+        subject, value = fact.receiver_node, callee.owner
+    elif fact.symbol in ("builtins.int", "builtins.float", "builtins.bool") and fact.arguments:
+        subject, value = fact.arguments[0].node, fact.arguments[0].value
+    if subject is None or value is None or as_array(value) is None:
+        return
+    if not _is_element(subject, fact):
+        return
+    yield pull(
+        fact,
+        "HOST-PULL-008",
+        module,
+        "per-element read",
+        value=value,
+        help="Compute on the whole array with mx functions, or call .tolist() before the loop",
+        array_node=subject,
+        replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
+    )
+
+
+def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:
+    place = fact.place
+    if not place.loops:
+        return False
+    if isinstance(subject, cst.Name):
+        return subject.value in place.array_names
+    if not isinstance(subject, cst.Subscript):
+        return False
+    names = {
+        n.value
+        for e in subject.slice
+        if isinstance(e.slice, cst.Index)
+        for n in _names(e.slice.value)
+    }
+    return bool(names & place.loop_names)
+
+
+def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
+    if isinstance(node, cst.Name):
+        yield node
+    elif isinstance(node, (cst.Tuple, cst.BinaryOperation, cst.Element, cst.UnaryOperation)):
+        for child in children(node):
+            yield from _names(child)

@@ -1,0 +1,63 @@
+"""KERNEL-INDEX: unsigned numbers that are meant to go below 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.kernel_plans import values_of
+from embercoach.checks.programs.metal_checks import (
+    MetalCode,
+    MetalReport,
+    metal_check,
+    once_at_each_start,
+)
+from embercoach.metal import hazards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.inspections.unsigned import Settled, Wrapped
+
+CODE = "KERNEL-INDEX-001"
+
+
+@metal_check(CODE)
+def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
+    """Comparisons that always have the same outcome, and indices that wrap around."""
+    if "-" not in code.text.text:
+        return
+    from embercoach.metal.inspections.unsigned import settled_comparisons, wrapped_indices
+
+    reports: list[MetalReport] = []
+    for kernel in code.kernels:
+        values = values_of(kernel)
+        reports += map(_settled, settled_comparisons(kernel.own, values))
+        reports += map(_wrapped, wrapped_indices(kernel.own, values))
+    yield from once_at_each_start(reports)
+
+
+def _settled(found: Settled) -> MetalReport:
+    outcome = "true" if found.outcome else "false"
+    kind = found.compared.type.scalar
+    harm = "the loop never ends" if found.endless else "below 0 it wraps around"
+    return MetalReport(
+        CODE,
+        found.spot.place,
+        f"comparison of unsigned `{kind}` is always {outcome}: {harm}",
+        "Use `int`, or compare before subtracting: `i > 0`, `i >= k`",
+        found.spot.text,
+    )
+
+
+def _wrapped(found: Wrapped) -> MetalReport:
+    number = "below 0" if found.number is None else f"{found.number}"
+    wraps = " (wraps around)" if found.unsigned else ""
+    index = f"index is {number}{wraps} in the first thread"
+    access = "write" if found.kind == "write" else "read"
+    return MetalReport(
+        CODE,
+        found.spot.place,
+        hazards.out_of_bounds(access, found.buffer.name, index),
+        "Guard it: `i > 0 ? x[i - 1] : 0`, or `x[max(i, 1u) - 1]`",
+        found.spot.text,
+    )

@@ -1,0 +1,84 @@
+"""KERNEL-MSL: what the language of kernels lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.metal.facts import Foreign, ForeignKind
+    from embercoach.metal.program.nodes import Text
+
+CODE = "KERNEL-MSL-001"
+#: Message and help by kind.
+_SAID: dict[ForeignKind, tuple[str, str]] = {
+    "double": (
+        "`{text}` is not a Metal type; the widest is `float`",
+        "Use `float`; where a sum needs more digits, use compensated (Kahan) summation",
+    ),
+    "long long": (
+        "`{text}` is not a Metal type; `long` has 64 bits",
+        "Write `long` or `int64_t`, and `ulong` or `uint64_t`",
+    ),
+    "new": (
+        "Metal has no `new`: threads cannot allocate memory",
+        "Use an array of constant size, threadgroup memory, or another output",
+    ),
+    "delete": ("Metal has no `delete`: threads cannot allocate memory", "Drop it"),
+    "exception": (
+        "Metal has no exceptions: `{text}`",
+        "Write an error code to an output, or validate before the launch",
+    ),
+    "goto": ("Metal has no `goto`", "Use loops, `break`, or a helper function that returns"),
+    "virtual": (
+        "Metal has no virtual functions",
+        "Select by a template argument or a `switch`",
+    ),
+    "storage": ("Metal has no `{text}` variables", "Drop the word: locals belong to their thread"),
+    "dynamic_cast": ("Metal has no `dynamic_cast`", "Use `static_cast`"),
+    "typeid": ("Metal has no `typeid`", "Use a template argument or overloading"),
+    "std": (
+        "Metal has no C++ standard library: `{text}`",
+        "Use Metal's library: `metal::min`, `metal::array`, `metal::numeric_limits`",
+    ),
+    "include": (
+        "Metal has no C++ standard header `{text}`",
+        "Drop the line: MLX includes `<metal_stdlib>` before the kernel",
+    ),
+}
+_LAMBDA = (
+    "lambda expressions need Metal 4 and fail to compile on macOS 14 and 15",
+    "Write the code inline, or as a function in the header",
+)
+
+
+@metal_check(CODE)
+def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
+    """C++ that Metal has not, each kind once for a text."""
+    yield from _told(code.text.foreign, None)
+    if not code.whole:
+        yield from _told(code.header.foreign, "header")
+
+
+def _told(found: Sequence[Foreign], text: Text | None) -> Iterator[MetalReport]:
+    kinds: dict[str, list[Foreign]] = {}
+    for part in found:
+        kinds.setdefault(part.kind, []).append(part)
+    for parts in kinds.values():
+        first = parts[0]
+        again = f" ({len(parts)} times)" if len(parts) > 1 else ""
+        if first.kind == "lambda":
+            what, help_text = _LAMBDA
+            yield MetalReport(CODE, first.place, what, help_text, text)
+            continue
+        what, help_text = _SAID[first.kind]
+        message = f"{what.format(text=_short(first.text))}{again}"
+        yield MetalReport(CODE, first.place, message, help_text, text)
+
+
+def _short(text: str) -> str:
+    """The name in a text: ``std::vector`` of ``std::vector<float>``."""
+    return text.split("<", 1)[0] if text.startswith("std::") else text.removesuffix(";")

@@ -1,0 +1,130 @@
+"""KERNEL-MEMORY: threadgroup memory and arrays that Metal refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.metal import hazards
+from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
+from embercoach.quoting import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.checks.programs.metal_checks import MetalKernel
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.facts import Declaration, Function, SizeName
+    from embercoach.metal.program.nodes import Text
+
+TOO_MUCH = "KERNEL-MEMORY-001"
+ARRAY = "KERNEL-MEMORY-002"
+#: Characters of template arguments that a message shows.
+_MOST_ARGUMENTS = 32
+
+
+@metal_check(TOO_MUCH)
+def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
+    """Threadgroup arrays that take more than there is."""
+    if not any("threadgroup" in text.text for text in (code.text, code.header)):
+        return
+    from embercoach.metal.inspections.memory_use import threadgroup_arrays, total
+
+    for kernel in code.kernels:
+        arrays = threadgroup_arrays(kernel.program)
+        if total(arrays) <= MAX_THREADGROUP_BYTES:
+            continue
+        largest = max(arrays, key=lambda array: array.bytes)
+        spot = largest.variable.spot
+        yield MetalReport(
+            TOO_MUCH,
+            spot.place,
+            f"{hazards.threadgroup_memory(total(arrays))}{_with(kernel)}",
+            "Use smaller tiles or half precision, or let two arrays share memory",
+            spot.text,
+        )
+
+
+def _with(kernel: MetalKernel) -> str:
+    """The template arguments of the launch that the sizes are of."""
+    values = kernel.configurations[0].template if kernel.configurations else {}
+    known = [f"{name} = {value}" for name, value in values.items() if value is not None]
+    return f" ({quoted(', '.join(known), _MOST_ARGUMENTS)})" if known else ""
+
+
+@metal_check(ARRAY)
+def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
+    """Arrays of variable length, and threadgroup variables where there can be none."""
+    runtime = _runtime_names(code)
+    texts: list[tuple[MetalText, Text | None]] = [(code.text, None)]
+    if not code.whole:
+        texts.append((code.header, "header"))
+    for text, name in texts:
+        if not text.parse_ok:
+            continue
+        yield from _variable_sizes(text, runtime, name)
+        yield from _initialized(text, name)
+        if name is not None or code.whole:
+            yield from _in_helpers(text, name)
+
+
+def _runtime_names(code: MetalCode) -> frozenset[str]:
+    """Names from outside a text that stand for what is known at run time only."""
+    buffers = frozenset(
+        name
+        for kernel in code.kernels
+        for name, variable in kernel.program.variables.items()
+        if variable.kind in ("input", "metadata", "output")
+    )
+    return buffers.union(() if code.whole else ATTRIBUTES)
+
+
+def _variable_sizes(
+    text: MetalText, runtime: frozenset[str], name: Text | None
+) -> Iterator[MetalReport]:
+    told: dict[Declaration, SizeName] = {}
+    for size in text.size_names:
+        if not size.free or size.name in runtime:
+            told.setdefault(size.array, size)
+    for array, size in told.items():
+        yield MetalReport(
+            ARRAY,
+            size.place,
+            f"size of array `{array.name}` depends on run-time value `{size.name}`",
+            f"Make `{size.name}` a template argument or `constexpr`, or use the largest size",
+            name,
+        )
+
+
+def _initialized(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+    for array in text.threadgroup_arrays:
+        if array.value is not None:
+            yield MetalReport(
+                ARRAY,
+                array.place,
+                f"threadgroup variable `{array.name}` can't have an initializer",
+                "Let the threads write it, then wait at a `threadgroup_barrier`",
+                name,
+            )
+
+
+def _in_helpers(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+    for array in text.threadgroup_arrays:
+        helper = _helper_around(text, array)
+        if helper is not None:
+            yield MetalReport(
+                ARRAY,
+                array.place,
+                f"threadgroup variable `{array.name}` in `{helper.name}`, which is not a kernel",
+                "Declare it in the kernel, and pass a `threadgroup` pointer",
+                name,
+            )
+
+
+def _helper_around(text: MetalText, array: Declaration) -> Function | None:
+    """The function that a variable is declared in, None if that is a kernel, or unclear."""
+    start = array.place.start
+    around = [f for f in text.functions if f.body and f.extent.start <= start < f.extent.end]
+    if not around or any(f.entry is not None for f in around):
+        return None
+    return around[-1]

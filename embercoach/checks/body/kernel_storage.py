@@ -1,0 +1,55 @@
+"""KERNEL-MSL-001 and KERNEL-ATOMIC-001: variables in an address space that has none of the kind.
+
+Source: Metal Shading Language Specification 3.2, sections 4.1 (device), 4.3 (thread) and 6.15.4
+(atomic functions).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.program.nodes import Text
+
+LANGUAGE = "KERNEL-MSL-001"
+ATOMIC = "KERNEL-ATOMIC-001"
+_ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
+
+
+@metal_check(LANGUAGE, ATOMIC)
+def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
+    """Variables of functions that are declared ``device``, and threadgroup atomics of floats."""
+    yield from _misplaced(code.text, None)
+    if not code.whole:
+        yield from _misplaced(code.header, "header")
+
+
+def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
+    if not text.parse_ok:
+        return
+    for declaration in text.declarations:
+        if declaration.kind != "local" or declaration.pointer:
+            continue
+        space, name = declaration.address_space, declaration.name
+        kind = "".join(declaration.type.removeprefix("metal::").split())
+        if space == "device" and kind != "auto":
+            yield MetalReport(
+                LANGUAGE,
+                declaration.place,
+                f"local variable `{name}` in `device` memory",
+                "Drop `device`; for a variable of all threadgroups add an output with `init_value`",
+                where,
+            )
+        elif space == "threadgroup" and kind in _ATOMIC_FLOATS:
+            yield MetalReport(
+                ATOMIC,
+                declaration.place,
+                f"no atomic type for float variable `{name}` in threadgroup memory",
+                "Reduce with `simd_sum` and a threadgroup array, or use an atomic output",
+                where,
+            )
