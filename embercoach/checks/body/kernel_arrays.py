@@ -36,7 +36,7 @@ def _outside(found: Outside) -> MetalReport:
 
 
 def dropped_results(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """SIMD reductions of which one SIMD group's result is kept."""
+    """SIMD reductions of which one simdgroup's result is kept."""
     from embercoach.metal.inspections.reductions import partial_reductions
 
     for partial in partial_reductions(trace):

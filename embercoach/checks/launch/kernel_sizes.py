@@ -1,4 +1,4 @@
-"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of SIMD groups idle."""
+"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of simdgroups idle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from embercoach.checks.launch_sizes import Entries, Entry
 
 SIMD_WIDTH = 32
-"""Threads of a SIMD group, on every GPU that MLX runs on."""
+"""Threads of a simdgroup, on every GPU that MLX runs on."""
 #: A launch of fewer threads is over before idle lanes matter.
 MANY_THREADS = 1024
 
@@ -80,7 +80,7 @@ def _known(grid: Entries | None) -> tuple[int | None, ...]:
 
 
 def _threads_of_partial_groups(group: Entries, grid: Entries | None, module: Module) -> int:
-    """Threads of a group whose last SIMD group is not full, if there are many groups; else 0."""
+    """Threads of a group whose last simdgroup is not full, if there are many groups; else 0."""
     sizes = [entry.known for entry in group]
     if grid is None or None in sizes:
         return 0

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 LINES = (64, 256)
 #: Besides, where a position in the threadgroup has two components or more.
 PLANES = (8, 16)
-#: And where it asks for a thread's position along y, with rows of a SIMD group each.
+#: And where it asks for a thread's position along y, with rows of a simdgroup each.
 ROWS = (2, 8)
 #: Sizes that a kernel writes down, as that of a tile, are those that it is launched with, maybe.
 LEAST, LARGEST, MOST = 8, 1024, 4
 _ALL_AXES = frozenset({0, 1, 2})
 _WITHIN = frozenset({"thread_position_in_grid", "thread_position_in_threadgroup"})
 _OF_GRID = frozenset({"thread_position_in_grid", "threads_per_grid", "grid_size"})
-#: Who takes one of these expects more than one SIMD group.
+#: Who takes one of these expects more than one simdgroup.
 _OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup"})
 
 

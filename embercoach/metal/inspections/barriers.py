@@ -1,4 +1,4 @@
-"""Barriers that not all threads of a threadgroup, or of a SIMD group, reach."""
+"""Barriers that not all threads of a threadgroup, or of a simdgroup, reach."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
     Args:
         first: an access.
         second: another, or the same one.
-        apart: only threads of different SIMD groups, or of the same one, or any.
+        apart: only threads of different simdgroups, or of the same one, or any.
     """
     tried = _tried(
         (first.index.offsets, first.mask.lanes, first.width),

@@ -1,4 +1,4 @@
-"""Races: threads of different SIMD groups touch the same memory with nothing between to order it.
+"""Races: threads of different simdgroups touch the same memory with nothing between to order it.
 
 Within a simdgroup an exchange without a barrier is common and works: not a finding here.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_PAIRS = 60_000
 #: Steps that a pair takes.
 _PAIR = 60
-#: Accesses next to a SIMD group's barrier that are looked at on either side.
+#: Accesses next to a simdgroup's barrier that are looked at on either side.
 _MAX_BESIDE = 64
 
 
@@ -41,7 +41,7 @@ class Race:
         variable: whose memory it is.
         first, second: in the order of the trace; both are the same for a write that
             several threads do at once.
-        threads: one that does the first and one that does the second, of different SIMD groups.
+        threads: one that does the first and one that does the second, of different simdgroups.
         element: the index of what both touch, where it is known.
         barriers: those between that order other memory only; with these flags it is not a race.
         carried: true if the second is in a later iteration of a loop than the first.

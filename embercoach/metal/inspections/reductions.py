@@ -20,12 +20,12 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A store of what one SIMD group got from a reduction; what the others got goes nowhere.
+    """A store of what one simdgroup got from a reduction; what the others got goes nowhere.
 
     Attributes:
         store: of the result.
         call: the reduction.
-        kept: SIMD groups whose result is stored.
+        kept: simdgroups whose result is stored.
         groups: simdgroups that reduced their own values.
     """
 
@@ -36,7 +36,7 @@ class Partial:
 
 
 def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
-    """SIMD reductions whose results are kept for some SIMD groups only.
+    """SIMD reductions whose results are kept for some simdgroups only.
 
     Nothing is reported for a kernel that was not followed to its end: it may use results later.
     """
@@ -120,7 +120,7 @@ def _groups(lanes: int) -> set[int]:
 
 
 def _deciding(store: Access) -> list[Call]:
-    """The reductions whose results make the stored value differ between SIMD groups."""
+    """The reductions whose results make the stored value differ between simdgroups."""
     value = store.value
     if value is None or value.origin.blurred or _by_data(store):
         return []

@@ -81,13 +81,13 @@ class CompileError(SimulatorError):
         self.kernel = kernel
         self.diagnostics = tuple(diagnostics)
         self.signature = signature
-        super().__init__(_told(kernel, self.diagnostics, signature))
+        super().__init__(_error_text(kernel, self.diagnostics, signature))
 
     def __reduce__(self) -> tuple[type[CompileError], tuple[object, ...]]:
         return type(self), (self.kernel, self.diagnostics, self.signature)
 
 
-def _told(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str:
+def _error_text(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str:
     count = len(diagnostics)
     lines = [f"kernel {kernel!r} does not compile: {count} error{'s' * (count != 1)}"]
     for diagnostic in diagnostics:
@@ -174,7 +174,7 @@ def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...
         output: of clang.
         rewritten: the unit that it compiled.
     """
-    told = {}
+    errors = {}
     for said in _said(output):
         lost, _, kinds = said.message.partition(" loses floating-point precision: ")
         kind, _, target = kinds.partition(" to ")
@@ -186,8 +186,8 @@ def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...
         ):
             kind = kind.strip("'").removeprefix("const ").replace("double", "float")
             message = f"no implicit conversion from {kind} to bfloat; write bfloat(...)"
-            told[said.line, said.column] = replace(said, severity="error", message=message)
-    return tuple(_diagnostic(said, rewritten) for said in told.values())
+            errors[said.line, said.column] = replace(said, severity="error", message=message)
+    return tuple(_diagnostic(said, rewritten) for said in errors.values())
 
 
 def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:

@@ -106,7 +106,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
         group = min(tx, gx), min(ty, gy), min(tz, gz)
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
-    told = [tell(raw, built, bound, place) for raw in result.findings]
+    found = [tell(raw, built, bound, place) for raw in result.findings]
     done = Launch(
         kernel=name,
         grid=captured.grid,
@@ -114,8 +114,8 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
         shapes=_shapes(captured),
         seconds=result.seconds,
         accesses=result.accesses,
-        findings=tuple(finding for finding in told if not finding.is_note),
-        notes=tuple(finding for finding in told if finding.is_note),
+        findings=tuple(finding for finding in found if not finding.is_note),
+        notes=tuple(finding for finding in found if finding.is_note),
         launched_at=place,
         traffic=result.traffic,
     )

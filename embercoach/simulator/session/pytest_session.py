@@ -26,7 +26,7 @@ TITLE = "EmberCoach simulator"
 
 
 @dataclass(slots=True)
-class _Told:
+class _TestFindings:
     """The findings of one test so far.
 
     Attributes:
@@ -47,10 +47,10 @@ class SimulatedSession:
         self._options = options
         self._seen = 0
         self._allowed = frozenset(options.settings.allow)
-        self._pardoned = 0
+        self._allowed_count = 0
         self._faulty: dict[str, int] = {}
         self._outside: list[tuple[str, list[Finding]]] = []
-        self._told: dict[str, _Told] = {}
+        self._of_tests: dict[str, _TestFindings] = {}
 
     @classmethod
     def start(cls, config: pytest.Config, *, checks: bool) -> SimulatedSession:
@@ -103,36 +103,36 @@ class SimulatedSession:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fixtures' findings wait for the call, which they fail."""
         self._put_outside("between tests")
-        told = self._told[item.nodeid] = _Told()
+        found = self._of_tests[item.nodeid] = _TestFindings()
         try:
             yield
         except BaseException:
-            told.text = self._text(item, self._new(item), "in its setup ")
+            found.text = self._text(item, self._new(item), "in its setup ")
             raise
-        told.fixtures = self._new(item)
+        found.fixtures = self._new(item)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fail a test whose launches have findings, or add them to its failure."""
-        told = self._told[item.nodeid]
+        found = self._of_tests[item.nodeid]
         try:
             yield
         except BaseException:
-            told.text = self._text(item, [*told.fixtures, *self._new(item)])
+            found.text = self._text(item, [*found.fixtures, *self._new(item)])
             raise
-        told.text = self._text(item, [*told.fixtures, *self._new(item)])
-        if told.text:
-            pytest.fail(told.text, pytrace=False)
+        found.text = self._text(item, [*found.fixtures, *self._new(item)])
+        if found.text:
+            pytest.fail(found.text, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fail the teardown for findings of launches in it."""
-        told = self._told[item.nodeid]
-        told.text = ""
+        found = self._of_tests[item.nodeid]
+        found.text = ""
         yield
-        told.text = self._text(item, self._new(item), "in its teardown ")
-        if told.text:
-            pytest.fail(told.text, pytrace=False)
+        found.text = self._text(item, self._new(item), "in its teardown ")
+        if found.text:
+            pytest.fail(found.text, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -140,14 +140,14 @@ class SimulatedSession:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add the findings as a section to a test that failed by itself."""
         result = yield
-        text = self._told[item.nodeid].text if item.nodeid in self._told else ""
+        text = self._of_tests[item.nodeid].text if item.nodeid in self._of_tests else ""
         if text and not result.passed and text not in result.longreprtext:
             result.sections.append((TITLE, text))
         return result
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """A test is over."""
-        self._told.pop(nodeid, None)
+        self._of_tests.pop(nodeid, None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -179,8 +179,8 @@ class SimulatedSession:
         if inside:
             those = "" if inside == found else f", {inside} of them"
             parts[-1] += f"{those} in {_counted(len(self._faulty), 'test')}"
-        if self._pardoned:
-            parts.append(f"{self._pardoned} allowed")
+        if self._allowed_count:
+            parts.append(f"{self._allowed_count} allowed")
         if notes := [n for n in self._recorder.notes if n.kind not in self._allowed]:
             parts.append(_counted(len(notes), "note"))
         return ", ".join(parts)
@@ -194,7 +194,7 @@ class SimulatedSession:
             return []
         allowed = self._allowed | (_allowed_by_markers(item) if item is not None else frozenset())
         kept = [finding for finding in found if finding.kind not in allowed]
-        self._pardoned += len(found) - len(kept)
+        self._allowed_count += len(found) - len(kept)
         return kept
 
     def _text(self, item: pytest.Item, findings: Sequence[Finding], when: str = "") -> str:

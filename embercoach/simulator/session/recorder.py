@@ -72,8 +72,8 @@ class KernelFault(SimulatorError):  # noqa: N818  # the public name
         self.launch = launch
         count = len(launch.findings)
         faults = "a fault" if count == 1 else f"{count} faults"
-        told = "\n\n".join(report(finding) for finding in launch.findings)
-        super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{told}")
+        reports = "\n\n".join(report(finding) for finding in launch.findings)
+        super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{reports}")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
