@@ -91,7 +91,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
             Access(3, (4, 0, 0), (1, 0, 0), "read"),
             "data race on `tile[3]`: unsynchronized write here, read at body line 1",
             (
-                "this access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
+                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
                 OTHER_READ,
             ),
         ),
@@ -100,7 +100,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
             Access(4, (4, 0, 0), (0, 0, 0), "write", "3"),
             "data race on `tile[3]` between threadgroups: unsynchronized writes",
             (
-                "this access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
+                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
                 OTHER_WRITE,
             ),
         ),
@@ -109,7 +109,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
             Access(3, None, None),
             "data race on `tile[3]`: unsynchronized write here, access at body line 1",
             (
-                "this access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
+                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
                 "other access: another thread, body line 1: `first();`",
             ),
         ),

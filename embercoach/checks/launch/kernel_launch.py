@@ -144,7 +144,7 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
             fact,
             "KERNEL-ARGS-001",
             node=argument.node,
-            message=f"`inputs` has {given} entries, `input_names` has {_or(wanted)}",
+            message=f"`inputs` has length {given}, `input_names` has length {_or(wanted)}",
             help="Pass one input for each name in `input_names`, in the same order",
         )
     assert isinstance(argument.value, Sequence)
@@ -212,7 +212,8 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
                 "KERNEL-ARGS-002",
                 node=argument.node,
                 message=(
-                    f"`{argument.keyword}` has {given} entries, `output_names` has {_or(wanted)}"
+                    f"`{argument.keyword}` has length {given}, "
+                    f"`output_names` has length {_or(wanted)}"
                 ),
                 help="Give one shape and one dtype for each name in `output_names`",
             )
@@ -222,8 +223,8 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             "KERNEL-ARGS-002",
             node=dtypes.node,
             message=(
-                f"`output_shapes` has {known['output_shapes']} entries, "
-                f"`output_dtypes` has {known['output_dtypes']}"
+                f"`output_shapes` has length {known['output_shapes']}, "
+                f"`output_dtypes` has length {known['output_dtypes']}"
             ),
             help="Give one shape and one dtype for each name in `output_names`",
         )

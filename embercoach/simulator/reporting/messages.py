@@ -234,7 +234,7 @@ def _details(raw: RawFinding, kernel: BuiltKernel, kind: _Kind) -> Iterator[str]
         yield f"{_who(other)} is at {at}" if at else f"{_who(other)} never reaches it"
         return
     if raw.at.thread is not None:
-        yield f"this access: {_access(raw.at)}"
+        yield f"access: {_access(raw.at)}"
     yield f"other access: {_access(other)}{at and ', '}{at}"
 
 

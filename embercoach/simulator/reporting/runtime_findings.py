@@ -313,7 +313,7 @@ def _crash(reason: str, record: Mapping[str, Any]) -> str:
         return f"address {record['address']:#x} is in no buffer"
     signal = record["detail"][0]
     what = _SIGNALS.get(signal, f"signal {signal}")
-    return f"{what} at {record['address']:#x}" if signal in (7, 10, 11) else what
+    return f"{what} at address {record['address']:#x}" if signal in (7, 10, 11) else what
 
 
 def _verb(access: int) -> str:

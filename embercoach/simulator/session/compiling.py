@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from embercoach.simulator.session.variants import Family, Variant
 
 LAUNCHED, VARIANT = "does-not-compile", "variant-does-not-compile"
+_HELP = {
+    LAUNCHED: "",
+    VARIANT: "Take pointers with `auto`, and write constants in the template's type",
+}
 
 
 class CompilingMachine:
@@ -101,6 +105,7 @@ class CompiledKernel:
                 message=f"kernel does not compile {variant.words}",
                 launched_at=place,
                 details=(str(error),),
+                help=_HELP[VARIANT],
             )
             return [finding]
         except ValueError:
@@ -138,6 +143,7 @@ def _findings(
             excerpt=diagnostic.excerpt.strip(),
             launched_at=place,
             details=tuple(_details(diagnostic, with_message=bool(words))),
+            help=_HELP[kind],
         )
         for diagnostic in error.diagnostics
         if diagnostic.severity == "error"
