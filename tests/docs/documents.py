@@ -55,6 +55,8 @@ NOT_RUN = {
     "python -m venv .venv && . .venv/bin/activate": "makes the environment that this runs in",
     "pre-commit install": "writes into the hooks of the checkout",
     "pre-commit try-repo ../embercoach embercoach --all-files": "installs: test_fresh.py",
+    "python -m pytest -n auto -m commit": "is a part of the suite that runs this",
+    "python -m pytest -k HOST-PULL-001": "is a part of the suite that runs this",
     "python -m pytest -n auto": "is what runs this",
     "bash .ci/run": "runs this too: tests/repository/test_gate.py",
     "embercoach check --watch .": "never ends: tests/cli/test_watch.py",

@@ -182,7 +182,7 @@ def test_a_fault_raises_where_the_kernel_is_called():
     (finding,) = caught.value.findings
     assert (finding.kind, finding.part, finding.line) == ("out-of-bounds", "body", 2)
     assert finding.thread == (39, 0, 0)
-    assert finding.message.startswith("A read of a[40] is out of bounds: a has 40 elements. ")
+    assert finding.message == ("out-of-bounds read of `a[40]`: 40 elements")
     file, line = finding.launched_at
     assert Path(file) == Path(__file__)
     assert (

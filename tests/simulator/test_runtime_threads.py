@@ -107,7 +107,7 @@ def test_first_run_goes_up_and_second_down(bench: Bench) -> None:
     np.testing.assert_array_equal(result.outputs[1].view(np.int32), np.arange(150))
     (finding,) = result.findings
     assert finding.kind == "order-dependent"
-    assert finding.detail == "0 with threads in ascending order, 149 in descending order"
+    assert finding.detail == "0 in ascending order of threads, 149 in descending order"
 
 
 def test_exchange_hands_every_lane_to_every_lane(bench: Bench) -> None:

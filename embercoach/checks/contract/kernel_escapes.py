@@ -57,10 +57,7 @@ def _broken_lines(
                 where,
                 "KERNEL-SIG-010",
                 message=_message(found, text.text.text),
-                help=(
-                    'write the text as a raw string (`r"""..."""`), or double the backslash: '
-                    f"`\\{found.escape}`"
-                ),
+                help=f'Use a raw string (`r"..."`), or double the backslash: `\\{found.escape}`',
                 text_span=where.span,
             )
 
@@ -69,11 +66,5 @@ def _message(found: EscapedBreak, text: str) -> str:
     rest = " ".join(text[found.at + 1 : found.end].split())
     shown = rest if len(rest) <= _SHOWN else rest[: _SHOWN - 3] + "..."
     if found.inside == "comment":
-        return (
-            f"Python makes a line break of `{found.escape}`, which ends the `//` comment: "
-            f"`{shown}` is code then, so the kernel fails to compile at its first launch"
-        )
-    return (
-        f"Python makes a line break of `{found.escape}` inside a string of the kernel, and a "
-        "string must end on its line, so the kernel fails to compile at its first launch"
-    )
+        return f"`{found.escape}` ends the `//` comment: `{shown}` becomes code"
+    return f"`{found.escape}` breaks a string of the kernel over two lines"

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
-FULL = "the call raises"
 
 
 @check("KERNEL-ARGS-003", on=CallFact)
@@ -56,11 +55,8 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
                 fact,
                 "KERNEL-ARGS-003",
                 node=argument.node,
-                message=(
-                    f"`{parameter}` is one string, and metal_kernel wants a list of names: "
-                    f"{FULL} a TypeError"
-                ),
-                help=f"put the name into a list: `{parameter}=[...]`",
+                message=f"`{parameter}` must be a list of names, got a string",
+                help=f"Put the name into a list: `{parameter}=[...]`",
             )
     if has_spread(fact):
         return
@@ -89,11 +85,8 @@ def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
             fact,
             "KERNEL-ARGS-003",
             node=positional.node,
-            message=f"a kernel takes keywords only: {FULL} a TypeError",
-            help=(
-                "write `inputs=[...]`, `grid=...`, `threadgroup=...`, `output_shapes=[...]`, "
-                "`output_dtypes=[...]`"
-            ),
+            message="kernel launch takes keyword arguments only",
+            help="Pass `inputs`, `grid`, `threadgroup`, `output_shapes`, `output_dtypes` by name",
         )
         return
     if has_spread(fact):
@@ -101,7 +94,7 @@ def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
     missing = [name for name in REQUIRED if fact.keyword(name) is None]
     surplus = _unknown_keyword(fact, KEYWORDS)
     if missing or surplus is not None:
-        yield _wrong_keywords(fact, module, "a kernel", missing, surplus)
+        yield _wrong_keywords(fact, module, "kernel launch", missing, surplus)
 
 
 def _unknown_keyword(fact: CallFact, known: frozenset[str]) -> Argument | None:
@@ -116,15 +109,15 @@ def _wrong_keywords(
             fact,
             "KERNEL-ARGS-003",
             node=surplus.node,
-            message=f"{callee} takes no `{surplus.keyword}`: {FULL} a TypeError",
-            help="drop it, or use one of the keywords of MLX's documentation",
+            message=f"{callee} has no parameter `{surplus.keyword}`",
+            help="Drop it, or use a keyword from MLX's documentation",
         )
-    names = " and ".join(f"`{name}`" for name in missing)
+    names = ", ".join(f"`{name}`" for name in missing)
     return Report.at(
         fact,
         "KERNEL-ARGS-003",
-        message=f"{callee} needs {names}: {FULL} a TypeError",
-        help=f"add {names}; the outputs are described by lists, even if there is one",
+        message=f"{callee} is missing {names}",
+        help=f"Add {names}",
     )
 
 
@@ -139,11 +132,8 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
                 fact,
                 "KERNEL-ARGS-001",
                 node=argument.node,
-                message=(
-                    "`inputs` is one array: its rows are taken as the inputs, and their number "
-                    f"seldom is {_or(wanted)}"
-                ),
-                help="put it into a list: `inputs=[...]`",
+                message="`inputs` must be a list, got an array",
+                help="Put it into a list: `inputs=[...]`",
             )
         return
     given = _known_count(fact, argument)
@@ -154,11 +144,8 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
             fact,
             "KERNEL-ARGS-001",
             node=argument.node,
-            message=(
-                f"`inputs` has {given} entries, and the kernel's input_names has {_or(wanted)}: "
-                f"{FULL} a ValueError"
-            ),
-            help="pass one input for each name of input_names, in the same order",
+            message=f"`inputs` has length {given}, `input_names` has length {_or(wanted)}",
+            help="Pass one input for each name in `input_names`, in the same order",
         )
     assert isinstance(argument.value, Sequence)
     nodes = display(argument.node)
@@ -169,13 +156,13 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
                 fact,
                 "KERNEL-ARGS-003",
                 node=nodes[index] if nodes is not None and len(nodes) == given else argument.node,
-                message=f"{kind} is no input of a kernel: {FULL} an error",
-                help="pass arrays and Python numbers; make an array of several numbers by mx.array",
+                message=f"kernel input must be an array or a number, got {kind}",
+                help="Pass an array or a number; convert several numbers with `mx.array`",
             )
 
 
 def _no_input(value: Value) -> str | None:
-    """What a value is that no kernel takes as an input, None if it may be one."""
+    """Return the kind of a value that cannot be an input, None if it may be one."""
     if isinstance(value, Sequence) and value.kind in ("list", "tuple", "shape"):
         return "a shape" if value.kind == "shape" else f"a {value.kind}"
     if isinstance(value, NoneValue):
@@ -190,10 +177,8 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             fact,
             "KERNEL-ARGS-003",
             node=shapes.node,
-            message=(
-                f"`output_shapes` is one shape, and a list of shapes is wanted: {FULL} a TypeError"
-            ),
-            help="put it into a list: `output_shapes=[...]`",
+            message="`output_shapes` must be a list of shapes, got one shape",
+            help="Put it into a list: `output_shapes=[...]`",
         )
         shapes = None
     if dtypes is not None and isinstance(dtypes.value, DType):
@@ -201,8 +186,8 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             fact,
             "KERNEL-ARGS-003",
             node=dtypes.node,
-            message=f"`output_dtypes` is one dtype, and a list is wanted: {FULL} a TypeError",
-            help="put it into a list: `output_dtypes=[...]`",
+            message="`output_dtypes` must be a list, got one dtype",
+            help="Put it into a list: `output_dtypes=[...]`",
         )
         dtypes = None
     template = fact.keyword("template")
@@ -211,10 +196,8 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             fact,
             "KERNEL-ARGS-003",
             node=template.node,
-            message=(
-                f"`template` is a dictionary, and a list of pairs is wanted: {FULL} a TypeError"
-            ),
-            help='write `template=[("T", x.dtype), ...]`',
+            message="`template` must be a list of pairs, got a dictionary",
+            help='Write `template=[("T", x.dtype), ...]`',
         )
     wanted = _counts(kernels, "output_names")
     known = {}
@@ -229,10 +212,10 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
                 "KERNEL-ARGS-002",
                 node=argument.node,
                 message=(
-                    f"`{argument.keyword}` has {given} entries, and the kernel's output_names has "
-                    f"{_or(wanted)}: {FULL} a ValueError"
+                    f"`{argument.keyword}` has length {given}, "
+                    f"`output_names` has length {_or(wanted)}"
                 ),
-                help="give one shape and one dtype for each name of output_names",
+                help="Give one shape and one dtype for each name in `output_names`",
             )
     if not wanted and dtypes is not None and len(set(known.values())) > 1:
         yield Report.at(
@@ -240,15 +223,15 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             "KERNEL-ARGS-002",
             node=dtypes.node,
             message=(
-                f"`output_shapes` has {known['output_shapes']} entries and `output_dtypes` has "
-                f"{known['output_dtypes']}: {FULL} a ValueError"
+                f"`output_shapes` has length {known['output_shapes']}, "
+                f"`output_dtypes` has length {known['output_dtypes']}"
             ),
-            help="give one shape and one dtype for each name of output_names",
+            help="Give one shape and one dtype for each name in `output_names`",
         )
 
 
 def _is_shape(value: Value) -> bool:
-    """Whether a value is a shape itself, not a list of shapes."""
+    """Return whether a value is a shape itself, not a list of shapes."""
     if not isinstance(value, Sequence) or value.items == ():
         return False
     if value.kind == "shape":
@@ -257,7 +240,7 @@ def _is_shape(value: Value) -> bool:
 
 
 def _counts(kernels: tuple[Kernel, ...], parameter: str) -> frozenset[int]:
-    """How many names the kernels have, empty where that is unknown of one."""
+    """Return the numbers of names of the kernels, empty if one is unknown."""
     counts: set[int] = set()
     for kernel in kernels:
         argument = argument_of(kernel.definition, parameter)
@@ -302,8 +285,8 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
                 fact,
                 "KERNEL-GRID-003",
                 node=argument.node,
-                message=f"`{name}` is one number, and three are wanted: {FULL} a TypeError",
-                help=f"write `{name}=(n, 1, 1)`",
+                message=f"`{name}` must have three entries, got one number",
+                help=f"Write `{name}=(n, 1, 1)`",
             )
             continue
         given = _known_count(fact, argument)
@@ -312,8 +295,8 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
                 fact,
                 "KERNEL-GRID-003",
                 node=argument.node,
-                message=f"`{name}` has {given} entries, and three are wanted: {FULL} a TypeError",
-                help="write all three dimensions, with 1 for those that are not used",
+                message=f"`{name}` must have three entries, got {given}",
+                help="Write all three dimensions, with 1 for unused ones",
             )
         elif given is not None:
             yield from _entries(fact, module, argument, name)
@@ -334,10 +317,9 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
                 "KERNEL-GRID-002",
                 node=node,
                 message=(
-                    f"the {'xyz'[index]} entry of `{name}` is a float{_array(value)}, and Python "
-                    f"ints are wanted: {FULL} a TypeError"
+                    f"{'xyz'[index]} entry of `{name}` must be an int, got a float{_array(value)}"
                 ),
-                help="compute launch sizes with Python integers: `(n + 1) // 2`, `math.ceil(...)`",
+                help="Compute it with Python integers: `(n + 1) // 2`, `math.ceil(...)`",
             )
         elif isinstance(value, Number) and size is not None:
             known = constant(size)
@@ -346,11 +328,8 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
                     fact,
                     "KERNEL-GRID-003",
                     node=node,
-                    message=(
-                        f"the {'xyz'[index]} entry of `{name}` is {known}: MLX takes it, and no "
-                        "thread of the kernel runs, so the output is never written"
-                    ),
-                    help="write 1 for dimensions that are not used",
+                    message=f"{'xyz'[index]} entry of `{name}` must be positive, got {known}",
+                    help="Write 1 for unused dimensions",
                 )
 
 
@@ -361,7 +340,7 @@ def _written(size: Size) -> list[Size]:
 
 
 def _is_float(value: Value, size: Size | None) -> bool:
-    """Whether an entry is certainly a float, or an array or NumPy value of floats."""
+    """Return whether an entry is certainly a float, or an array or NumPy value of floats."""
     array = as_array(value)
     if array is not None:
         return array.dtype in FLOATING

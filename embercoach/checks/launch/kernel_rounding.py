@@ -23,6 +23,7 @@ from embercoach.checks.sizes import (
     resolve,
     same,
 )
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,19 +62,15 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
             "KERNEL-GRID-004",
             node=argument.node if nodes is None else nodes[axis],
             message=(
-                f"the {AXES[axis]} entry of `grid` is rounded up, and nothing in the body "
-                "stops the threads past the last element: they write behind the end of "
-                f"`{name}`, into other memory"
+                f"{AXES[axis]} entry of `grid` is rounded up: "
+                f"{hazards.out_of_bounds('write', name)}"
             ),
-            help=(
-                "pass the number of elements, MLX runs no thread beyond it; or let the body "
-                "check it: `if (i < n)`"
-            ),
+            help="Pass the number of elements, or guard the body: `if (i < n)`",
         )
 
 
 def _overshoots(rounded: Ceiling, launch: Launch) -> bool:
-    """Whether rounding up may change the count, as far as anyone can see."""
+    """Return whether rounding up may change the count."""
     divisor = constant(rounded.divisor)
     if divisor is not None and rounded.count.keys() <= {None}:
         return rounded.count.get(None, 0) % divisor != 0
@@ -83,7 +80,7 @@ def _overshoots(rounded: Ceiling, launch: Launch) -> bool:
 
 
 def _asks_for_rest(root: cst.CSTNode, divisor: Size) -> bool:
-    """Whether ``n % divisor`` stands anywhere: the function may see to it that nothing is left."""
+    """Return whether ``n % divisor`` occurs: the function may test that it divides."""
     return any(
         isinstance(node, cst.BinaryOperation)
         and isinstance(node.operator, cst.Modulo)

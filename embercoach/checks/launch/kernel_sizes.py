@@ -1,4 +1,4 @@
-"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of SIMD groups idle."""
+"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of simdgroups idle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from embercoach.checks.launch_sizes import Entries, Entry
 
 SIMD_WIDTH = 32
-"""Threads of a SIMD group, on every GPU that MLX runs on."""
+"""Threads of a simdgroup, on every GPU that MLX runs on."""
 #: A launch of fewer threads is over before idle lanes matter.
 MANY_THREADS = 1024
 
@@ -45,10 +45,10 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
             "KERNEL-GRID-005",
             node=argument.node,
             message=(
-                f"the threadgroup {'has' if certain else 'can have'} {threads} threads, and Metal "
-                f"allows {MAX_THREADS} at most: the launch passes, and evaluating its result raises"
+                f"threadgroup {'has' if certain else 'can have'} {threads} threads, "
+                f"the limit is {MAX_THREADS}"
             ),
-            help=f"keep the product of the three entries at {MAX_THREADS} or less",
+            help=f"Keep the product of the three entries at {MAX_THREADS} or less",
         )
         return
     threads = _threads_of_partial_groups(group, grid, module)
@@ -58,11 +58,11 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
             "KERNEL-GRID-006",
             node=argument.node,
             message=(
-                f"a threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
-                f"{-threads % SIMD_WIDTH} of the {SIMD_WIDTH} lanes of its "
-                f"{'last ' * (threads > SIMD_WIDTH)}SIMD group idle, in every group of the grid"
+                f"threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
+                f"{-threads % SIMD_WIDTH} of {SIMD_WIDTH} lanes "
+                f"{'of its last simdgroup ' * (threads > SIMD_WIDTH)}idle"
             ),
-            help=f"make the threads of a group a multiple of {SIMD_WIDTH}, such as 256",
+            help=f"Use a multiple of {SIMD_WIDTH} threads, such as 256",
         )
 
 
@@ -80,7 +80,7 @@ def _known(grid: Entries | None) -> tuple[int | None, ...]:
 
 
 def _threads_of_partial_groups(group: Entries, grid: Entries | None, module: Module) -> int:
-    """Threads of a group whose last SIMD group is not full, if there are many groups; else 0."""
+    """Threads of a group whose last simdgroup is not full, if there are many groups; else 0."""
     sizes = [entry.known for entry in group]
     if grid is None or None in sizes:
         return 0
@@ -89,7 +89,7 @@ def _threads_of_partial_groups(group: Entries, grid: Entries | None, module: Mod
 
 
 def _is_large(grid: Entries, group: Entries, module: Module) -> bool:
-    """Whether there are many groups: a known number of threads, or one for each of some data."""
+    """Return whether there are many groups: by a known number of threads, or by data."""
     known = [entry.known for entry in grid]
     if None not in known:
         return prod(n for n in known if n is not None) >= MANY_THREADS

@@ -65,7 +65,7 @@ class Contracted:
 
     @property
     def whole(self) -> bool:
-        """Whether both texts are known to the last character, and understood."""
+        """Return whether both texts are fully known and parsed."""
         if self.header is None or self.source.holes or self.header.holes:
             return False
         return self.body.parse_ok and self.above.parse_ok
@@ -82,7 +82,7 @@ class Contracted:
         return program_of(self.definition, launches[0] if launches else None)
 
     def given(self, name: str) -> tuple[Input, ...]:
-        """What each launch passes for an input, empty where there is a launch of unknown inputs."""
+        """Return all launches' arguments for an input; empty if a launch has unknown inputs."""
         found: list[Input] = []
         for launch in self.launches:
             if launch.inputs is None:
@@ -111,14 +111,14 @@ def _contracted(module: Module, built: tuple[Definition, ...]) -> tuple[Contract
         fact = definition.fact
         names = names_of(fact, "input_names"), names_of(fact, "output_names")
         kernel = Contracted(definition, module, source, header, *names)
-        # A whole function in the place of a body is told by KERNEL-SIG-001.
+        # KERNEL-SIG-001 reports a whole function instead of a body.
         if not any(f.body and not f.member for f in kernel.body.functions):
             found.append(kernel)
     return tuple(found)
 
 
 def contracted(module: Module, facts: list[Fact]) -> tuple[Contracted, ...]:
-    """The kernels of a file whose body is known and is no whole function."""
+    """The kernels of a file whose body is known and is not a whole function."""
     built = definitions(module, facts)
     return _contracted(module, tuple(built)) if built else ()
 
@@ -130,7 +130,7 @@ def report_argument(
     what: str,
     help_text: str,
 ) -> Iterator[Report]:
-    """A report about an argument of ``metal_kernel``, if the call stands in this file."""
+    """Report an argument of ``metal_kernel``, if the call is in this file."""
     if definition.own:
         yield Report.at(definition.fact, code, node=node, message=what, help=help_text)
 

@@ -58,7 +58,7 @@ u64 place_in_kernel(const Registers& registers) {
 }
 
 // GPUs give some number for a quotient by zero; x86-64 raises a signal instead. Gives what arm64
-// gives, and goes on behind the instruction. False if it is no division.
+// gives, and continues after the instruction. False if it is not a division.
 bool skip_division(void* context) {
 #if defined(__x86_64__)
   auto* machine = (ucontext_t*)context;
