@@ -39,11 +39,17 @@ def counts() -> None:
     click.echo(messages.described(found))
 
 
+def outputs() -> None:
+    """Write today's output into the documents."""
+    for command in documents.regenerate():
+        click.echo(f"{command}: leave out lines with `...` again")
+
+
 #: Each part by its name, in the order in which they are written.
 PARTS: dict[str, Callable[[], None]] = {
     "schema": schema,
     "readme": readme.regenerate,
-    "documents": documents.regenerate,
+    "documents": outputs,
     "counts": counts,
 }
 

@@ -72,7 +72,6 @@ class Simulated:
 
     def at_its_place(self, found: SimulatorFinding, place: Place | None) -> Finding:
         """Return a finding at its line in Python, else at the launch of the kernel."""
-        kernel = f"kernel `{found.kernel}`"
         if place is not None:
             path, line, column, end_column = place
         else:

@@ -345,11 +345,15 @@ def regenerated(markdown: str, played: list[tuple[Block, list[tuple[Command, str
     return "".join(lines)
 
 
-def regenerate() -> None:
-    """Write today's output into the documents."""
+def regenerate() -> Iterator[str]:
+    """Write today's output into the documents; yield the commands whose `...` were replaced."""
     for path in DOCUMENTS:
         markdown = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             played = list(Playground(Path(folder), path).play())
-        if (new := regenerated(markdown, played)) != markdown:
-            path.write_text(new, encoding="utf-8")
+        if (new := regenerated(markdown, played)) == markdown:
+            continue
+        path.write_text(new, encoding="utf-8")
+        for command in (command for _, ran in played for command, _ in ran):
+            if "..." in (command.shown or "") and (command.shown or "") not in new:
+                yield f"{path.name}: {command.line}"

@@ -34,6 +34,11 @@ class Message:
     message: str
     help: str
 
+    @property
+    def remedy(self) -> str:
+        """The first line of the help text; those of the simulator have details below."""
+        return self.help.partition("\n")[0]
+
 
 def messages(folder: Path) -> list[Message]:
     """The findings in the bad examples, which are written into a folder."""
@@ -93,26 +98,26 @@ def _printed(folder: Path, command: str, *arguments: str) -> list[Message]:
 
 
 def measured(found: Iterable[Message]) -> dict[str, int]:
-    """The mean length, and how many messages and lines of help texts are too long."""
+    """The mean length, and how many messages and remedies are too long."""
     texts = list(found)
     lengths = [len(one.message) for one in texts]
     return {
         "mean": max(MEAN, math.ceil(sum(lengths) / len(lengths))),
         "over": sum(length > LONGEST for length in lengths),
-        "help-over": sum(len(line) > LONGEST for one in texts for line in one.help.split("\n")),
+        "help-over": sum(len(one.remedy) > LONGEST for one in texts),
     }
 
 
-def described(found: Iterable[Message]) -> str:
+def described(found: list[Message]) -> str:
     """The figures and the longest texts, to print."""
     by_length = sorted(found, key=lambda one: -len(one.message))
     mean = sum(len(one.message) for one in by_length) / len(by_length)
-    helps = sorted(by_length, key=lambda one: -len(one.help))
+    by_remedy = sorted(found, key=lambda one: -len(one.remedy))
     return "\n".join(
         [
             f"{len(by_length)} messages, mean {mean:.1f} characters; the longest:",
             *(f"  {len(one.message)} {one.code} {one.message}" for one in by_length[:5]),
             "the longest help texts:",
-            *(f"  {len(one.help)} {one.code} {one.help}" for one in helps[:5]),
+            *(f"  {len(one.remedy)} {one.code} {one.remedy}" for one in by_remedy[:5]),
         ]
     )

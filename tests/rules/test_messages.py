@@ -22,7 +22,8 @@ def test_messages_are_no_longer_than_before(tmp_path_factory: pytest.TempPathFac
 def test_long_texts_are_counted() -> None:
     found = [
         Message("A-001", "m" * 101, "h" * 100),
-        Message("A-002", "m" * 100, f"{'h' * 101}\n{'h' * 102}\nh"),
+        Message("A-002", "m" * 100, f"{'h' * 101}\nwhere"),
+        Message("A-003", "m" * 102, f"h\n{'where' * 30}"),
     ]
-    assert measured(found) == {"mean": 101, "over": 1, "help-over": 2}
+    assert measured(found) == {"mean": 101, "over": 2, "help-over": 1}
     assert measured([Message("A-001", "m", "h")])["mean"] == 65
