@@ -25,7 +25,7 @@ from embercoach.metal.work_budget import WorkBudget
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.finding import RawFinding
+    from embercoach.finding import Finding
 
 __all__ = [
     "FileReport",
@@ -43,12 +43,12 @@ class FileReport:
     """The findings of one file.
 
     Attributes:
-        findings: in the order of the file.
+        findings: in no order.
         dependencies: other files, present or absent, that decided them.
         problem: why findings may be missing, None where all of the file was analyzed.
     """
 
-    findings: tuple[RawFinding, ...]
+    findings: tuple[Finding, ...]
     dependencies: tuple[str, ...]
     problem: str | None = None
 

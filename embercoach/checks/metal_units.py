@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, UNIT_ONLY, MetalCode
 from embercoach.checks.run import Lines
-from embercoach.finding import RawFinding, Step
+from embercoach.finding import Finding, Step
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 CONTEXT = "default"
 
 
-def check_unit(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
+def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of a ``.metal`` file, as far as the budget goes."""
     from embercoach.metal.body import read_unit
 
     return placed(reports_of(read_unit(source), budget), source)
 
 
-def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
+def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
     from embercoach.checks.host_copies import host_copies
     from embercoach.metal.embedded import embedded_units
@@ -41,7 +41,7 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding,
     found = list(placed(host_copies(file), source))
     for unit in embedded_units(file):
         found += placed(reports_of(unit.text, budget), source, unit.offsets)
-    return tuple(sorted(found, key=lambda f: (f.line, f.column, f.code)))
+    return tuple(found)
 
 
 def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
@@ -59,8 +59,8 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
 
 def placed(
     reports: Iterable[MetalReport], source: str, offsets: Sequence[int] | None = None
-) -> tuple[RawFinding, ...]:
-    """Findings with their positions in a file, each once, in the order of the file.
+) -> tuple[Finding, ...]:
+    """Findings with their positions in a file, each once.
 
     Args:
         reports: places count characters of a text.
@@ -68,7 +68,7 @@ def placed(
         offsets: of that text's characters in the file; None where the text is the file.
     """
     lines = Lines(source)
-    unique: dict[tuple[str, int, int], RawFinding] = {}
+    unique: dict[tuple[str, int, int], Finding] = {}
     for report in reports:
         start, end = report.place.start, report.place.end
         if offsets is not None:
@@ -81,8 +81,8 @@ def placed(
                 other = offsets[other[0]], offsets[max(other[1] - 1, other[0])] + 1
             line, _ = lines.position(other[0])
             message = message.replace(ELSEWHERE, f"line {line}")
-            related = (Step("", *_place(lines, other[0]), *_place(lines, other[1]), OTHER),)
-        finding = RawFinding(
+            related = (Step(*_place(lines, other[0]), *_place(lines, other[1]), OTHER),)
+        finding = Finding(
             report.code,
             *_place(lines, start),
             *_place(lines, end),
@@ -92,7 +92,7 @@ def placed(
             related=related,
         )
         unique.setdefault((report.code, start, end), finding)
-    return tuple(sorted(unique.values(), key=lambda f: (f.line, f.column, f.code)))
+    return tuple(unique.values())
 
 
 def _place(lines: Lines, offset: int) -> tuple[int, int]:

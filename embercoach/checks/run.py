@@ -10,7 +10,7 @@ from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import BY_FILE, Report, checks_of
-from embercoach.finding import Edit, Fix, RawFinding, Step
+from embercoach.finding import Edit, Finding, Fix, Step
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -85,8 +85,8 @@ def _uncovered(module: Module, found: list[Report]) -> list[Report]:
     return list(unique.values())
 
 
-def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ...]:
-    """Findings with their positions, in the order of the source."""
+def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
+    """Findings with their positions."""
     if not reports:
         return ()
     origins = Origins(module)
@@ -105,13 +105,12 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
     spans = module.parsed.spans(wanted)
     lines = Lines(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
-    findings = [
+    return tuple(
         _finding(
             report, tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way), spans, lines
         )
         for report, way in zip(reports, ways, strict=True)
-    ]
-    return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
+    )
 
 
 def _way(report: Report, origins: Origins) -> _Way:
@@ -164,7 +163,7 @@ def _finding(
     steps: tuple[tuple[Step, ...], ...],
     spans: dict[cst.CSTNode, Span],
     lines: Lines,
-) -> RawFinding:
+) -> Finding:
     span = _within(spans[report.node], report.text_span, lines)
     fix = None
     if report.change is not None:
@@ -177,7 +176,7 @@ def _finding(
             for node, text in report.change.edits
         )
         fix = Fix(report.change.title, report.change.safe, edits)
-    return RawFinding(
+    return Finding(
         report.code,
         span.line,
         span.column + 1,
@@ -204,7 +203,7 @@ def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
     text, span = stop.text, _within(spans[stop.node], stop.span, lines)
     if stop.quoted is not None:
         text = text.replace("{}", _quoted(spans[stop.quoted], lines))
-    return Step("", span.line, span.column + 1, span.end_line, span.end_column + 1, text)
+    return Step(span.line, span.column + 1, span.end_line, span.end_column + 1, text)
 
 
 def _quoted(span: Span, lines: Lines) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,10 +80,10 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
 
 def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:
     """Check the files that a baseline holds for, and write it; what could not be checked."""
-    from embercoach.cli.progress import ProgressBar
+    from embercoach.cli.progress import progress_of
 
     listed: set[Finding] = set()
-    with closing(ProgressBar(wanted=not options["quiet"])) as progress:
+    with progress_of(quiet=options["quiet"]) as progress:
         outcome = plan.run(
             guard.scopes,
             jobs=options["jobs"],
@@ -94,7 +93,7 @@ def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem,
     for scope, part in outcome.scopes.items():
         notes = scope.settings.show_notes
         listed.update(f for f in part.findings if notes or f.severity != "note")
-    result = outcome.result
+    result = outcome.result()
     _write(guard, result, listed, quiet=options["quiet"])
     return result.problems
 

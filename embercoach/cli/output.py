@@ -83,7 +83,7 @@ def _write(
 ) -> None:
     show_notes = any(one.show_notes for one in settings)
     result = answer.result
-    sources = answer.sources(request.name)
+    sources = answer.sources
     if request.output_format in FOR_PEOPLE:
         print_lines(_for_people(request, answer, sources, show_notes, stream), stream)
         return
@@ -102,12 +102,12 @@ def _write(
         )
         stream.write(log)
         return
-    stream.write(for_programs(request.output_format, answer, sources, show_notes))
+    stream.write(for_programs(request.output_format, answer, show_notes))
 
 
-def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) -> str:
+def for_programs(form: str, answer: Answer, show_notes: bool) -> str:
     """The report in a format that needs to know no more than what was found."""
-    result, comparison = answer.result, answer.comparison
+    result, sources, comparison = answer.result, answer.sources, answer.comparison
     if form == "json":
         from embercoach.report import machine
 
@@ -173,11 +173,8 @@ def _for_people(
         yield from text.full(result, sources, show_notes=show_notes, width=width)
     if request.quiet:
         return
-    if answer.summary is not None and answer.summary.fixes:
-        fixes, files = answer.summary.fixes, answer.summary.files
-        yield [(f"Fixed {text.plural(fixes, 'finding')} in {text.plural(files, 'file')}.", "good")]
-    if answer.suppressed is not None:
-        yield [(f"Suppressed {text.plural(answer.suppressed, 'finding')}.", "good")]
+    if answer.done:
+        yield [(answer.done, "good")]
     if not (result.files_checked or result.files_skipped or result.problems):
         nothing = "There are no Python, notebook, Metal or Objective-C files under the given paths."
         yield [(nothing, "warning")]

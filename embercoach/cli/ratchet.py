@@ -169,9 +169,9 @@ def _changes(
     return tuple(sorted(Change(*key, *numbers) for key, numbers in counts.items()))
 
 
-def complain(judged: Judged) -> None:
+def complain(stale: Iterable[tuple[Path, int]]) -> None:
     """Say on standard error which baselines are to be updated."""
-    for file, count in judged.stale:
+    for file, count in stale:
         entries = "1 entry is" if count == 1 else f"{count} entries are"
         name = baseline.shown(file)
         print_text(

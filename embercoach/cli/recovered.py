@@ -27,9 +27,7 @@ def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bo
     Fixes are told and counted, but their edits are left out: they are places in the sources.
     """
     answer = _answer(document, fixes=form != "sarif")
-    # A saved report may name any file: only those of the project here are quoted.
-    here = str(Path.cwd())
-    sources = Sources(root=boundary(here) or here)
+    sources = answer.sources
     if form in FOR_PEOPLE:
         from embercoach.report.styled import print_lines, width_of
 
@@ -49,7 +47,7 @@ def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bo
         )
         stream.write(log)
     else:
-        stream.write(for_programs(form, answer, sources, show_notes))
+        stream.write(for_programs(form, answer, show_notes))
 
 
 def write_statistics(
@@ -71,29 +69,31 @@ def write_statistics(
 
 
 def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
-    from embercoach.cli.ratchet import Judged
-
-    summary = document["summary"]
-    findings = tuple(_finding(saved, fixes=fixes) for saved in document["findings"])
-    answer = Answer(
-        RunResult(
-            findings,
+    summary, saved = document["summary"], document["findings"]
+    marks, origin, comparison = None, None, None
+    if all("fingerprint" in one for one in saved):
+        marks = tuple(one["fingerprint"] for one in saved)
+    if "run" in document and "checkouts" in document:
+        run = document["run"]
+        checkouts = tuple(Checkout.saved(one) for one in document["checkouts"])
+        origin = Origin(run["version"], run["program"], checkouts)
+    if "baseline" in summary:
+        comparison = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])
+    # A saved report may name any file: only those of the project here are quoted.
+    here = str(Path.cwd())
+    return Answer(
+        result=RunResult(
+            tuple(_finding(one, fixes=fixes) for one in saved),
             tuple(Problem(**problem) for problem in map(_known_problem, document["problems"])),
             summary["files_checked"],
             summary["files_skipped"],
             summary["suppressed"],
-        )
+        ),
+        sources=Sources(root=boundary(here) or here),
+        comparison=comparison,
+        marks=marks,
+        origin=origin,
     )
-    if all("fingerprint" in saved for saved in document["findings"]):
-        answer.marks = tuple(saved["fingerprint"] for saved in document["findings"])
-    if "run" in document and "checkouts" in document:
-        run = document["run"]
-        checkouts = tuple(Checkout.saved(one) for one in document["checkouts"])
-        answer.origin = Origin(run["version"], run["program"], checkouts)
-    if "baseline" in summary:
-        compared = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])
-        answer.judged = Judged(findings, (), compared, ())
-    return answer
 
 
 _PLACE = ("path", "cell", "line", "column")
@@ -117,8 +117,7 @@ def _finding(saved: dict[str, Any], *, fixes: bool) -> Finding:
 
 def _steps(saved: Iterable[dict[str, Any]]) -> tuple[Step, ...]:
     return tuple(
-        Step(**{name: value for name, value in step.items() if name in Step.__slots__})
-        for step in saved
+        Step(**{name: step[name] for name in Step.__slots__ if name in step}) for step in saved
     )
 
 

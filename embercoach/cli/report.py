@@ -141,17 +141,15 @@ def _of_run(
     *, quiet: bool, marked: bool, **options: Any
 ) -> tuple[dict[str, Any], Callable[..., str]]:
     """The findings of a run, and what makes the page of them."""
-    from contextlib import closing
     from dataclasses import replace
 
     from embercoach.cli.config_warnings import idle_patterns, warn
     from embercoach.cli.flow import UserError
     from embercoach.cli.origin import origin_of, problems_of
-    from embercoach.cli.progress import ProgressBar
+    from embercoach.cli.progress import progress_of
     from embercoach.cli.ratchet import guards, judge
     from embercoach.config import ConfigError, Configurations
     from embercoach.engine.checkouts import Plan
-    from embercoach.engine.run import RunResult, joined
     from embercoach.report import machine
     from embercoach.report.fingerprints import fingerprints
     from embercoach.report.html.rendering import render
@@ -172,11 +170,11 @@ def _of_run(
     watching = guards(
         plan.scopes, configurations, plan.division, problems=problems if several else None
     )
-    with closing(ProgressBar(wanted=not quiet)) as progress:
+    with progress_of(quiet=quiet) as progress:
         outcome = plan.run(
             jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
         )
-    result = joined([outcome.result, RunResult(problems=tuple(problems))])
+    result = outcome.result(problems)
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError(
             "there are no Python, notebook, Metal or Objective-C files under the given paths"
@@ -193,7 +191,7 @@ def _of_run(
         show_notes=True,
         comparison=comparison,
         marks=marks,
-        origin=origin_of(outcome.checkouts, None),
+        origin=origin_of(outcome),
     )
     return document, partial(render, document, readable=lambda _: True)
 

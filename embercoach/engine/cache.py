@@ -20,7 +20,7 @@ from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
-from embercoach.engine.payload import content_of
+from embercoach.engine.payload import restored, stored
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.safe_read import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
 
@@ -133,10 +133,7 @@ class Cache:
             return None
         if not all(self._holds(need, states) for need in entry.needs):
             return None
-        content = content_of(entry.kind, entry.payload)
-        if content is None:
-            return None
-        return Inspection(entry.kind, digest, (), entry.payload.decode(), content)
+        return restored(entry.kind, digest, entry.payload)
 
     def _holds(self, need: tuple[str, str], states: States) -> bool:
         held = self._held.get(need)
@@ -152,7 +149,7 @@ class Cache:
             if not states.settled(other):
                 return
             needs.append((self._shorten(other), state))
-        entry = Entry(inspection.digest, inspection.kind, tuple(needs), inspection.payload.encode())
+        entry = Entry(inspection.digest, inspection.kind, tuple(needs), stored(inspection))
         self._changed[self._shorten(path)] = entry
 
     def save(self) -> None:

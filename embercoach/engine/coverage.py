@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.engine.directives import Directive
+    from embercoach.finding import Finding
 
 #: Stands for all codes: what suppresses whatever is found lists no words.
 ALL = ""
@@ -49,12 +50,12 @@ class CoveredLines:
 class FoundLines:
     """The lines where findings start and end, by the words that name their codes."""
 
-    def __init__(self, found: Iterable[tuple[str, int, int]]) -> None:
-        """Index findings: the code and the lines of each."""
+    def __init__(self, found: Iterable[Finding]) -> None:
+        """Index findings."""
         lines: defaultdict[str, set[int]] = defaultdict(set)
-        for code, line, end_line in found:
-            for word in (ALL, *words_for(code)):
-                lines[word].update((line, end_line))
+        for one in found:
+            for word in (ALL, *words_for(one.code)):
+                lines[word].update((one.line, one.end_line))
         self._lines = {word: sorted(known) for word, known in lines.items()}
 
     def within(self, word: str, spans: Iterable[tuple[int, int]]) -> bool:

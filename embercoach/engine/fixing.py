@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.engine.budget import Exceeded
-from embercoach.engine.directives import Directive
 from embercoach.engine.files import SourceFile
-from embercoach.engine.inspection import Inspection, Inspector, digest_of
+from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.engine.workers import Crash, spread
@@ -54,12 +53,6 @@ class FixSummary:
     files: int = 0
     problems: tuple[Problem, ...] = ()
 
-    def __add__(self, other: FixSummary) -> FixSummary:
-        """Two summaries as one."""
-        return FixSummary(
-            self.fixes + other.fixes, self.files + other.files, self.problems + other.problems
-        )
-
 
 def _unfixed(shown: str, trouble: str) -> FixedFile:
     return FixedFile(shown, "", "", "", b"", 0, trouble)
@@ -88,9 +81,7 @@ class Fixer:
         self._debug = debug
         self._unsafe = unsafe
         self._judge = Judge(settings)
-        self._inspector = inspector or Inspector(
-            settings.kernel_builders, debug=debug, max_size=settings.max_file_size
-        )
+        self._inspector = inspector or Inspector(debug=debug)
 
     def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
         """Fix a file by its path as shown, from the bytes given or those on disk."""
@@ -120,24 +111,16 @@ class Fixer:
             data = encode(text, source)
         except UnicodeEncodeError as error:
             raise BrokenSourceError(f"{source.encoding} cannot hold it: {error}") from error
-        inspection = self._inspector.inspect(data, file.path)
-        if inspection.kind in ("broken", "failed"):
-            raise BrokenSourceError(inspection.content()[2])
-        if inspection.kind == "checked" and (problem := inspection.content()[3]) is not None:
-            raise BrokenSourceError(problem)
-        fixes = [finding.fix for finding in self._findings(file, inspection) if finding.fix]
-        return _in_file(fixes, text) if is_notebook(file.path.name) else fixes
-
-    def _findings(self, file: SourceFile, inspection: Inspection) -> Iterable[Finding]:
-        if inspection.kind == "skipped":
-            return
-        found, directives, *_ = inspection.content()
-        verdict = self._judge.judge(
-            file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
+        settings = self._settings
+        inspection = self._inspector.inspect(
+            data, file.path, settings.kernel_builders, settings.max_file_size
         )
-        for finding in verdict.findings:
-            if applicable(finding, self._settings, unsafe=self._unsafe):
-                yield finding
+        if inspection.problem is not None:
+            raise BrokenSourceError(inspection.problem.message)
+        found = self._judge.judge(file.path, file.shown, inspection).findings
+        applied = [one for one in found if applicable(one, settings, unsafe=self._unsafe)]
+        fixes = [finding.fix for finding in applied if finding.fix]
+        return _in_file(fixes, text) if is_notebook(file.path.name) else fixes
 
 
 def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:

@@ -72,13 +72,12 @@ def _reports() -> tuple[dict[str, Any], ...]:
 
 
 def _finding(raw: Any, number: int) -> Finding:
-    flow = tuple(
-        Step("a.py", s.line, s.column, s.end_line, s.end_column, s.message) for s in raw.flow
-    )
+    flow = tuple(Step(s.line, s.column, s.end_line, s.end_column, s.message) for s in raw.flow)
     return Finding(
-        "a.py" if number % 2 else "n.ipynb",
-        *(raw.line, raw.column, raw.end_line, raw.end_column, raw.code, "warning"),
+        *(raw.code, raw.line, raw.column, raw.end_line, raw.end_column),
         *(raw.message, raw.help, raw.context, raw.fix, flow, ()),
+        path="a.py" if number % 2 else "n.ipynb",
+        severity="warning",
         cell=None if number % 2 else 1,
     )
 

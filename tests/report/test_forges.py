@@ -62,7 +62,7 @@ PATHS = st.text(max_size=20) | st.binary(max_size=20).map(os.fsdecode)
 
 
 def finding(**changes: Any) -> Finding:
-    plain = Finding("a.py", 1, 1, 1, 2, "DTYPE-001", "error", "m", "", "default")
+    plain = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="a.py", severity="error")
     return replace(plain, **changes)
 
 

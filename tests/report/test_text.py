@@ -153,7 +153,7 @@ def test_plain_printing_needs_no_rich() -> None:
 
 
 def shown(source: str, place: tuple[int, int, int, int], width: int = 60) -> str:
-    finding = Finding("a.py", *place, "X-001", "error", "m", "", "default")
+    finding = Finding("X-001", *place, "m", "", path="a.py", severity="error")
     return "\n".join(plain(line) for line in excerpt(finding, LineIndex(source), width))
 
 

@@ -141,7 +141,9 @@ def sources(
             text.index.count,
             _parts(text.index, found[path], spans[path]),
             path in changed,
-            () if text.cells is None else tuple(zip(*text.cells.to_tuple(), strict=True)),
+            ()
+            if text.cells is None
+            else tuple(zip(text.cells.numbers, text.cells.first_lines, strict=True)),
         )
         for path, text in texts.items()
     }
