@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.lattice import as_array, as_number, as_numpy
 from embercoach.analysis.promotion import HALF, INTEGERS
@@ -80,28 +79,34 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
         if constant.dtype != "float32":
             continue
         if array.dtype in HALF:
-            yield Report(
+            yield Report.at(
+                fact,
                 "DTYPE-001",
-                other_node,
-                fact.place,
-                f"a float32 constant meets a {array.dtype} array: the result is float32, with "
-                "twice the memory traffic from here on",
-                "use a Python number, which is weakly typed, or give the constant the array's "
-                "dtype",
-                context_of(fact.place, module.is_test),
-                _with_dtype(module, other_node, value, left, right),
+                node=other_node,
+                message=(
+                    f"a float32 constant meets a {array.dtype} array: the result is float32, with "
+                    "twice the memory traffic from here on"
+                ),
+                help=(
+                    "use a Python number, which is weakly typed, or give the constant the array's "
+                    "dtype"
+                ),
+                change=_with_dtype(module, other_node, value, left, right),
                 subject=other_node,
             )
         elif array.dtype is None and constant.scalar and not array.literal:
-            yield Report(
+            yield Report.at(
+                fact,
                 "DTYPE-004",
-                other_node,
-                fact.place,
-                "a float32-typed scalar array turns the result to float32 if the other operand is "
-                "half precision",
-                "use a Python number, which is weakly typed, or mx.array(value, dtype=x.dtype)",
-                context_of(fact.place, module.is_test),
-                _with_dtype(module, other_node, value, left, right),
+                node=other_node,
+                message=(
+                    "a float32-typed scalar array turns the result to float32 if the other "
+                    "operand is half precision"
+                ),
+                help=(
+                    "use a Python number, which is weakly typed, or mx.array(value, dtype=x.dtype)"
+                ),
+                change=_with_dtype(module, other_node, value, left, right),
                 subject=other_node,
             )
 
@@ -152,14 +157,15 @@ def _truncation(
         return
     if numpy.scalar and numpy.dtype == "float64":
         return  # np.float64 is a Python float, and weakly typed as one
-    yield Report(
+    yield Report.at(
+        fact,
         "DTYPE-002",
-        node,
-        fact.place,
-        f"MLX converts a NumPy operand to the array's dtype: a float becomes {array.dtype} and "
-        "its fraction is lost",
-        "convert the array first (x.astype(mx.float32)), or pass float(value)",
-        context_of(fact.place, module.is_test),
+        node=node,
+        message=(
+            f"MLX converts a NumPy operand to the array's dtype: a float becomes {array.dtype} and "
+            "its fraction is lost"
+        ),
+        help="convert the array first (x.astype(mx.float32)), or pass float(value)",
         subject=node,
     )
 
@@ -191,13 +197,11 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     items = value.items if value.items is not None else (value.item,)
     numpy = [n for i in items if (n := as_numpy(i)) is not None]
     if any(n.scalar and n.dtype not in ("float64", "complex128") for n in numpy):
-        yield Report(
+        yield Report.at(
+            fact,
             "DTYPE-005",
-            fact.node,
-            fact.place,
-            "mx.array of a list of NumPy scalars raises a ValueError",
-            "use mx.array(np.array(values)), or values as Python numbers (.tolist())",
-            context_of(fact.place, module.is_test),
+            message="mx.array of a list of NumPy scalars raises a ValueError",
+            help="use mx.array(np.array(values)), or values as Python numbers (.tolist())",
         )
 
 
@@ -217,11 +221,9 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     const = number.const
     if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
-    yield Report(
+    yield Report.at(
+        fact,
         "DTYPE-006",
-        fact.node,
-        fact.place,
-        f"{const:g} is beyond {dtype.value.name}'s range and becomes infinite",
-        "use mx.finfo(dtype).min or .max",
-        context_of(fact.place, module.is_test),
+        message=f"{const:g} is beyond {dtype.value.name}'s range and becomes infinite",
+        help="use mx.finfo(dtype).min or .max",
     )

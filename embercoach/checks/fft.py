@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.contexts import context_of
 from embercoach.analysis.extents import Operand, is_length, measures, role_of
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact
 from embercoach.analysis.lattice import as_array
@@ -37,14 +36,14 @@ def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
     name = _name(fact)
     if name.startswith("irfft") and _may_be_odd(signal.spectrum.length):
         given = "n" if name == "irfft" else "s"
-        yield Report(
+        yield Report.at(
+            fact,
             "FFT-NORM-003",
-            fact.node,
-            fact.place,
-            f"`{name}` without {given}= returns an even length: a signal of odd length comes back "
-            "one sample short, and resampled",
-            "give it the length of the signal: mx.fft.irfft(spectrum, n=x.shape[-1])",
-            context_of(fact.place, module.is_test),
+            message=(
+                f"`{name}` without {given}= returns an even length: a signal of odd length comes "
+                "back one sample short, and resampled"
+            ),
+            help="give it the length of the signal: mx.fft.irfft(spectrum, n=x.shape[-1])",
         )
 
 
@@ -123,14 +122,18 @@ def _mismatch(
     if any(_may_rescale(s, signal) for s in scalings):
         return
     there = " and ".join(f'norm="{norm}"' for norm in dict.fromkeys(spectrum.norms))
-    yield Report(
+    yield Report.at(
+        fact,
         "FFT-NORM-001",
-        fact.node,
-        fact.place,
-        f'`{_name(fact)}` with norm="{signal.norm}" of a spectrum made with {there}: the result is '
-        f"the signal times {FACTOR.get(power, 'a power of n')}",
-        'give the transform and its inverse the same norm; without norm= both have norm="backward"',
-        context_of(fact.place, module.is_test),
+        message=(
+            f'`{_name(fact)}` with norm="{signal.norm}" of a spectrum made with {there}: the '
+            "result is "
+            f"the signal times {FACTOR.get(power, 'a power of n')}"
+        ),
+        help=(
+            "give the transform and its inverse the same norm; without norm= both have "
+            'norm="backward"'
+        ),
     )
 
 
@@ -155,14 +158,14 @@ def _scaled_before(
         return
     if any(s.factor_of(signal) is not None and _may_rescale(s, signal) for s in scalings):
         return
-    yield Report(
+    yield Report.at(
+        fact,
         "FFT-NORM-002",
-        fact.node,
-        fact.place,
-        f"`{_name(fact)}` divides by the length of the transform by default, and its spectrum has "
-        "been scaled by that length already",
-        WAY_OUT,
-        context_of(fact.place, module.is_test),
+        message=(
+            f"`{_name(fact)}` divides by the length of the transform by default, and its "
+            "spectrum has been scaled by that length already"
+        ),
+        help=WAY_OUT,
     )
 
 
@@ -178,14 +181,14 @@ def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> I
             continue  # resampled to another length, or by a filter meant for an unscaled pair
         if _is_length_of(scaled[1], signal, dotted(scaled[0][1])):
             done = "divided" if scaling.operator == "/" else "multiplied"
-            yield Report(
+            yield Report.at(
+                scaling.fact,
                 "FFT-NORM-002",
-                scaling.fact.node,
-                scaling.fact.place,
-                "the inverse transform divides by the length by default, and its result is "
-                f"{done} by that length once more",
-                WAY_OUT,
-                context_of(scaling.fact.place, module.is_test),
+                message=(
+                    "the inverse transform divides by the length by default, and its result is "
+                    f"{done} by that length once more"
+                ),
+                help=WAY_OUT,
             )
 
 

@@ -55,7 +55,9 @@ def pull(
     """A report of a host synchronisation, with the harm that it does where it stands."""
     context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
     told = f"{what}: {HARM[context]}"
-    return Report(code, node, fact.place, told, help_text, context, subject=subject)
+    return Report.at(
+        fact, code, node=node, message=told, help=help_text, context=context, subject=subject
+    )
 
 
 @check("GRAPH-BREAK-001", on=CallFact, of=(".item",))
@@ -169,14 +171,15 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     elif fact.operator in ("==", "!=") and NONE in (fact.left, fact.right):
         context = context_of(fact.place, module.is_test)
         instead = "is None" if fact.operator == "==" else "is not None"
-        yield Report(
+        yield Report.at(
+            fact,
             "GRAPH-BREAK-009",
-            fact.node,
-            fact.place,
-            f"`{fact.operator} None` of an mx.array raises a TypeError: arrays compare elements",
-            f"write `{instead}`",
-            context,
-            _none_change(fact, module, instead),
+            message=(
+                f"`{fact.operator} None` of an mx.array raises a TypeError: arrays compare elements"
+            ),
+            help=f"write `{instead}`",
+            context=context,
+            change=_none_change(fact, module, instead),
         )
 
 
@@ -212,13 +215,12 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     )
     value = arrays[0].value
     if short == "sum":
-        yield Report(
+        yield Report.at(
+            fact,
             "GRAPH-BREAK-007",
-            fact.node,
-            fact.place,
-            what,
-            f"use {INSTEAD[name]}",
-            _context_without_pull(fact, module),
+            message=what,
+            help=f"use {INSTEAD[name]}",
+            context=_context_without_pull(fact, module),
             subject=arrays[0].node,
         )
         return

@@ -80,14 +80,15 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             subject=argument.node,
         )
     elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
-        yield Report(
+        yield Report.at(
+            fact,
             "HOST-PULL-003",
-            fact.node,
-            fact.place,
-            f"`{short}()` of an mx.array raises a TypeError: NumPy calls the array's own method "
-            "with arguments that MLX does not take",
-            f"use {_mlx_twin(name)}",
-            context_of(fact.place, module.is_test, value=argument.value),
+            message=(
+                f"`{short}()` of an mx.array raises a TypeError: NumPy calls the array's own "
+                "method with arguments that MLX does not take"
+            ),
+            help=f"use {_mlx_twin(name)}",
+            context=context_of(fact.place, module.is_test, value=argument.value),
             subject=argument.node,
         )
     else:

@@ -36,7 +36,7 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     else:
         what = "`mx.eval` in a layer's forward pass cuts the graph at every layer"
         help_text = "evaluate in the training or generation loop, after the whole step"
-    yield Report("HOST-PULL-011", fact.node, fact.place, what, help_text, context)
+    yield Report.at(fact, "HOST-PULL-011", message=what, help=help_text, context=context)
 
 
 def _is_training(fact: CallFact) -> bool:

@@ -49,13 +49,13 @@ def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
     shown = f"`mx.{name.removeprefix('mlx.core.')}()`" if name else f"`.{callee.name}()`"  # type: ignore[attr-defined]
     for param, argument in match(entry, fact.arguments):
         if name == "mlx.core.arange" and as_array(argument.value) is not None:
-            yield Report(
+            yield Report.at(
+                fact,
                 "HOST-PULL-012",
-                argument.node,
-                fact.place,
-                "mx.arange takes Python numbers: an mx.array raises a TypeError",
-                "pass a Python number, such as one from `.shape`",
-                context_of(fact.place, module.is_test, value=argument.value),
+                node=argument.node,
+                message="mx.arange takes Python numbers: an mx.array raises a TypeError",
+                help="pass a Python number, such as one from `.shape`",
+                context=context_of(fact.place, module.is_test, value=argument.value),
                 subject=argument.node,
             )
         elif param.takes_only_ints and _holds_array_int(argument.value):
@@ -96,13 +96,12 @@ def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> R
 def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
     """``names[i]``, ``names[:n]`` and ``x[:n]`` with arrays ``i`` and ``n``."""
     if fact.form == "slice" and as_array(fact.base) is not None:
-        yield Report(
+        yield Report.at(
+            fact,
             "HOST-PULL-012",
-            fact.node,
-            fact.place,
-            "an mx.array as a slice bound of an mx.array raises a ValueError",
-            "use a Python int, or mx.slice / mx.take with the array as start or indices",
-            context_of(fact.place, module.is_test, value=fact.index),
+            message="an mx.array as a slice bound of an mx.array raises a ValueError",
+            help="use a Python int, or mx.slice / mx.take with the array as start or indices",
+            context=context_of(fact.place, module.is_test, value=fact.index),
             subject=fact.node,
         )
     elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):

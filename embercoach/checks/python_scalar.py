@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact
 from embercoach.analysis.lattice import as_array, as_number, options
 from embercoach.analysis.promotion import COMPLEX, FLOATING, HALF, INTEGERS
@@ -59,14 +58,12 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     code = "PYTHON-SCALAR-001" if fact.in_place else "PYTHON-SCALAR-002"
     place = "augmented assignment to an mx.array" if fact.in_place else "mx.array arithmetic"
     array_node = fact.left_node if as_array(fact.left) is not None else fact.right_node
-    yield Report(
+    yield Report.at(
+        fact,
         code,
-        fact.node,
-        fact.place,
-        f"Python number in {place} (`{fact.operator}`)",
-        DOCTRINE.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
-        context_of(fact.place, module.is_test),
-        _operator_change(fact, module, array),
+        message=f"Python number in {place} (`{fact.operator}`)",
+        help=DOCTRINE.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
+        change=_operator_change(fact, module, array),
         subject=array_node,
     )
 
@@ -88,14 +85,12 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             (fact.right_node, fact.right),
             pair,
         )
-    yield Report(
+    yield Report.at(
+        fact,
         "PYTHON-SCALAR-004",
-        fact.node,
-        fact.place,
-        f"mx.array compared with a Python number (`{fact.operator}`)",
-        DOCTRINE.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
-        context_of(fact.place, module.is_test),
-        change,
+        message=f"mx.array compared with a Python number (`{fact.operator}`)",
+        help=DOCTRINE.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
+        change=change,
         subject=array_node,
     )
 
@@ -131,14 +126,12 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         if (array := as_array(value)) is not None
     ]
     name = entry.name.rpartition(".")[2]
-    yield Report(
+    yield Report.at(
+        fact,
         "PYTHON-SCALAR-003",
-        fact.node,
-        fact.place,
-        f"Python number as operand of mx.{name}",
-        DOCTRINE.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
-        context_of(fact.place, module.is_test),
-        _argument_change(module, name, arrays, numbers),
+        message=f"Python number as operand of mx.{name}",
+        help=DOCTRINE.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
+        change=_argument_change(module, name, arrays, numbers),
         subject=arrays[-1][0] if arrays else None,
     )
 
@@ -188,14 +181,16 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if not isinstance(origin, (cst.Assign, cst.AnnAssign)):
                 continue
             seen.add(origin)
-            yield Report(
+            yield Report.at(
+                fact,
                 "ASSIGN-SCALAR-001",
-                origin,
-                fact.place._replace(statement=origin),
-                "a bare Python number is assigned here and feeds array arithmetic later",
-                "the ember profile asks for an array with the dtype of the arithmetic: "
-                "mx.array(value, dtype=x.dtype) where it is used",
-                context_of(fact.place, module.is_test),
+                node=origin,
+                message="a bare Python number is assigned here and feeds array arithmetic later",
+                help=(
+                    "the ember profile asks for an array with the dtype of the arithmetic: "
+                    "mx.array(value, dtype=x.dtype) where it is used"
+                ),
+                place=fact.place._replace(statement=origin),
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embercoach.analysis.facts import CallFact, Fact, Place
 from embercoach.analysis.module import Module
@@ -26,16 +26,30 @@ class Change:
     edits: tuple[tuple[cst.CSTNode, str], ...]
 
 
+class Located(Protocol):
+    """A node and the place it is in: a fact, or the target of a report about a kernel's text."""
+
+    @property
+    def node(self) -> cst.CSTNode:
+        """The node."""
+
+    @property
+    def place(self) -> Place:
+        """Its place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check says about a node.
+    """A finding of a check, before its node has a position. Build it with :meth:`at`.
 
-    text_span: start and end in characters of the node's own source text, where a part of it is
-        meant (a line of a kernel's body inside a string literal).
-    covers: nodes whose own reports would tell the same harm again and are dropped.
-    replaces: codes that are dropped at the same node, as this report says it more closely.
-    subject: the expression of the array that is meant, whose origin is told.
-    beside: other places that belong to it.
+    Attributes:
+        context: one of ``embercoach.rulebook.CONTEXTS``; None for that of the place.
+        text_span: start and end in characters of the node's own source text, if only a part of it
+            is meant (a line of a kernel's body inside a string literal).
+        covers: nodes whose own reports would repeat this one and are dropped.
+        replaces: codes that are dropped at the same node, as this report is more specific.
+        subject: the expression of the array that is meant; its origin becomes the finding's flow.
+        related: other places that belong to the finding.
     """
 
     code: str
@@ -43,13 +57,47 @@ class Report:
     place: Place
     message: str
     help: str
-    context: str
+    context: str | None = None
     change: Change | None = None
     text_span: tuple[int, int] | None = None
     covers: tuple[cst.CSTNode, ...] = ()
     replaces: tuple[str, ...] = ()
     subject: cst.CSTNode | None = None
-    beside: tuple[Stop, ...] = ()
+    related: tuple[Stop, ...] = ()
+
+    @classmethod
+    def at(  # noqa: PLR0913 (one keyword for each field)
+        cls,
+        where: Located,
+        code: str,
+        *,
+        message: str,
+        help: str,  # noqa: A002 (the name of the field)
+        node: cst.CSTNode | None = None,
+        place: Place | None = None,
+        context: str | None = None,
+        change: Change | None = None,
+        text_span: tuple[int, int] | None = None,
+        covers: tuple[cst.CSTNode, ...] = (),
+        replaces: tuple[str, ...] = (),
+        subject: cst.CSTNode | None = None,
+        related: tuple[Stop, ...] = (),
+    ) -> Report:
+        """Report a fact, or ``node``, an expression of it."""
+        return cls(
+            code,
+            node or where.node,
+            place or where.place,
+            message,
+            help,
+            context,
+            change,
+            text_span,
+            covers,
+            replaces,
+            subject,
+            related,
+        )
 
     def about(self, subject: cst.CSTNode) -> Report:
         """The report with the expression of the array that is meant."""

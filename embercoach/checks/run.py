@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from embercoach.analysis.contexts import context_of
 from embercoach.analysis.origins import Origins
 from embercoach.analysis.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
@@ -90,7 +91,8 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
     if not reports:
         return ()
     origins = Origins(module)
-    ways = [_way(report, origins) for report in reports]
+    contexts = [r.context or context_of(r.place, module.is_test) for r in reports]
+    ways = [_way(*pair, origins) for pair in zip(reports, contexts, strict=True)]
     wanted: dict[cst.CSTNode, cst.CSTNode] = {}
     # Many ways come by the same stops.
     stops = {id(stop): stop for way in ways for stops in way for stop in stops}
@@ -107,18 +109,22 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
     return tuple(
         _finding(
-            report, tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way), spans, lines
+            report,
+            context,
+            tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way),
+            spans,
+            lines,
         )
-        for report, way in zip(reports, ways, strict=True)
+        for report, context, way in zip(reports, contexts, ways, strict=True)
     )
 
 
-def _way(report: Report, origins: Origins) -> _Way:
+def _way(report: Report, context: str, origins: Origins) -> _Way:
     """Where the array came from, and where the context begins that makes it hurt."""
     flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
     hurts = report.code.startswith(BY_CONTEXT)
-    context = origins.of_context(report.context, report.place) if hurts else []
-    return flow, [*context, *report.beside]
+    start = origins.of_context(context, report.place) if hurts else []
+    return flow, [*start, *report.related]
 
 
 class Lines:
@@ -160,6 +166,7 @@ def _starts_of_lines(source: str) -> list[int]:
 
 def _finding(
     report: Report,
+    context: str,
     steps: tuple[tuple[Step, ...], ...],
     spans: dict[cst.CSTNode, Span],
     lines: Lines,
@@ -184,7 +191,7 @@ def _finding(
         span.end_column + 1,
         report.message,
         report.help,
-        report.context,
+        context,
         fix,
         *steps,
     )
