@@ -37,7 +37,7 @@ TORCH_CONVERSIONS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "tor
 KEEP = "keep the computation in mx, or pull once at the end"
 
 
-@check("HOST-PULL-001", on=CallFact, of=(".tolist",))
+@check("HOST-PULL-001", of=(".tolist",))
 def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
@@ -55,7 +55,7 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-002", "HOST-PULL-003", on=CallFact, of=("numpy.",))
+@check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
 def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``np.array(x)``, ``np.exp(x)``, ``np.linalg.norm(x)``."""
     name = fact.symbol
@@ -122,7 +122,7 @@ def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
     return None
 
 
-@check("HOST-PULL-004", on=BinaryFact)
+@check("HOST-PULL-004")
 def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``ndarray * x``: NumPy converts the mx.array and keeps the result."""
     numpy = as_numpy(fact.left)
@@ -140,7 +140,7 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     ).about(fact.right_node)
 
 
-@check("HOST-PULL-005", on=CallFact, of=BUFFERS)
+@check("HOST-PULL-005", of=BUFFERS)
 def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
     """``memoryview(x)``, ``bytes(x)``, ``pickle.dumps(x)``."""
     name = fact.symbol
@@ -158,7 +158,7 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-006", on=CallFact, of=TORCH_CONVERSIONS)
+@check("HOST-PULL-006", of=TORCH_CONVERSIONS)
 def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     """``torch.from_numpy(np.array(x))``, ``torch.tensor(x.tolist())``."""
     name = fact.symbol
@@ -183,7 +183,7 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     yield report
 
 
-@check("HOST-PULL-007", on=CallFact, of=("mlx.core.array",))
+@check("HOST-PULL-007", of=("mlx.core.array",))
 def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array(np.array(x))``: out to the host and back again."""
     if not fact.arguments:
@@ -232,7 +232,7 @@ def _pull_inside(argument: Argument) -> cst.CSTNode | None:
     return None if computes else node
 
 
-@check("HOST-PULL-008", on=CallFact)
+@check("HOST-PULL-008")
 def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x[i].item()`` with the loop's own ``i``, ``for v in x: v.item()``."""
     callee = fact.callee

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.contexts import context_of
-from embercoach.analysis.facts import CallFact
 from embercoach.analysis.lattice import holds_arrays, options
 from embercoach.analysis.module import Module, small_statements
 from embercoach.analysis.trees import walk
@@ -20,8 +19,10 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts import CallFact
 
-@check("HOST-PULL-011", on=CallFact, of=("mlx.core.eval",))
+
+@check("HOST-PULL-011", of=("mlx.core.eval",))
 def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval`` in the inner of two loops, or in a layer."""
     if fact.place.periodic:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts import CallFact
 from embercoach.checks.kernels import (
     body_of,
     header_of,
@@ -31,6 +30,7 @@ from embercoach.checks.source import code_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts import CallFact
     from embercoach.analysis.module import Module
     from embercoach.analysis.values import Kernel
     from embercoach.metal.body import MetalText
@@ -56,7 +56,7 @@ ALONE = "it makes the threadgroup as small, and one thread does what its threads
 SHORT = "most of them never run, and their part of the output stays unset"
 
 
-@check("KERNEL-GRID-001", on=CallFact)
+@check("KERNEL-GRID-001")
 def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
     kernels = launched(fact)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ARRAY = "KERNEL-MEMORY-002"
 _FAILS = "the kernel fails to compile at its first launch"
 
 
-@metal_check(TOO_MUCH)
+@check(TOO_MUCH)
 def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
     """Threadgroup arrays that take more than there is."""
     if not any("threadgroup" in text.text for text in (code.text, code.header)):
@@ -60,7 +61,7 @@ def _with(kernel: MetalKernel) -> str:
     return f" with {', '.join(known)}" if known else ""
 
 
-@metal_check(ARRAY)
+@check(ARRAY)
 def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
     """Arrays of variable length, and threadgroup variables where there can be none."""
     runtime = _runtime_names(code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.contracted import contracted
 from embercoach.checks.kernel_inputs import uses_of_inputs
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 
@@ -23,7 +23,7 @@ STAGE_IN = frozenset(("grid_size", "grid_origin"))
 FAILS = "the kernel fails to compile at its first launch"
 
 
-@file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
+@check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
 def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each kernel of the file whose texts and names are known."""
     for kernel in contracted(module, facts):

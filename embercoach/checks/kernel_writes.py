@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ _HELP = (
 )
 
 
-@metal_check(CODE)
+@check(CODE)
 def writes_to_inputs(code: MetalCode) -> Iterator[MetalReport]:
     """Assignments, atomics and writing pointers to inputs."""
     if code.whole:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from embercoach.checks.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, UNIT_ONLY, MetalCode
+from embercoach.checks.metal_checks import ELSEWHERE, OTHER, MetalFile
+from embercoach.checks.registry import checks_on
 from embercoach.checks.run import Lines
 from embercoach.finding import Finding, Step
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
@@ -31,14 +32,16 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
-    from embercoach.checks.host_copies import host_copies
+    from embercoach.checks import host_copies  # noqa: F401  (registers its check)
     from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
 
     file = parse(source)
     if file.syntax.is_exceeded:
         budget.note(TOO_INTRICATE)
-    found = list(placed(host_copies(file), source))
+    found: list[Finding] = []
+    for check in checks_on("ObjectiveC"):
+        found += placed(check(file), source)
     for unit in embedded_units(file):
         found += placed(reports_of(unit.text, budget), source, unit.offsets)
     return tuple(found)
@@ -51,8 +54,8 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     from embercoach.metal.body import EMPTY
 
     budget.note(text.refusal)
-    code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))
-    for check in (*METAL_CHECKS, *UNIT_ONLY):
+    code = MetalFile(text, EMPTY, plan=partial(kernels_of_unit, text.text, budget))
+    for check in (*checks_on("MetalCode"), *checks_on("MetalFile")):
         with suppress(WorkBudgetExceeded):
             yield from check(code)
 

@@ -17,7 +17,7 @@ from embercoach.analysis.lattice import as_array, as_number, options
 from embercoach.analysis.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.analysis.results import match
 from embercoach.analysis.values import Array, BoundMember, Number, Symbol, Unknown, Value
-from embercoach.checks.registry import Change, Report, check, file_check
+from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source import code_of, is_shown, mlx_alias
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ DOCTRINE = (
 )
 
 
-@check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", on=BinaryFact)
+@check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002")
 def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x * 0.5``, ``1 - x``, ``x += 1``."""
     pair = _array_and_number(fact.left, fact.right)
@@ -68,7 +68,7 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("PYTHON-SCALAR-004", on=CompareFact)
+@check("PYTHON-SCALAR-004")
 def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``x > 0``."""
     pair = _array_and_number(fact.left, fact.right)
@@ -95,7 +95,7 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("PYTHON-SCALAR-003", on=CallFact)
+@check("PYTHON-SCALAR-003")
 def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.maximum(x, 1e-7)``, ``mx.where(c, x, 0.0)``."""
     entry = None
@@ -169,7 +169,7 @@ def _argument_change(
     return Change("Make the number an array of the same dtype", safe, tuple(edits))
 
 
-@file_check("ASSIGN-SCALAR-001")
+@check("ASSIGN-SCALAR-001")
 def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``scale = 0.5`` that later feeds ``x * scale``."""
     seen: set[cst.CSTNode] = set()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from embercoach.analysis.facts import CallFact, Fact, Place
-from embercoach.analysis.module import Module
 from embercoach.analysis.values import BoundMember, Symbol
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.stops import Stop
+    from embercoach.checks.metal_checks import MetalReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,45 +104,68 @@ class Report:
         return replace(self, subject=subject)
 
 
-CheckFunction = Callable[[Fact, Module], Iterator[Report]]
-FileCheckFunction = Callable[[Module, "list[Fact]"], Iterator[Report]]
-BY_FACT: dict[type[Fact], list[CheckFunction]] = {}
-#: Checks of calls, with the names of what they want to be called; None where that doesn't matter.
-OF_CALLS: list[tuple[frozenset[str] | None, CheckFunction]] = []
-BY_FILE: list[FileCheckFunction] = []
 CODES: set[str] = set()
+#: The types of facts that checks may take as their first parameter.
+FACTS = (
+    *dict.fromkeys(fact.__name__ for fact in Fact.__subclasses__()),
+    "Module",  # a Python file; the second parameter takes all of its facts
+    "MetalCode",  # a kernel's body, or a file with Metal text
+    "MetalFile",  # a file with Metal text
+    "ObjectiveC",
+)
 
-F = TypeVar("F", bound=Callable[..., Iterator[Report]])
+
+class Check(NamedTuple):
+    """A registered check. ``of`` names the functions whose calls it takes, None for any call."""
+
+    function: Callable[..., Iterator[Any]]
+    of: frozenset[str] | None
 
 
-def check(*codes: str, on: type[Fact], of: Iterable[str] | None = None) -> Callable[[F], F]:
-    """Register a check of one kind of fact, by the codes that it may report.
+CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
+
+F = TypeVar("F", bound=Callable[..., "Iterator[Report] | Iterator[MetalReport]"])
+
+
+def check(*codes: str, of: Iterable[str] | None = None) -> Callable[[F], F]:
+    """Register a check: a generator of reports about one fact, or about one file.
+
+    The annotation of its first parameter is the fact's type, one of ``FACTS``.
 
     Args:
-        codes: the codes.
-        on: the kind of fact.
-        of: for calls, whose: the qualified names of library functions (``"builtins.int"``),
-            beginnings of such that end with a dot (``"numpy."``), and methods (``".item"``). None
-            for any call.
+        codes: the codes that it may report.
+        of: for calls: qualified names of library functions (``"builtins.int"``), prefixes of such
+            names (``"numpy."``) and methods (``".item"``). None for any call.
+
+    Raises:
+        TypeError: the first parameter has another annotation.
     """
-    wanted = None if of is None else frozenset(of)
+    names = None if of is None else frozenset(of)
 
     def register(function: F) -> F:
+        fact = next(iter(function.__annotations__.values()), None)
+        if fact not in CHECKS:
+            known = ", ".join(FACTS)
+            raise TypeError(
+                f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
+            )
         CODES.update(codes)
-        if on is CallFact:
-            OF_CALLS.append((wanted, function))
-            _of_call.cache_clear()
-        else:
-            BY_FACT.setdefault(on, []).append(function)
+        CHECKS[fact].append(Check(function, names))
+        _of_call.cache_clear()
         return function
 
     return register
 
 
-def checks_of(fact: Fact) -> Sequence[CheckFunction]:
-    """The checks that may have something to say about a fact, as they were registered."""
+def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:
+    """The checks of facts of a type, in the order of registration."""
+    return [check.function for check in CHECKS[fact]]
+
+
+def checks_of(fact: Fact) -> Sequence[Callable[..., Iterator[Report]]]:
+    """The checks that may report something about a fact, in the order of registration."""
     if type(fact) is not CallFact:
-        return BY_FACT.get(type(fact), ())
+        return [check.function for check in CHECKS[type(fact).__name__]]
     callee = fact.callee
     if type(callee) is Symbol:
         return _of_call(callee.name)
@@ -150,26 +173,18 @@ def checks_of(fact: Fact) -> Sequence[CheckFunction]:
 
 
 @lru_cache(maxsize=4096)
-def _of_call(name: str | None) -> tuple[CheckFunction, ...]:
+def _of_call(name: str | None) -> tuple[Callable[..., Iterator[Report]], ...]:
     """The checks of calls of a function, a ``.method``, or of anything else."""
     return tuple(
-        function
-        for wanted, function in OF_CALLS
-        if wanted is None
-        or (name is not None and (name in wanted or any(map(name.startswith, _beginnings(wanted)))))
+        check.function
+        for check in CHECKS["CallFact"]
+        if check.of is None
+        or (
+            name is not None
+            and (name in check.of or any(map(name.startswith, _prefixes(check.of))))
+        )
     )
 
 
-def _beginnings(names: frozenset[str]) -> list[str]:
+def _prefixes(names: frozenset[str]) -> list[str]:
     return [name for name in names if name.endswith(".")]
-
-
-def file_check(*codes: str) -> Callable[[F], F]:
-    """Register a check that needs all facts of a file at once."""
-
-    def register(function: F) -> F:
-        CODES.update(codes)
-        BY_FILE.append(function)
-        return function
-
-    return register

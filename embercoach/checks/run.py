@@ -10,7 +10,7 @@ from embercoach.analysis.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
-from embercoach.checks.registry import BY_FILE, Report, checks_of
+from embercoach.checks.registry import Report, checks_of, checks_on
 from embercoach.finding import Edit, Finding, Fix, Step
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def reports_of(module: Module) -> Reports:
             for check in checks_of(fact):
                 found.extend(check(fact, module))
         if exceeded is None:  # the others judge by what the whole file does
-            for file_check in BY_FILE:
+            for file_check in checks_on("Module"):
                 found.extend(file_check(module, facts))
     except WorkExceededError as error:
         exceeded = exceeded or _exceeded(error)
