@@ -34,6 +34,8 @@ COMMANDS = {
     "server": "Serve an editor: findings while typing, rule pages, quick fixes (LSP).",
     "completion": "Print a shell's completion script.",
 }
+#: Commands that the help page does not list.
+HIDDEN = ("dev",)
 DEFAULT = "check"
 
 
@@ -46,7 +48,7 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in (*COMMANDS, *HIDDEN):
             return None
         module = import_module(f"embercoach.cli.{cmd_name}")
         command: click.Command = module.command
@@ -55,7 +57,7 @@ class CommandGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the default command's name before arguments that start with no command."""
         own = {name for option in self.get_params(ctx) for name in option.opts}
-        if args and args[0] not in COMMANDS and args[0] not in own:
+        if args and args[0] not in {*COMMANDS, *HIDDEN, *own}:
             _refuse_misspelt(args[0])
             args.insert(0, DEFAULT)
         return super().parse_args(ctx, args)

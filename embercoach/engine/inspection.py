@@ -162,7 +162,7 @@ class Inspector:
             else:
                 report = checks.check_source(text, path, self.project(builders))
         except checks.SyntaxProblem as error:
-            line, column, message = _python_error(text) or (error.line, error.column, error.message)
+            line, column, message = python_error(text) or (error.line, error.column, error.message)
             cell, line = (None, line) if notebook is None else notebook.table.place(line)
             return _problem("broken", digest, f"syntax error: {message}", line, column, cell)
         found = tuple([finding.bounded() for finding in report.findings])
@@ -189,7 +189,7 @@ def _problem(
     return Inspection(kind, digest, problem=Problem("", line, column, bounded(message), cell))
 
 
-def _python_error(text: str) -> tuple[int, int, str] | None:
+def python_error(text: str) -> tuple[int, int, str] | None:
     """Python's own message for a syntax error, which is clearer than libcst's."""
     import ast
 
