@@ -78,7 +78,8 @@ def _finding(value: list[Any]) -> Finding:
     if fix is not None:
         title, safe, edits = fix
         fix = Fix(title, safe, tuple([Edit(*edit) for edit in edits]))
-    return Finding(*fields, fix=fix, flow=_steps(flow), related=_steps(related))
+    arguments: list[Any] = [*fields, fix, _steps(flow), _steps(related)]
+    return Finding(*arguments)
 
 
 def _steps(values: list[Any]) -> tuple[Step, ...]:
@@ -87,12 +88,9 @@ def _steps(values: list[Any]) -> tuple[Step, ...]:
 
 def _directive(value: list[Any]) -> Directive:
     *fields, items, blanket, spans = value
-    return Directive(
-        *fields,
-        items=tuple([Item(*item) for item in items]),
-        blanket=blanket,
-        spans=tuple(map(tuple, spans)),
-    )
+    listed = tuple([Item(*item) for item in items])
+    arguments: list[Any] = [*fields, listed, blanket, tuple(map(tuple, spans))]
+    return Directive(*arguments)
 
 
 def _is_problem(value: Any) -> bool:

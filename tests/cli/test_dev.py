@@ -41,7 +41,7 @@ def program(tmp_path: Path) -> Path:
 def test_each_expression_has_its_place_value_and_context(program: Path) -> None:
     lines = facts(program).output.splitlines()
     assert "6:18  half  Array(dtype=float16, literal=True)  [loop]" in lines
-    assert "6:18  half * 0.5  Array(dtype=float16)  [loop]" in lines
+    assert "6:18  half * 0.5  Array(dtype=float16, literal=True)  [loop]" in lines
     assert "6:25  0.5  Number(kind=float, const=0.5)  [loop]" in lines
     assert any(line.startswith("7:15  scaled.item()  Number(kind=float") for line in lines)
 
@@ -55,7 +55,7 @@ def test_json_holds_the_same(program: Path) -> None:
         "end_line": 6,
         "end_column": 28,
         "source": "half * 0.5",
-        "value": {"type": "Array", "dtype": "float16"},
+        "value": {"type": "Array", "dtype": "float16", "literal": True},
         "context": "loop",
     }
     assert len(found) == len(facts(program).output.splitlines())
@@ -64,9 +64,8 @@ def test_json_holds_the_same(program: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_untrusted_text_is_escaped(tmp_path: Path, form: str) -> None:
     file = tmp_path / "a.py"
-    file.write_text(
-        f'import mlx.core as mx\nx = mx.array(len("\x1b[2J##[error]\u202e{"a" * 500}"))\n'
-    )
+    text = f"\x1b[2J##[error]\u202e{'a' * 500}"
+    file.write_text(f'import mlx.core as mx\nx = mx.array(len("{text}"))\n')
     output = facts(file, "--format", form).output
     assert output.isascii() or form == "text"
     assert not {"\x1b", "\u202e"} & set(output)
@@ -76,7 +75,7 @@ def test_untrusted_text_is_escaped(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("x = = 1\n", "a.py:1:5"),
+        ("x = = 1\n", "a.py:1:5: invalid syntax"),
         (f"x = {'-' * 20_000}1\n", "nested too deeply"),
         ("# coding: no-such\n", "no-such"),
         (f"x = {'1' * 4_500_000}\n", "max-file-size"),
@@ -89,12 +88,6 @@ def test_a_file_that_cannot_be_analysed(tmp_path: Path, source: str, message: st
     result = facts(file)
     assert result.exit_code == 2
     assert message in result.output
-
-
-def test_a_huge_integer_is_hexadecimal(tmp_path: Path) -> None:
-    file = tmp_path / "a.py"
-    file.write_text(f"import mlx.core as mx\nx = mx.array({2**70})\n")
-    assert f"const={2**70:#x}" in facts(file).output
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
