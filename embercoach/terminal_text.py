@@ -25,7 +25,7 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def is_deceptive(character: str) -> bool:
-    """Whether a character must not reach a terminal as it is."""
+    """Return whether a character must be escaped for a terminal."""
     # Noncharacters, of which XML and HTML take some for an error; the category is that of
     # letters which a later Unicode has, and those are to be seen.
     noncharacter = ord(character) & 0xFFFE == 0xFFFE or "\ufdd0" <= character <= "\ufdef"
@@ -33,7 +33,7 @@ def is_deceptive(character: str) -> bool:
 
 
 class _Escapes(dict[int, str]):
-    """What ``str.translate`` writes for each character: computed once, at its first use."""
+    """The table of ``str.translate``; each entry is computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

@@ -1,4 +1,4 @@
-"""``embercoach baseline``: the file of findings that are known and let be."""
+"""``embercoach baseline``: write the file of known findings."""
 
 from __future__ import annotations
 
@@ -26,29 +26,27 @@ if TYPE_CHECKING:
 
 @click.group("baseline")
 def command() -> None:
-    """Keep a file of today's findings, so that checks tell of new ones only."""
+    """Record today's findings, so that checks report only new ones."""
 
 
-@command.command("update", epilog="Exit code: 0 written, 2 some files could not be checked.")
+@command.command("update", epilog="Exit code: 0 if written, 2 if some files could not be checked.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str))
 @click.option(
     "--baseline",
     "file",
     type=click.Path(dir_okay=False),
-    help=f"The file to write (default: the configuration's, else {DEFAULT_FILE}).",
+    help=f"File to write (default: the configured one, else {DEFAULT_FILE}).",
 )
 @shared_options.profile
 @shared_options.source
-@click.option(
-    "--show-notes/--no-notes", default=None, help="Write notes too, or not (the default)."
-)
+@click.option("--show-notes/--no-notes", default=None, help="Also write notes (default: no).")
 @shared_options.running
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what went wrong.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.pass_context
 def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
-    """Write today's errors and warnings into the baseline; entries that are fixed go.
+    """Write today's errors and warnings to the baseline, and remove fixed entries.
 
-    PATHS are files and folders (default: the current one); entries of other files stay.
+    PATHS are files and folders (default: the current folder). Entries of other files are kept.
     """
     from embercoach.cli.config_warnings import warn
     from embercoach.cli.ratchet import guards
@@ -79,7 +77,7 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
 
 
 def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:
-    """Check the files that a baseline holds for, and write it; what could not be checked."""
+    """Check the files of a baseline and write it; return the problems."""
     from embercoach.cli.progress import progress_of
 
     listed: set[Finding] = set()

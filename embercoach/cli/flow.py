@@ -1,4 +1,4 @@
-"""What ``embercoach check`` does: settings, run, changes, report, exit code."""
+"""The run of ``embercoach check``: settings, checks, changes, report, exit code."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
-#: Formats that hold notes, whatever is listed.
+#: Formats that always contain notes.
 ALWAYS_WITH_NOTES = ("json", "sarif")
 
 
 class UserError(click.ClickException):
-    """A mistake of the user's, told in one line."""
+    """An error of the user, reported in one line."""
 
     exit_code = codes.INCOMPLETE
 
@@ -81,16 +81,16 @@ class Request:
 
     @property
     def reads_stdin(self) -> bool:
-        """Whether to check standard input."""
+        """Return whether to check standard input."""
         return STDIN in self.paths or (self.stdin_filename is not None and not self.paths)
 
     @property
     def name(self) -> str:
-        """How standard input is shown."""
+        """The name of standard input in reports."""
         return self.stdin_filename or STDIN
 
 
-#: Formats of reports that say of which run they are.
+#: Formats that contain the origin of the run.
 WITH_ORIGIN = frozenset(("json", "markdown"))
 
 
@@ -125,7 +125,7 @@ class Answer:
 
 
 def execute(request: Request) -> int:
-    """Do what was asked and return the exit code."""
+    """Run the command and return the exit code."""
     try:
         configurations = Configurations(
             request.overrides, config=request.config, isolated=request.isolated
@@ -186,7 +186,7 @@ def _guards(
         several = len(scopes) > 1 and request.overrides.baseline is None
         return guards(scopes, configurations, division, problems=problems if several else None)
     if request.baseline_strict:
-        raise click.UsageError("--baseline-strict needs --baseline, or one in the configuration")
+        raise click.UsageError("--baseline-strict requires --baseline or a configured baseline")
     return ()
 
 
@@ -254,7 +254,7 @@ def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Prob
 
 
 def _held_back(request: Request, results: dict[Scope, RunResult]) -> int:
-    """How many findings ``--unsafe-fixes`` would fix, beside those that are fixed."""
+    """The number of findings that only ``--unsafe-fixes`` would fix."""
     from embercoach.engine.fixing import applicable
 
     if request.unsafe_fixes:
@@ -371,7 +371,7 @@ def _without_hidden_notes(
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:
-    """What a run's result means for the caller."""
+    """The exit code for a result."""
     if result.problems:
         return codes.INCOMPLETE
     found = any(finding.severity != "note" for finding in result.findings)

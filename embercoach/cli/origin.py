@@ -1,4 +1,4 @@
-"""What reports say of a run over checkouts: its origin, and what was wrong with single ones."""
+"""The origin of a run, and problems with configurations of single checkouts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
-    """What keeps checkouts from being checked: the mistakes in their configuration files."""
+    """Report configuration errors of checkouts, whose files are not checked."""
     here = Path.cwd()
     for mistake in mistakes:
         assert mistake.path is not None
         path = mistake.path
         shown = path.relative_to(here) if path.is_relative_to(here) else path
-        message = f"configuration: {mistake.message}; nothing that it holds for was checked"
+        message = f"configuration: {mistake.message}; its files were not checked"
         yield Problem(str(shown), mistake.line or 1, 1, message)
 
 

@@ -1,4 +1,4 @@
-"""Where a report goes, and what is told beside it."""
+"""Write reports to files and standard output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_report(
 ) -> None:
     """Write the report to its file or to standard output."""
     if answer.fixed_stdin is not None:
-        # Standard output belongs to the fixed source; a filter's report goes beside it.
+        # Standard output is for the fixed source, as in a filter.
         with surviving_closed_pipe():
             sys.stdout.buffer.write(answer.fixed_stdin)
             sys.stdout.buffer.flush()
@@ -47,7 +47,7 @@ def write_report(
 
 
 def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
-    """Let a report be written to a file, or to standard output where there is none.
+    """Write a report to a file, or to standard output without one.
 
     Raises:
         click.UsageError: the file can't be written.
@@ -67,7 +67,7 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
 
 @contextlib.contextmanager
 def surviving_closed_pipe() -> Iterator[None]:
-    """Go on in silence when who reads standard output has gone (``| head``)."""
+    """Continue silently when the reader of standard output has gone (``| head``)."""
     try:
         yield
     except BrokenPipeError:
@@ -106,7 +106,7 @@ def _write(
 
 
 def for_programs(form: str, answer: Answer, show_notes: bool) -> str:
-    """The report in a format that needs to know no more than what was found."""
+    """The report in a format that depends on the findings alone."""
     result, sources, comparison = answer.result, answer.sources, answer.comparison
     if form == "json":
         from embercoach.report import machine
@@ -147,7 +147,7 @@ def for_programs(form: str, answer: Answer, show_notes: bool) -> str:
 
 
 def _home() -> str:
-    """What addresses of files begin with on the forge that runs this; empty elsewhere."""
+    """The address of files on the forge that runs this; empty elsewhere."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     server, repository, commit = (os.environ.get(name) for name in names)
     return f"{server}/{repository}/blob/{commit}/" if server and repository and commit else ""
@@ -176,7 +176,7 @@ def _for_people(
     if answer.done:
         yield [(answer.done, "good")]
     if not (result.files_checked or result.files_skipped or result.problems):
-        nothing = "There are no Python, notebook, Metal or Objective-C files under the given paths."
+        nothing = "No Python, notebook, Metal or Objective-C files found under the given paths."
         yield [(nothing, "warning")]
         return
     yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
@@ -185,7 +185,7 @@ def _for_people(
 def print_diffs(
     request: Request, files: Sequence[FixedFile], problems: list[Problem], *, held_back: int
 ) -> int:
-    """Print what fixing would change, and how much more unsafe fixes would.
+    """Print the diffs of fixes, and the number of unsafe fixes that are left.
 
     Returns:
         The exit code: 1 if anything would change, 2 if something could not be checked.

@@ -1,4 +1,4 @@
-"""A progress bar for runs that take long, on a terminal only."""
+"""A progress bar for long runs, on a terminal only."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def progress_of(*, quiet: bool) -> Iterator[ProgressBar | None]:
 
 
 class ProgressBar:
-    """Called with the files done and in all; draws once there is something to wait for.
+    """Called with the files done and the total; draws after ``PATIENCE``.
 
-    It draws when it is called, from no thread of its own: a run may fork processes meanwhile.
+    It draws when it is called and starts no thread: a run may fork processes meanwhile.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bool) -> None:
     """Write a saved report in a format other than its own.
 
-    Fixes are told and counted, but their edits are left out: they are places in the sources.
+    Fixes are listed and counted without their edits, which are places in the sources.
     """
     answer = _answer(document, fixes=form != "sarif")
     sources = answer.sources

@@ -43,7 +43,7 @@ class Division:
 
     @property
     def is_whole(self) -> bool:
-        """Whether other shards have no files."""
+        """Return whether other shards have no files."""
         return self._shard is None
 
     def checkout(self, place: str) -> Path | None:
@@ -76,7 +76,7 @@ class Division:
         return [(files, [f for f in files if self.in_shard(str(f[0].path))]) for files in own]
 
     def in_shard(self, place: str) -> bool:
-        """Whether a file of any checkout is in the shard; it need not be there any more."""
+        """Return whether a file of any checkout is in the shard; it need not be there any more."""
         checkout = self.checkout(place)
         if checkout is None or self._shard is None:
             return checkout is not None
@@ -98,7 +98,7 @@ class Plan:
         configurations: of all folders.
         given: the paths, by their configuration.
         scopes: the configurations of paths and of folders below them, those of the paths first.
-        problems: by checkout, what could not be looked at.
+        problems: by checkout, what could not be examined.
         walked: the folders that were searched from, absolute.
         mistakes: in configurations, each once; the other files are checked nevertheless.
     """
@@ -151,7 +151,7 @@ class Plan:
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
-        """What could not be looked at."""
+        """The files that could not be examined."""
         return tuple(problem for some in self.problems for problem in some)
 
     def files(self, scope: Scope | None = None) -> Iterator[SourceFile]:

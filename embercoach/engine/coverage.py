@@ -32,7 +32,7 @@ class CoveredLines:
         self._spans = {word: _merged(found) for word, found in spans.items()}
 
     def covers(self, code: str, line: int, end_line: int) -> bool:
-        """Whether a finding that starts and ends on these lines is suppressed."""
+        """Return whether a finding that starts and ends on these lines is suppressed."""
         return any(
             self._holds(word, line) or self._holds(word, end_line)
             for word in (ALL, *words_for(code))
@@ -59,7 +59,7 @@ class FoundLines:
         self._lines = {word: sorted(known) for word, known in lines.items()}
 
     def within(self, word: str, spans: Iterable[tuple[int, int]]) -> bool:
-        """Whether a finding that a word names starts or ends on some lines."""
+        """Return whether a finding that a word names starts or ends on some lines."""
         lines = self._lines.get(word.upper(), ())
         for low, high in spans:
             at = bisect_left(lines, low)

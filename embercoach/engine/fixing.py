@@ -34,7 +34,7 @@ PASSES = 5
 
 @dataclass(frozen=True, slots=True)
 class FixedFile:
-    """What fixing makes of a file; ``before`` is the digest of the bytes that were read."""
+    """A fixed file; ``before`` is the digest of the bytes that were read."""
 
     shown: str
     before: str
@@ -47,7 +47,7 @@ class FixedFile:
 
 @dataclass(frozen=True, slots=True)
 class FixSummary:
-    """What was fixed, and what could not be."""
+    """The number of fixes and files, and the problems."""
 
     fixes: int = 0
     files: int = 0
@@ -59,7 +59,7 @@ def _unfixed(shown: str, trouble: str) -> FixedFile:
 
 
 def applicable(finding: Finding, settings: Settings, *, unsafe: bool) -> bool:
-    """Whether ``--fix`` takes a finding's fix: it is safe or wanted, and the finding is listed."""
+    """Return whether ``--fix`` applies a finding's fix; only listed findings are fixed."""
     if finding.fix is None or not (finding.fix.safe or unsafe):
         return False
     return finding.severity != "note" or settings.show_notes
@@ -135,7 +135,7 @@ def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
 
 
 def troubles(files: Iterable[FixedFile]) -> tuple[Problem, ...]:
-    """What kept files from being fixed, or fixed to the end."""
+    """The problems that prevented fixes."""
     return tuple(Problem(file.shown, 1, 1, file.trouble) for file in files if file.trouble)
 
 
@@ -183,7 +183,7 @@ def fix_files(
         check: runs it again.
         unsafe: also apply fixes that may change what the program computes.
         jobs: processes at most.
-        debug: tell tracebacks of internal errors.
+        debug: add tracebacks of internal errors.
 
     Returns:
         The last run's result, and what was done.
@@ -213,11 +213,11 @@ def fix_files(
 
 
 def _write(fixed: FixedFile) -> str | None:
-    """Write a fixed file; what went wrong, if anything."""
+    """Write a fixed file; return the error, if any."""
     path = Path(fixed.shown)
     try:
         if digest_of(read_bytes(path)) != fixed.before:
-            return "changed while it was being fixed; left as it is"
+            return "changed while it was being fixed, so it was not written"
         replace_file(path, fixed.data)
     except OSError as error:
         return f"cannot be written: {error.strerror or error}"

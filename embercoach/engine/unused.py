@@ -24,7 +24,7 @@ def report(
     enabled: AbstractSet[str],
     known: frozenset[str],
 ) -> Iterator[Finding]:
-    """What is wrong with a suppression.
+    """Report the items of a suppression that match nothing or no rule.
 
     Args:
         directive: a suppression of a file that was checked.
@@ -72,7 +72,7 @@ def _unused(directive: Directive, idle: list[Item]) -> Finding:
         directive,
         UNUSED,
         f"unused suppression: {what} nothing {where}",
-        "remove it: it would hide a finding that comes later",
+        "Remove it: it would hide a later finding",
         fix,
     )
 
@@ -82,8 +82,8 @@ def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterato
         yield _finding(
             directive,
             UNKNOWN,
-            f"`{item.word}` is found by running the kernel, so that a comment suppresses nothing",
-            "allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
+            f"a comment cannot suppress `{item.word}`, which the simulator reports",
+            "Allow its kind in [tool.embercoach.simulator], or use the marker `embercoach_allow`",
             None,
         )
         return
@@ -95,8 +95,8 @@ def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterato
     yield _finding(
         directive,
         UNKNOWN,
-        f"unknown rule `{item.word}` in a suppression: it suppresses nothing",
-        f"did you mean `{near}`?" if near else "`embercoach rules` lists the rules",
+        f"unknown rule `{item.word}` in a suppression",
+        f"Did you mean `{near}`?" if near else "See `embercoach rules`",
         fix or None,
     )
 

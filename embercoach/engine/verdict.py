@@ -1,4 +1,4 @@
-"""From what the checks found in a file to what is reported: selection, suppressions, severity.
+"""Select the findings of a file to report, and rate them: selection, suppressions, severity.
 
 This runs after the cache, so that one cached result serves every profile and selection.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """What holds for one file."""
+    """The profile and the enabled codes of one file."""
 
     profile: str
     enabled: frozenset[str]
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Applies settings to what was found; one a run."""
+    """Applies settings to findings; one per run."""
 
     def __init__(
         self, settings: Settings, severities: dict[tuple[str, str, str], Severity] | None = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
     from embercoach.report.places import Placed
 
-#: Findings that are told one by one; a step's summary may hold 1 MiB.
+#: Findings that are listed one by one; a step's summary may hold 1 MiB.
 MOST = 50
 #: What may start something in GitHub's Markdown inside a line.
 SPECIAL = re.compile(r"[\\`*_\[\]<>&~|$]")
@@ -51,7 +51,7 @@ def render(
         sources: the reported files' texts.
         show_notes: whether notes are listed.
         root: the repository's folder; the current one by default.
-        home: what links begin with, as ``https://github.com/me/it/blob/COMMIT/``.
+        home: the prefix of links, as ``https://github.com/me/it/blob/COMMIT/``.
         comparison: with the baseline, if there is one.
         checkouts: of the run; there is a table of them where they are several.
     """

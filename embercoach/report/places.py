@@ -1,4 +1,4 @@
-"""Where something is found: as people read it, and where it stands in the file.
+"""Places of findings: as people read them, and in the file itself.
 
 In a notebook these differ: people count a cell's lines, and forges those of the JSON.
 """

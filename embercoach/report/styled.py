@@ -31,7 +31,7 @@ WIDTH = 100
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Whether to style what goes to a stream: terminals, unless NO_COLOR; FORCE_COLOR always."""
+    """Return whether to style output: on terminals without NO_COLOR, or with FORCE_COLOR."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

@@ -43,7 +43,7 @@ MOST_RECENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in a document; nothing where ``settings`` are None or exclude it."""
+    """The result of a document; empty where ``settings`` are None or exclude it."""
 
     document: Document
     positions: Positions
@@ -93,7 +93,7 @@ class Analysis:
         return checked
 
     def tidy(self) -> None:
-        """Let go of what earlier texts left behind, and be ready for the next; takes a second."""
+        """Free the modules of earlier texts and warm up for the next; takes a second."""
         if self._rounds < ROUNDS or self._last is None:
             return
         self._renew()
@@ -102,7 +102,7 @@ class Analysis:
         self._rounds = 0
 
     def fixed(self, checked: Checked) -> FixedFile:
-        """What `--fix` would make of a document that was checked."""
+        """The document as `--fix` would write it."""
         assert checked.settings is not None
         fixer = Fixer(checked.settings, unsafe=False, debug=False, inspector=self._inspector)
         document = checked.document
@@ -119,13 +119,13 @@ class Analysis:
         try:
             written = written_kernels(document.text, document.path, project)
         except checks.SyntaxProblem:
-            return []  # a diagnostic tells of it
+            return []  # a diagnostic reports it
         return [kernel for kernel in written if kernel.covers(line)]
 
     def _result(self, document: Document, settings: Settings) -> RunResult:
         data = bytes_of(document.text)
         language = language_of(document.path.name)
-        # Editors tell of a notebook's cells one by one, as texts of Python.
+        # Editors send a notebook's cells one by one, as texts of Python.
         if language == NOTEBOOK or not relevant(data, language, settings.kernel_builders):
             return RunResult(files_skipped=1)
         if self._judges is None or self._judges[0] != settings:

@@ -144,7 +144,7 @@ def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) 
         (["--from", "missing.json"], "cannot read missing.json: No such file"),
         (["--from", "."], "File '.' is a directory"),
         (["--from", "text.json"], "text.json is not JSON: Expecting value (line 1, column 1)"),
-        (["--from", "next.json"], "next.json has version 2, and version 1 can be read"),
+        (["--from", "next.json"], "next.json must have version 1, got 2"),
         (["--from", "clean.json", "clean.py"], "PATHS has no place beside it"),
         (["--from", "clean.json", "--select", "DTYPE"], "--select has no place beside it"),
         (["--from", "clean.json", "--isolated"], "--isolated has no place beside it"),
