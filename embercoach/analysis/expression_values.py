@@ -6,21 +6,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embercoach.analysis.contexts import context_of
-from embercoach.analysis.dispatch import EVALUATORS
-from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
-from embercoach.analysis.lattice import join_all
+from embercoach.analysis.evaluate.dispatch import EVALUATORS
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
+from embercoach.analysis.values.joins import join_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import libcst as cst
 
-    from embercoach.analysis.facts import Fact, Place
-    from embercoach.analysis.frame import Frame
-    from embercoach.analysis.module import Module
-    from embercoach.analysis.positions import Span
-    from embercoach.analysis.values import Value
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.facts.facts import Fact, Place
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.syntax.positions import Span
+    from embercoach.analysis.values.lattice import Value
 
 
 class Expression(NamedTuple):

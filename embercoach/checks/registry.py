@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from embercoach.analysis.facts import CallFact, Fact, Place
-from embercoach.analysis.values import BoundMember, Symbol
+from embercoach.analysis.facts.facts import CallFact, Fact, Place
+from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.stops import Stop
-    from embercoach.checks.metal_checks import MetalReport
+    from embercoach.analysis.facts.stops import Stop
+    from embercoach.checks.programs.metal_checks import MetalReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.expression_values import Expression
-    from embercoach.analysis.values import Value
+    from embercoach.analysis.values.lattice import Value
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.report.styled import Line
 
@@ -61,10 +61,10 @@ def _expressions(file: str) -> list[Expression]:
     from embercoach.checks import SyntaxProblem
     from embercoach.cli.flow import UserError
     from embercoach.config import ConfigError, load
-    from embercoach.engine.budget import size_problem
     from embercoach.engine.inspection import python_error
     from embercoach.engine.languages import PYTHON, language_of
-    from embercoach.fixes.source import DecodingError, decode
+    from embercoach.engine.parallel.budget import size_problem
+    from embercoach.fixes.source_file import DecodingError, decode
     from embercoach.safe_read import read_bytes
 
     if language_of(file) != PYTHON:
@@ -93,7 +93,7 @@ def _analysed(source: str, path: Path, builders: tuple[KernelBuilder, ...]) -> l
     from embercoach.analysis.expression_values import expressions
     from embercoach.checks import Project
     from embercoach.checks.reading import reading
-    from embercoach.engine.workers import run_deep
+    from embercoach.engine.parallel.workers import run_deep
 
     results: list[list[Expression] | Exception] = []
 
@@ -148,7 +148,7 @@ def _described(value: Value, depth: int = DEPTH) -> dict[str, Any]:
 
 
 def _plain(content: Any, depth: int) -> Any:
-    from embercoach.analysis.values import Value
+    from embercoach.analysis.values.lattice import Value
 
     if isinstance(content, Value):
         return _described(content, depth - 1) if depth else {"type": type(content).__name__}

@@ -12,12 +12,12 @@ import click
 
 from embercoach.cli import codes
 from embercoach.cli.config_warnings import idle_patterns, warn
-from embercoach.cli.origin import origin_of, problems_of
 from embercoach.cli.progress import progress_of
+from embercoach.cli.run_origin import origin_of, problems_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import Scope
 from embercoach.engine.checkouts import Division, Plan
-from embercoach.engine.files import is_excluded
+from embercoach.engine.discovery.files import is_excluded
 from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from embercoach.cli.ratchet import Guard
+    from embercoach.cli.baseline_filter import Guard
     from embercoach.engine.checkouts import Outcome
+    from embercoach.engine.discovery.shard import Shard
     from embercoach.engine.problem import Problem
-    from embercoach.engine.shard import Shard
     from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison
 
@@ -181,7 +181,7 @@ def _guards(
     problems: list[Problem],
 ) -> tuple[Guard, ...]:
     if any(scope.settings.baseline for scope in scopes):
-        from embercoach.cli.ratchet import guards
+        from embercoach.cli.baseline_filter import guards
 
         several = len(scopes) > 1 and request.overrides.baseline is None
         return guards(scopes, configurations, division, problems=problems if several else None)
@@ -223,11 +223,11 @@ def _annotated(
     check: Check, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
 ) -> tuple[RunResult, str]:
     """Add suppressions to files; the result after that and what was done."""
-    from embercoach.engine.annotation import annotate_files
+    from embercoach.engine.suppression.annotation import annotate_files
 
     new = found.findings
     if baselines:
-        from embercoach.cli.ratchet import judge
+        from embercoach.cli.baseline_filter import judge
 
         new = judge(baselines, found, Sources()).findings
     done, unwritten = annotate_files(finding for finding in new if finding.severity != "note")
@@ -312,7 +312,7 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
 
 
 def _text(data: bytes) -> str:
-    from embercoach.fixes.source import DecodingError, decode
+    from embercoach.fixes.source_file import DecodingError, decode
 
     try:
         return decode(data).text
@@ -331,7 +331,7 @@ def _report(
 
     stale: tuple[tuple[Path, int], ...] = ()
     if baselines:
-        from embercoach.cli.ratchet import judge
+        from embercoach.cli.baseline_filter import judge
         from embercoach.report.fingerprints import fingerprints
 
         judged = judge(baselines, answer.result, answer.sources)
@@ -347,7 +347,7 @@ def _report(
         code = codes.FOUND
     write_report(request, answer, [scope.settings for scope in scopes], code)
     if stale:
-        from embercoach.cli.ratchet import complain
+        from embercoach.cli.baseline_filter import complain
 
         complain(stale)
     return code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
 from embercoach.cli import codes
-from embercoach.cli.applied import origin_text
+from embercoach.cli.effective_config import origin_text
 from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.provenance import facts
 from embercoach.report.styled import print_text

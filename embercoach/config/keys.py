@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.config import values
+from embercoach.config import setting_types
 from embercoach.config.settings import DEFAULT_EXCLUDE, SimulatorSettings
 
 if TYPE_CHECKING:
-    from embercoach.config.values import Type
+    from embercoach.config.setting_types import Type
 
 GIGABYTE = 1 << 30
 _SIMULATOR = SimulatorSettings()
@@ -35,64 +35,64 @@ class Key:
 _RULES = "codes, prefixes of codes, or ALL"
 
 KEYS = (
-    Key("profile", values.PROFILE, "The profile: severities of rules.", "recommended"),
-    Key("select", values.SELECTORS, f"Enabled rules: {_RULES}.", ["ALL"]),
+    Key("profile", setting_types.PROFILE, "The profile: severities of rules.", "recommended"),
+    Key("select", setting_types.SELECTORS, f"Enabled rules: {_RULES}.", ["ALL"]),
     Key(
         "extend-select",
-        values.SELECTORS,
+        setting_types.SELECTORS,
         f"Rules enabled in addition to `select`: {_RULES}.",
         [],
     ),
     Key(
         "ignore",
-        values.SELECTORS,
+        setting_types.SELECTORS,
         f"Disabled rules: {_RULES}. The longer of two prefixes wins.",
         [],
     ),
     Key(
         "exclude",
-        values.PATTERNS,
+        setting_types.PATTERNS,
         "Excluded files and folders, in gitignore's syntax; replaces the default.",
         list(DEFAULT_EXCLUDE),
     ),
     Key(
         "extend-exclude",
-        values.PATTERNS,
+        setting_types.PATTERNS,
         "Patterns excluded in addition to `exclude`.",
         [],
     ),
     Key(
         "per-file-ignores",
-        values.PATTERN_SELECTORS,
+        setting_types.PATTERN_SELECTORS,
         "Rules to disable by pattern of files; `!pattern` matches all other files.",
         {},
     ),
     Key(
         "per-file-profiles",
-        values.PATTERN_PROFILES,
+        setting_types.PATTERN_PROFILES,
         "Profiles by pattern of files; the last match counts.",
         {},
     ),
-    Key("show-notes", values.BOOLEAN, "Whether notes are listed.", False),
+    Key("show-notes", setting_types.BOOLEAN, "Whether notes are listed.", False),
     Key(
         "respect-gitignore",
-        values.BOOLEAN,
+        setting_types.BOOLEAN,
         "Whether files that git ignores are excluded.",
         True,
     ),
     Key(
         "max-file-size",
-        values.POSITIVE,
+        setting_types.POSITIVE,
         "Limit of a file in megabytes (default: 4 for Python, 2 for notebooks, 1 for Metal).",
     ),
     Key(
         "baseline",
-        values.PATH,
+        setting_types.PATH,
         "A file of known findings, in this folder or below.",
     ),
     Key(
         "kernel-builders",
-        values.KERNEL_BUILDERS,
+        setting_types.KERNEL_BUILDERS,
         "Wrappers of mx.fast.metal_kernel: tables of their parameters by quoted dotted name.",
         {},
     ),
@@ -103,25 +103,25 @@ SIMULATOR_ABOUT = "Settings of `embercoach simulate`."
 SIMULATOR_KEYS = (
     Key(
         "compiler",
-        values.PATH,
+        setting_types.PATH,
         "A clang instead of that of the package ziglang. Requires --allow-compiler.",
     ),
     Key(
         "timeout",
-        values.POSITIVE,
+        setting_types.POSITIVE,
         "Timeout in seconds for compiling and running a launch.",
         _SIMULATOR.timeout,
     ),
     Key(
         "memory",
-        values.POSITIVE,
+        setting_types.POSITIVE,
         "Limit of all buffers of a launch in gigabytes.",
         _SIMULATOR.memory / GIGABYTE,
     ),
-    Key("checks", values.BOOLEAN, "Whether memory accesses are checked.", _SIMULATOR.checks),
+    Key("checks", setting_types.BOOLEAN, "Whether memory accesses are checked.", _SIMULATOR.checks),
     Key(
         "allow",
-        values.KINDS,
+        setting_types.KINDS,
         "Kinds of findings, or codes, that this project allows.",
         [],
     ),

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.analysis.work import WorkExceededError
-from embercoach.engine.budget import size_problem
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
+from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.finding import PlacedError
 from embercoach.quoting import bounded
@@ -18,10 +18,10 @@ from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from embercoach.checks import Project
-    from embercoach.engine.directives import Directive
+    from embercoach.engine.suppression.directives import Directive
     from embercoach.finding import Finding
     from embercoach.kernel_builder import KernelBuilder
-    from embercoach.notebooks.places import CellTable
+    from embercoach.notebooks.cell_lines import CellTable
 
 #: ``skipped`` by its own comment; ``checked``; ``broken`` source; a check ``failed``.
 Kind = Literal["skipped", "checked", "broken", "failed"]
@@ -104,7 +104,7 @@ class Inspector:
             max_size: the setting ``max-file-size``.
         """
         # Not at the top, here and below: a run from the cache alone needs none of it.
-        from embercoach.fixes.source import decode
+        from embercoach.fixes.source_file import decode
 
         digest = digest_of(data)
         try:
@@ -134,12 +134,12 @@ class Inspector:
         builders: tuple[KernelBuilder, ...],
         max_size: float | None,
     ) -> Inspection:
-        from embercoach.engine.suppressions import may_hold_directives, read_directives
+        from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
 
         language = language_of(path.name)
         notebook = None
         if language == NOTEBOOK:
-            from embercoach.notebooks.module import parse
+            from embercoach.notebooks.cell_module import parse
 
             notebook = parse(text)
             if notebook is None:

@@ -7,12 +7,12 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
-from embercoach.engine.directives import Directive, Item
-from embercoach.engine.directives import Kind as DirectiveKind
 from embercoach.engine.inspection import Inspection
 from embercoach.engine.problem import Problem
+from embercoach.engine.suppression.directives import Directive, Item
+from embercoach.engine.suppression.directives import Kind as DirectiveKind
 from embercoach.finding import Edit, Finding, Fix, Step
-from embercoach.notebooks.places import CellTable
+from embercoach.notebooks.cell_lines import CellTable
 from embercoach.quoting import MOST_SAID
 from embercoach.terminal_text import escaped
 

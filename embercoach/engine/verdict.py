@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
-from embercoach.engine.coverage import ALL, CoveredLines, FoundLines
-from embercoach.engine.directives import CODES
+from embercoach.engine.suppression.directives import CODES
+from embercoach.engine.suppression.suppression_coverage import ALL, CoveredLines, FoundLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from embercoach.config import Settings
-    from embercoach.engine.directives import Directive
     from embercoach.engine.inspection import Inspection
+    from embercoach.engine.suppression.directives import Directive
     from embercoach.finding import Finding, Severity
 
 
@@ -126,7 +126,7 @@ def _unused(
     rules: FileRules, directives: Sequence[Directive], found: FoundLines
 ) -> Iterator[Finding]:
     """The findings about suppressions that match nothing or name no rule."""
-    from embercoach.engine import unused
+    from embercoach.engine.suppression import unused
 
     known = rulebook.static_codes()
     for directive in directives:

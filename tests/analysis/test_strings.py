@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from embercoach.analysis import strings
-from embercoach.analysis.project import Project
-from embercoach.analysis.values import Str, Value
-from embercoach.checks.kernels import definitions, header_of, source_of
+from embercoach.analysis.project.project import Project
+from embercoach.analysis.values import strings
+from embercoach.analysis.values.lattice import Str, Value
+from embercoach.checks.programs.kernels import definitions, header_of, source_of
 
 
 def value_of(program: str, name: str = "S") -> Value:

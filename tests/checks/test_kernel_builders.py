@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from embercoach.checks import Project, check_source
-from embercoach.checks.kernels import (
+from embercoach.checks.programs.kernels import (
     Definition,
     definitions,
     header_of,
@@ -16,7 +16,7 @@ from embercoach.checks.kernels import (
     readable,
     source_of,
 )
-from embercoach.checks.launches import launches_of
+from embercoach.checks.programs.launches import launches_of
 from embercoach.kernel_builder import Fixed, KernelBuilder
 
 MAPPED = (

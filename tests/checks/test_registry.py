@@ -8,8 +8,8 @@ import pytest
 
 import embercoach.checks  # noqa: F401  (registers the checks)
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts import CallFact
-from embercoach.analysis.project import Project
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.project.project import Project
 from embercoach.checks.registry import CHECKS, FACTS, check, checks_of
 
 

@@ -1,0 +1,65 @@
+"""``embercoach config``: the effective configuration of files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from embercoach.cli import shared_options
+from embercoach.terminal_text import json_text
+
+
+@click.command("config", epilog="Exit code: 0, or 2 if options or configuration are invalid.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str))
+@shared_options.choice
+@shared_options.shown
+@shared_options.source
+@click.option("--all", "everything", is_flag=True, help="Also show defaults and all rules.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format. JSON always contains everything.",
+)
+@click.option(
+    "--schema", is_flag=True, help="Print the JSON Schema of configuration files and exit."
+)
+@click.pass_context
+def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
+    """Show the effective configuration of files: settings, rules, exclusions.
+
+    For each path: whether a run over the project checks it, and the reason if not; its profile; the
+    enabled rules with their severities, and what disables the others; every setting with its
+    origin. PATHS default to the current folder. Options have the same effect as in `check`.
+    """
+    if options["schema"]:
+        from embercoach.config.json_schema import rendered
+
+        click.echo(rendered(), nl=False)
+        return
+    from embercoach.cli.effective_config import document
+    from embercoach.cli.flow import UserError
+    from embercoach.config import ConfigError, Configurations
+    from embercoach.config.load import compiler_allowed
+
+    # As in `simulate`: a compiler that is not allowed is among the warnings.
+    allowed = compiler_allowed()
+    overrides = replace(shared_options.overrides(options), allow_compiler=allowed)
+    try:
+        configurations = Configurations(
+            overrides, config=options["config"], isolated=options["isolated"]
+        )
+        applied = document(paths or (".",), configurations)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    if options["output_format"] == "json":
+        click.echo(json_text(applied))
+        return
+    from embercoach.cli.effective_config_text import lines
+    from embercoach.report.styled import print_lines
+
+    print_lines(lines(applied, everything=options["everything"]), sys.stdout)

@@ -1,0 +1,250 @@
+"""``embercoach report``: an HTML report of a run, or of a saved one."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embercoach.cli import codes, shared_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.config import Overrides
+
+DEFAULT_FILE = Path("embercoach-report.html")
+
+
+@click.command(
+    "report",
+    epilog="Exit code: 0 if the report is written, 2 if not or if the run is incomplete.",
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str))
+@click.option(
+    "--from",
+    "saved",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.json",
+    help="Render a saved JSON report instead of a run; several are merged.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_FILE,
+    show_default=True,
+    help="Where to write the report.",
+)
+@shared_options.profile
+@shared_options.select
+@shared_options.ignore
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False),
+    help="Report new findings only, and count those of this baseline that are fixed.",
+)
+@shared_options.no_baseline
+@click.option(
+    "--against",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OLD.json",
+    help="Compare with an earlier JSON report; of several, the oldest first, with the last.",
+)
+@shared_options.source
+@shared_options.running
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the report's path.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    saved: tuple[Path, ...],
+    against: tuple[Path, ...],
+    output_file: Path,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Write an HTML report: charts, a searchable list, annotated sources.
+
+    PATHS are files and folders (default: the current folder). The report is one file that needs no
+    network; it contains the sources of files with findings.
+    """
+    earlier = _earlier(against)
+    if not saved:
+        document, render = _of_run(quiet=quiet, marked=bool(against), **options)
+    else:
+        _refuse_beside_saved(ctx)
+        document, render = _of_files(saved, quiet=quiet)
+        if against:
+            _require_fingerprints(document, "what --from names")
+    _require_alike(document, earlier)
+    _write(render(earlier=earlier), output_file)
+    _tell(document, output_file, quiet=quiet)
+    ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
+
+
+def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """Earlier reports by the names of their files."""
+    from embercoach.cli.commands.merge import merged_files
+
+    found = [(str(file), merged_files([file], quiet=True).document) for file in files]
+    for name, document in found[-1:]:
+        _require_fingerprints(document, name)
+    return found
+
+
+def _require_fingerprints(document: dict[str, Any], name: str) -> None:
+    from embercoach.cli.flow import UserError
+    from embercoach.report.html.changes import has_fingerprints
+
+    if not has_fingerprints(document):
+        raise UserError(f"{name}: findings have no fingerprints; run the check again")
+
+
+def _require_alike(document: dict[str, Any], earlier: list[tuple[str, dict[str, Any]]]) -> None:
+    """Refuse to compare a report made with a baseline with one made without."""
+    from embercoach.cli.flow import UserError
+
+    made = {True: "with a baseline", False: "without a baseline"}
+    now = "baseline" in document["summary"]
+    for name, before in earlier:
+        if ("baseline" in before["summary"]) != now:
+            raise UserError(
+                f"{name} was made {made[not now]}, the other report {made[now]}; use the same one"
+            )
+
+
+def _refuse_beside_saved(ctx: click.Context) -> None:
+    own = {"saved", "against", "output_file", "quiet"}
+    given = click.core.ParameterSource.COMMANDLINE
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name not in own and ctx.get_parameter_source(name) is given and ctx.params[name]:
+            shown = "PATHS" if name == "paths" else parameter.opts[-1]
+            raise click.UsageError(f"--from and {shown} exclude each other")
+
+
+def _of_run(
+    *, quiet: bool, marked: bool, **options: Any
+) -> tuple[dict[str, Any], Callable[..., str]]:
+    """The document of a run, and a function that renders it."""
+    from dataclasses import replace
+
+    from embercoach.cli.baseline_filter import guards, judge
+    from embercoach.cli.config_warnings import idle_patterns, warn
+    from embercoach.cli.flow import UserError
+    from embercoach.cli.progress import progress_of
+    from embercoach.cli.run_origin import origin_of, problems_of
+    from embercoach.config import ConfigError, Configurations
+    from embercoach.engine.checkouts import Plan
+    from embercoach.report import json_report
+    from embercoach.report.fingerprints import fingerprints
+    from embercoach.report.html.rendering import render
+    from embercoach.report.outcome import Sources
+
+    overrides = _overrides(options)
+    try:
+        configurations = Configurations(
+            overrides, config=options["config"], isolated=options["isolated"]
+        )
+        plan = Plan(options["paths"] or (".",), configurations)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    if not quiet:
+        warn([*configurations.warnings, *idle_patterns(plan)])
+    problems = list(problems_of(plan.mistakes))
+    several = len(plan.scopes) > 1 and overrides.baseline is None
+    watching = guards(
+        plan.scopes, configurations, plan.division, problems=problems if several else None
+    )
+    with progress_of(quiet=quiet) as progress:
+        outcome = plan.run(
+            jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
+        )
+    result = outcome.result(problems)
+    if not (result.files_checked or result.files_skipped or result.problems):
+        raise UserError(
+            "no Python, notebook, Metal or Objective-C files found under the given paths"
+        )
+    sources, comparison = Sources(), None
+    marks = fingerprints(result.findings, sources) if marked else None
+    if watching:
+        judged = judge(watching, result, sources)
+        marks = marks and tuple(marks[number] for number in judged.numbers)
+        result, comparison = replace(result, findings=judged.findings), judged.comparison
+    document = json_report.document(
+        result,
+        sources,
+        show_notes=True,
+        comparison=comparison,
+        marks=marks,
+        origin=origin_of(outcome),
+    )
+    return document, partial(render, document, readable=lambda _: True)
+
+
+def _overrides(options: dict[str, Any]) -> Overrides:
+    if options["baseline"] is not None and options["no_baseline"]:
+        raise click.UsageError("--baseline and --no-baseline exclude each other")
+    return shared_options.overrides(options | {"show_notes": True})
+
+
+def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:
+    """The document of saved runs, and a function that renders it."""
+    from embercoach.cli.commands.merge import merged_files
+    from embercoach.engine.languages import SUFFIXES
+    from embercoach.report.html.rendering import render
+
+    document = merged_files(saved, quiet=quiet).document
+    saved_at = min(file.stat().st_mtime for file in saved)
+
+    def readable(path: str) -> bool:
+        # Who wrote the list of files is not always who passes the report on: no other secrets.
+        return path.endswith(SUFFIXES)
+
+    return document, partial(render, document, readable=readable, saved_at=saved_at)
+
+
+def _write(text: str, file: Path) -> None:
+    from embercoach.cli.flow import UserError
+
+    try:
+        file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _tell(document: dict[str, Any], file: Path, *, quiet: bool) -> None:
+    from embercoach.report.styled import print_text
+    from embercoach.report.text import plural
+
+    summary = document["summary"]
+    counted = (plural(summary[f"{name}s"], name) for name in ("error", "warning", "note"))
+    if not quiet:
+        print_text(f"Wrote {file}: {', '.join(counted)}.", sys.stdout)
+        _tell_absent(document)
+    for problem in document["problems"]:
+        place = f"{problem['path']}:{problem['line']}:{problem['column']}"
+        print_text(f"{place}: {problem['message']}", sys.stderr)
+
+
+def _tell_absent(document: dict[str, Any]) -> None:
+    """Say which sources a report of saved findings lacks: it was made elsewhere, or they went."""
+    from embercoach.report.html import sources
+    from embercoach.report.styled import print_text
+    from embercoach.report.text import plural
+
+    paths = sorted({finding["path"] for finding in document["findings"]})
+    absent = [path for path in paths if not sources.is_there(path)]
+    if absent:
+        some = f"{absent[0]} and others" if len(absent) > 1 else absent[0]
+        message = (
+            f"Sources of {len(absent)} of {plural(len(paths), 'file')} not found: {some}; run "
+            "`embercoach report` in the folder of the check"
+        )
+        print_text(message, sys.stderr)
