@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.origins import Origins
+from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.programs.kernels import has_kernel
@@ -46,7 +47,7 @@ def reports_of(module: Module) -> Reports:
     """
     exceeded: str | None = None
     try:
-        facts = module.analyse()
+        facts = analyse_module(module)
     except WorkExceededError as error:
         facts, exceeded = module.facts(), _exceeded(error)
         module.work.left = Work.of("", is_shared=False).left  # for the checks

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate.statements import target_names
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.syntax.trees import children, target_names
 from embercoach.analysis.values.lattice import Number
 from embercoach.metal.numerals import whole_number
 

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from embercoach.simulator.session.recorder import KernelFault, Launch, Recorder
 
 _HOMES = {
-    "activate": "activation",
-    "is_active": "activation",
+    "activate": "session.activation",
+    "is_active": "session.activation",
     "CODE_OF_KIND": "model",
     "Finding": "model",
     "Limits": "model",
     "SimulatorError": "model",
     "Traffic": "model",
-    "KernelFault": "recorder",
-    "Launch": "recorder",
-    "Recorder": "recorder",
-    "report": "telling",
+    "KernelFault": "session.recorder",
+    "Launch": "session.recorder",
+    "Recorder": "session.recorder",
+    "report": "reporting.messages",
 }
 
 __all__ = [

@@ -26,6 +26,7 @@ import libcst as cst
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import Fact
+from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import lattice as v
@@ -51,7 +52,7 @@ def module_of(
         other.parent.mkdir(parents=True, exist_ok=True)
         other.write_text(textwrap.dedent(text), encoding="utf-8")
     module = Project().open(path, prelude + textwrap.dedent(source))
-    module.analyse()
+    analyse_module(module)
     return module
 
 

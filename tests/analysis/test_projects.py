@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.project import Project
 from embercoach.checks import check_source
 from tests.analysis.inference import all_revealed, module_of, revealed
@@ -237,11 +238,11 @@ def test_one_file_does_not_change_what_another_finds(tmp_path: Path) -> None:
     library.write_text(text)
     main = tmp_path / "main.py"
     alone = Project().open(library, text)
-    alone.analyse()
+    analyse_module(alone)
     project = Project()
-    project.open(main, "import mlx.core as mx\nfrom lib import f\nf('text')\n").analyse()
+    analyse_module(project.open(main, "import mlx.core as mx\nfrom lib import f\nf('text')\n"))
     after = project.open(library, text)
-    after.analyse()
+    analyse_module(after)
 
     def kinds(module: object) -> list[str]:
         return [type(fact).__name__ for fact in module.facts()]  # type: ignore[attr-defined]

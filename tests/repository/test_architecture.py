@@ -189,11 +189,11 @@ def test_a_climb_is_seen(
 @pytest.mark.parametrize(
     ("place", "source", "forbidden"),
     [
-        ("analysis/evaluate/names.py", "from embercoach.checks import dtype", True),
+        ("analysis/evaluate/names.py", "from embercoach.checks.arrays import dtype", True),
         ("analysis/evaluate/names.py", "from embercoach import checks", True),
         ("analysis/evaluate/names.py", "import embercoach.checks.arrays.dtype", True),
-        ("analysis/evaluate/names.py", "from ..checks import dtype", True),
-        ("analysis/evaluate/names.py", "from .. import checks", True),
+        ("analysis/evaluate/names.py", "from ...checks import dtype", True),
+        ("analysis/evaluate/names.py", "from ... import checks", True),
         ("analysis/evaluate/names.py", "def f():\n    from embercoach.engine import run", True),
         ("analysis/__init__.py", "from ..engine import run", True),
         ("metal/body.py", "from embercoach.finding import Finding", True),

@@ -302,7 +302,7 @@ _PROGRAM = """
     import numpy as np
     from pathlib import Path
     from embercoach.simulator.model import Limits
-    from embercoach.simulator.process import Process
+    from embercoach.simulator.process.child_process import Process
     from embercoach.simulator.build.toolchain import find_toolchain
     from tests.simulator.units import Bench, begun, given, wanted
 

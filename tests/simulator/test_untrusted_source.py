@@ -184,7 +184,7 @@ def test_objects_are_bounded(toolchain: Toolchain, object_cache: Path) -> None:
 _PROGRAM = """
     import sys
     sys.path.insert(0, sys.argv[1])
-    from embercoach.simulator import tools
+    from embercoach.simulator.build import tools
     command = ["/bin/sh", "-c", "echo $$ >&2; while :; do :; done"]
     tools.run(command, allowance=tools.Allowance.of(60))
 """

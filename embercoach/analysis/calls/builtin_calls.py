@@ -7,6 +7,7 @@ from collections.abc import Callable as Fn
 import libcst as cst
 
 from embercoach.analysis.evaluate import exactness
+from embercoach.analysis.evaluate.dispatch import call_value, member
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
@@ -130,8 +131,6 @@ def _zip(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 
 def _map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    from embercoach.analysis.calls.calls import call_value
-
     if len(arguments) < 2:
         return UNKNOWN
     values = tuple(element_of(frame, a.value) for a in arguments[1:])
@@ -237,8 +236,6 @@ def _power(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 
 def _getattr(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    from embercoach.analysis.evaluate.members import member
-
     if len(arguments) < 2 or not isinstance(arguments[1].value, Str):
         return UNKNOWN
     name = arguments[1].value.text

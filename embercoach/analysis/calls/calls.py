@@ -19,9 +19,10 @@ from embercoach.analysis.calls import (
 )
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
-from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
     holds_arrays,
@@ -108,6 +109,7 @@ def _unknown_method(receiver: Value, name: str) -> Value:
     return BoundMember(receiver, name) if name == "astype" else UNKNOWN
 
 
+@link("call")
 def apply(
     frame: Frame,
     node: cst.Call,
@@ -159,7 +161,7 @@ def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
         info, is_bound = callee.info, callee.bound is not None
     elif type(callee) is Instance or type(callee) is Class:
         name = "__call__" if type(callee) is Instance else "__init__"
-        info = classes.find_method(callee.info, name)
+        info = find_method(callee.info, name)
     if info is not None and info.module is frame.module:
         frame.add(LocalCall(node, frame.place(), info, is_bound))
 
@@ -261,10 +263,10 @@ def _function(
 
 def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argument, ...]) -> Value:
     instance = Instance(callee.info)
-    init = classes.find_method(callee.info, "__init__")
+    init = find_method(callee.info, "__init__")
     if init is not None:
         functions.call_function(frame, init, instance, arguments)
-    elif any(base in classes.ENUMS for base in classes.library_bases(callee.info)):
+    elif any(base in classes.ENUMS for base in library_bases(callee.info)):
         return instance
     return instance
 
@@ -272,10 +274,10 @@ def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argumen
 def _instance(
     frame: Frame, node: cst.Call, callee: Instance, arguments: tuple[Argument, ...]
 ) -> Value:
-    method = classes.find_method(callee.info, "__call__")
+    method = find_method(callee.info, "__call__")
     if method is not None:
         return functions.call_function(frame, method, callee, arguments)
-    for base in classes.library_bases(callee.info):
+    for base in library_bases(callee.info):
         if mlx_api.is_layer(base) and base != classes.MODULE_CLASS:
             return _library_object(frame, node, LibraryObject(base), arguments)
     return UNKNOWN
@@ -360,6 +362,7 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
 _HARMLESS = (Symbol, BoundMember, Kernel, LibraryObject)
 
 
+@link("call_value")
 def call_value(frame: Frame, callee: Value, values: tuple[Value, ...]) -> Value:
     """Call a value with positional values that have no expressions (``tree_map``, ``map``)."""
     if isinstance(callee, Function):

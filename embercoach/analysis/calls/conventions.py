@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.evaluate.classes import find_method, is_layer, library_bases
+from embercoach.analysis.evaluate.dispatch import left_in
+from embercoach.analysis.values.inheritance import find_method, is_layer, library_bases
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -64,8 +65,6 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
 
 def _initial_state(info: FunctionInfo) -> Value:
     """What ``init_single`` puts into the state that ``apply_single`` is handed."""
-    from embercoach.analysis.calls.functions import left_in
-
     assert info.cls is not None
     maker = find_method(info.cls, "init_single")
     if maker is None or maker is info or len(maker.parameters) < 3:

@@ -19,7 +19,7 @@ from embercoach.analysis.calls.parameters import (
     plain,
 )
 from embercoach.analysis.evaluate import constants, exactness
-from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.values.joins import join, join_all, options, pulls_of
@@ -49,6 +49,7 @@ MAX_KERNELS = 64
 PARAMETERS_A_STEP = 2
 
 
+@link("call_function")
 def call_function(
     frame: Frame, info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
 ) -> Value:
@@ -280,6 +281,7 @@ def _run(
     return join(result, NONE) if falls else result
 
 
+@link("left_in")
 def left_in(info: FunctionInfo, name: str) -> Value:
     """What a parameter holds when the body has been run: what is put into a dict, say."""
     if info.in_progress:
@@ -321,14 +323,12 @@ def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, dep
 
 def _execute(info: FunctionInfo, frame: Frame) -> bool:
     """Run the body; whether control falls off its end."""
-    from embercoach.analysis.evaluate.statements import execute_body
-
     busy = info.in_progress
     info.in_progress = True
     try:
         node = info.node
         if not isinstance(node, cst.Lambda):
-            return execute_body(frame, node.body)
+            return execute(frame, node.body.body)
         frame.statement = info.statement or info.module.tree
         frame.returned = evaluate(frame, node.body)
         frame.pulls |= pulls_of(frame.returned)

@@ -17,6 +17,7 @@ from embercoach.analysis.calls import (
     transforms,
 )
 from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.facts.facts import Argument
@@ -221,8 +222,6 @@ def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
 
 def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``tree_map(fn, tree, *rest)``: the function sees the leaves."""
-    from embercoach.analysis.calls.calls import call_value
-
     positional = [a.value for a in arguments if a.keyword is None]
     if len(positional) < 2:
         return UNKNOWN

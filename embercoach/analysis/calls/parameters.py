@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
-from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.values.joins import join, join_all, options
 from embercoach.analysis.values.lattice import (
@@ -212,8 +212,6 @@ def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | No
         return None
     if parameter.annotation is not None and not _is_vague_annotation(info, parameter):
         return None
-    from embercoach.analysis.calls.functions import call_function
-
     fixture = info.module.fixtures.get(parameter.name)
     if fixture is not None and fixture is not info and info.is_test:
         return call_function(info.module.frame, fixture, None, ())

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
-from embercoach.analysis.evaluate import classes
+from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -77,7 +78,7 @@ def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
     if isinstance(value, Function):
         info = value.info
     elif isinstance(value, Instance):
-        info = classes.find_method(value.info, "__call__")
+        info = find_method(value.info, "__call__")
     elif isinstance(value, Transformed):
         mark(frame, site, value.inner, role)
     if info is not None:
@@ -121,15 +122,15 @@ def call(
     frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
 ) -> Value:
     """The result of calling what a transform returned."""
-    from embercoach.analysis.calls.calls import apply
-
     if callee.transform == "partial":
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
         if isinstance(inner, Symbol):
             return call_library(inner.name, arguments)
         return parameters.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
-    result = apply(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
+    result = (
+        dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
+    )
     if callee.transform.endswith("value_and_grad"):
         value = result if result is not UNKNOWN else ARRAY
         gradient = TREE if callee.transform.startswith("module") else ARRAY

@@ -12,13 +12,13 @@ import libcst as cst
 
 from embercoach.analysis.calls import kernel_objects
 from embercoach.analysis.calls.parameters import closure_of
-from embercoach.analysis.evaluate.classes import find_method, lineage
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     UNKNOWN,

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.call_results import result_value
+from embercoach.analysis.calls.functions import call_function, call_with_values, explore
+from embercoach.analysis.evaluate.dispatch import link
+from embercoach.analysis.values.inheritance import find_method, library_bases, lineage
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -20,13 +23,10 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Sequence,
     Super,
-    Symbol,
     Value,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
 
@@ -35,41 +35,6 @@ ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 
 #: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
 MOST_BASES = 128
-
-
-def lineage(info: ClassInfo) -> Iterator[ClassInfo]:
-    """The class and its bases of linted files, nearest first, each once."""
-    seen: set[ClassInfo] = set()
-    pending = [info]
-    while pending and len(seen) < MOST_BASES:
-        cls = pending.pop()
-        if cls not in seen:
-            seen.add(cls)
-            yield cls
-            bases = [base.info for base in cls.bases if isinstance(base, Class)]
-            pending.extend(reversed(bases))
-
-
-def library_bases(info: ClassInfo) -> Iterator[str]:
-    """Names of the library classes that it inherits from."""
-    for cls in lineage(info):
-        for base in cls.bases:
-            if isinstance(base, Symbol):
-                yield base.name
-
-
-def is_layer(info: ClassInfo) -> bool:
-    """Whether it is an ``mlx.nn.Module``."""
-    return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
-
-
-def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
-    """A method by name, in the class or the nearest base."""
-    for cls in lineage(info):
-        method = cls.methods.get(name)
-        if method is not None:
-            return method
-    return None
 
 
 def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
@@ -97,8 +62,6 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
 
 
 def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:
-    from embercoach.analysis.calls.functions import call_function
-
     if method.is_property:
         return call_function(frame, method, owner, ())
     return Function(method, None if method.is_static else owner)
@@ -106,8 +69,6 @@ def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:
 
 def _assigned(cls: ClassInfo, name: str) -> Value | None:
     """What the methods of a class assign to ``self.name``; they are explored on demand."""
-    from embercoach.analysis.calls.functions import explore
-
     setters = cls.setters.get(name)
     if setters is None:
         return cls.attributes.get(name)
@@ -168,8 +129,6 @@ def super_member(frame: Frame, owner: Super, name: str) -> Value:
 
 def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, ...]) -> Value:
     """The result of calling a method of an instance with positional values."""
-    from embercoach.analysis.calls.functions import call_with_values
-
     method = find_method(owner.info, name)
     if method is None:
         for base in library_bases(owner.info):
@@ -179,6 +138,7 @@ def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, .
     return call_with_values(frame, method, owner, values)
 
 
+@link("iterated")
 def iterated(frame: Frame, value: Value) -> Value:
     """What iterating over an instance yields."""
     if not isinstance(value, Instance):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.evaluate import exactness
-from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.assignment import assign
+from embercoach.analysis.evaluate.dispatch import evaluate, execute
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.syntax.trees import children, target_names
 from embercoach.analysis.values.joins import as_array, without_alternatives
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated
@@ -36,9 +37,7 @@ class Round(NamedTuple):
 
 
 def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
-    from embercoach.analysis.evaluate.statements import execute_body
-
-    return execute_body(frame, suite)
+    return execute(frame, suite.body)
 
 
 def execute_if(frame: Frame, node: cst.If) -> bool:
@@ -99,8 +98,6 @@ def enter_loop(
 
     Elements of what has been evaluated (``node`` says what that is) have been evaluated too.
     """
-    from embercoach.analysis.evaluate.statements import assign, target_names
-
     assign(frame, target, element_of(frame, iterable))
     bound = tuple(target_names(target))
     if frame.evaluated and node is not None and _is_evaluated(frame, node):
@@ -118,8 +115,6 @@ def _array_targets(
     node: cst.BaseExpression | None,
 ) -> Collection[str]:
     """The targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
-    from embercoach.analysis.evaluate.statements import target_names
-
     if as_array(iterable) is not None:
         return tuple(target_names(target))
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
@@ -179,8 +174,6 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
 
 def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
     """Go through a loop over known items one by one; None if it can't be done so."""
-    from embercoach.analysis.evaluate.statements import assign
-
     items = exactness.items_of(iterable)
     if items is None or len(items) > frame.rounds_left:
         return None

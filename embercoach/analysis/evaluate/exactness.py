@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import holds_kernel
+from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
@@ -210,8 +211,6 @@ def _gather(
     found: list[_Round],
 ) -> bool:
     """Add what the rounds of a comprehension make; whether it is known."""
-    from embercoach.analysis.evaluate.statements import assign
-
     if clause is None:
         found.append(tuple(evaluate(frame, element) for element in elements))
         return len(found) <= MAX_ITEMS

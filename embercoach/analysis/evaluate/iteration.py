@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.evaluate.dispatch import iterated
 from embercoach.analysis.values.joins import join_all, with_pulls
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -43,6 +44,4 @@ def element_of(frame: Frame, value: Value) -> Value:
         return value
     if kind is LibraryObject or kind is ModuleRef:
         return UNKNOWN
-    from embercoach.analysis.evaluate.classes import iterated
-
     return iterated(frame, value)

@@ -9,6 +9,7 @@ from embercoach.analysis.calls import fourier, numpy_api, sibling_files, string_
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.conventions import SETTING_NAMES
 from embercoach.analysis.evaluate import classes
+from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import (
@@ -69,6 +70,7 @@ MLX_CONSTANTS: dict[str, Value] = {
 MATH_CONSTANTS = frozenset({"math.pi", "math.e", "math.inf", "math.nan", "math.tau"})
 
 
+@link("member")
 def member(frame: Frame, owner: Value, name: str) -> Value:
     """``owner.name``."""
     handler = _MEMBERS.get(type(owner))

@@ -9,18 +9,18 @@ import libcst as cst
 
 from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
+from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
 from embercoach.analysis.evaluate import control, imports, mutation, operators
-from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.assignment import assign
+from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import join, join_all, options, pulls_of
+from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.values.joins import join, pulls_of
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
-    Array,
     Class,
     Dict,
     FilePath,
@@ -28,139 +28,12 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Number,
     Sequence,
-    Str,
     Symbol,
-    Union,
     Value,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-    from collections.abc import Iterable, Iterator
-    from collections.abc import Sequence as Items
-
     from embercoach.analysis.calls.definitions import ClassInfo
-
-
-def execute_body(frame: Frame, body: cst.BaseSuite) -> bool:
-    """Run a suite; False once a statement leaves it."""
-    return execute_all(frame, body.body)
-
-
-def execute_all(frame: Frame, statements: Iterable[cst.CSTNode]) -> bool:
-    """Run statements in order; what follows one that leaves is not reached."""
-    for statement in statements:
-        kind = type(statement)
-        if kind is cst.SimpleStatementLine:
-            for small in statement.body:  # type: ignore[attr-defined]
-                handler = EXECUTORS.get(type(small))
-                if handler is not None:
-                    frame.statement = small
-                    if not handler(frame, small):
-                        return False
-            continue
-        handler = EXECUTORS.get(kind)
-        if handler is not None:
-            frame.statement = statement
-            if not handler(frame, statement):
-                return False
-    return True
-
-
-def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
-    """Bind an assignment target: a name, attribute, item or a pattern of them."""
-    kind = type(target)
-    if kind is cst.Name:
-        frame.bind(target.value, value)  # type: ignore[attr-defined]
-    elif kind is cst.Attribute:
-        assert isinstance(target, cst.Attribute)
-        _assign_attribute(frame, target, value)
-    elif kind is cst.Tuple or kind is cst.List:
-        _unpack(frame, target.elements, value)  # type: ignore[attr-defined]
-    elif kind is cst.Subscript:
-        _assign_item(frame, target, value)  # type: ignore[arg-type]
-
-
-def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
-    path = dotted(target)
-    owner = evaluate(frame, target.value)
-    mutation.record(frame, owner, target.attr.value, value)
-    if path is not None:
-        frame.assign_path(path, value)
-
-
-def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> None:
-    star = next((i for i, e in enumerate(elements) if isinstance(e, cst.StarredElement)), None)
-    if type(value) is Union:
-        value = _unpacked_union(frame, value, len(elements))
-    if isinstance(value, Sequence) and value.array is not None:
-        value = extents.unpacked_shape(value.array, len(elements), star)
-    items = value.items if isinstance(value, Sequence) else None
-    if items is not None and star is None and len(items) == len(elements):
-        for element, item in zip(elements, items, strict=True):
-            assign(frame, element.value, item)
-        return
-    element_value = _element_of_any(frame, value)
-    for index, element in enumerate(elements):
-        if index == star:
-            assign(frame, element.value, Sequence("list", element_value))
-        elif items is not None and star is not None and len(items) >= len(elements) - 1:
-            at = index if index < star else index - len(elements)
-            assign(frame, element.value, items[at])
-        else:
-            assign(frame, element.value, element_value)
-
-
-def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
-    """What each of ``count`` targets gets, whichever alternative is unpacked."""
-    columns: list[list[Value]] = [[] for _ in range(count)]
-    for option in value.options:
-        if option is NONE:
-            continue
-        items = option.items if isinstance(option, Sequence) else None
-        if items is not None and len(items) != count:
-            continue  # unpacking it would raise
-        for at in range(count):
-            columns[at].append(element_of(frame, option) if items is None else items[at])
-    joined = tuple(join_all(column) for column in columns)
-    return Sequence("tuple", None, joined)
-
-
-def _element_of_any(frame: Frame, value: Value) -> Value:
-    return join_all(element_of(frame, o) for o in options(value) if o is not NONE)
-
-
-def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
-    base = evaluate(frame, target.value)
-    evaluate(frame, target)  # for the facts of its indices
-    if type(base) is Array and base.role is not None:
-        fourier.touch(frame, target, value)
-    path = dotted(target.value)
-    if path is None:
-        return
-    if path in frame.evaluated:
-        frame.evaluated = frame.evaluated.without((path,))
-    if isinstance(base, Dict):
-        index = target.slice[0].slice
-        key = evaluate(frame, index.value) if isinstance(index, cst.Index) else UNKNOWN
-        text = key.text if isinstance(key, Str) else None
-        if text is not None and len(base.known) < 64:
-            known = {**dict(base.known), text: value}
-            frame.assign_path(path, Dict(base.item, tuple(known.items()), base.exact))
-        else:
-            item = value if base.item is UNKNOWN and not base.known else join(base.item, value)
-            frame.assign_path(path, Dict(item, base.known))
-    elif isinstance(base, Sequence) and base.kind == "list":
-        frame.assign_path(path, Sequence("list", join(base.item, value)))
-
-
-def target_names(target: cst.CSTNode) -> Iterator[str]:
-    """The names that an assignment target binds."""
-    if isinstance(target, cst.Name):
-        yield target.value
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from target_names(element.value)
 
 
 def _assign(frame: Frame, node: cst.Assign) -> bool:
@@ -286,8 +159,6 @@ def _function(frame: Frame, node: cst.FunctionDef) -> bool:
 
 def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) -> Value:
     """The value of a ``def``, with its decorators applied."""
-    from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
-
     info = frame.module.function_info(node, frame, cls)
     value: Value = Function(info)
     names: list[str] = []
@@ -353,7 +224,7 @@ def _class_statement(body: Frame, info: ClassInfo, statement: cst.CSTNode) -> No
         if isinstance(line, cst.AnnAssign) and isinstance(line.target, cst.Name):
             info.annotations[line.target.value] = line.annotation.annotation
     before = body.names.version()
-    execute_all(body, (statement,))
+    execute(body, (statement,))
     info.variables |= {n: value for n, _, value in body.names.since(before) if value is not None}
 
 
@@ -363,14 +234,14 @@ def _with(frame: Frame, node: cst.With) -> bool:
         if item.asname is not None:
             known = isinstance(value, (FilePath, Instance))
             assign(frame, item.asname.name, value if known else UNKNOWN)
-    return execute_body(frame, node.body)
+    return execute(frame, node.body.body)
 
 
 def _pass(frame: Frame, node: cst.CSTNode) -> bool:
     return True
 
 
-EXECUTORS: dict[type, Fn[[Frame, Any], bool]] = {
+EXECUTORS |= {
     cst.Expr: _expression,
     cst.Assign: _assign,
     cst.AnnAssign: _annotated,

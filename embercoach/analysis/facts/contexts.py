@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate.classes import is_layer
 from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Sequence
 

@@ -14,8 +14,7 @@ import libcst as cst
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
 from embercoach.analysis.facts.stops import Stop, told_binding, told_parameter
-from embercoach.analysis.project.module import small_statements
-from embercoach.analysis.syntax.trees import head_of, names_below, walk
+from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
 

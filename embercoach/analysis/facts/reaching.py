@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import libcst as cst
 
-from embercoach.analysis.evaluate.statements import target_names
-from embercoach.analysis.syntax.trees import head_of, parameters_of, walk
+from embercoach.analysis.syntax.trees import head_of, parameters_of, target_names, walk
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
 
 if TYPE_CHECKING:

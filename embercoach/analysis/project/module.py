@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
+from embercoach.analysis.evaluate.dispatch import execute
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.imports import taken_from
 from embercoach.analysis.evaluate.mutation import forget_lists, grown_by_functions
+from embercoach.analysis.project.cycles import running_order
+from embercoach.analysis.syntax.trees import assigned_attributes, small_statements
 from embercoach.analysis.values.lattice import UNKNOWN, Class, FilePath, Function, Value
 from embercoach.analysis.work import Work, note_reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from embercoach.analysis.facts.facts import CallFact, Fact
@@ -87,7 +89,7 @@ class Module:
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
-        self._launches: list[CallFact] | None = None  # as the calls of their functions make them
+        self.launches: list[CallFact] | None = None  # as the calls of their functions make them
         self._state = "new"
         #: Whether it is settled which modules run before this one, where others import it.
         self.has_place = False
@@ -96,16 +98,12 @@ class Module:
 
     def run(self) -> None:
         """Run the top level, once. In a cycle of imports the names found so far must do."""
-        from embercoach.analysis.evaluate.statements import execute_all
-
         if self.is_shared and not self.has_place:
-            from embercoach.analysis.project.cycles import running_order
-
             for module in running_order(self):
                 module.run()
         if self._state == "new":
             self._state = "running"
-            execute_all(self.frame, self.tree.body)
+            execute(self.frame, self.tree.body)
             if self.mentions_kernels:
                 forget_lists(self)
             self._state = "done"
@@ -128,8 +126,6 @@ class Module:
 
         A function, a class, or what an import takes from another module.
         """
-        from embercoach.analysis.evaluate.imports import taken_from
-
         if name in self._sought:  # modules that import the name from each other
             return None
         self._sought.add(name)
@@ -190,7 +186,7 @@ class Module:
     def facts(self) -> list[Fact]:
         """All facts of the file, once it has been analysed."""
         found = [fact for facts in self._facts.values() for fact in facts]
-        return [*found, *(self._launches or ())]
+        return [*found, *(self.launches or ())]
 
     def function_info(
         self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
@@ -230,127 +226,6 @@ class Module:
         cls.set_by[method] = names
         for name in names:
             cls.setters.setdefault(name, []).append(method)
-
-    def analyse(self) -> list[Fact]:
-        """Analyse every function, callers' evidence first where parameters need it.
-
-        Raises:
-            WorkExceededError: the file takes too much work. The facts so far hold nevertheless.
-        """
-        from embercoach.analysis.calls.visits import launches_by_call
-
-        try:
-            self._analyse_functions()
-        finally:
-            self._spread_roles()
-        if self.mentions_kernels and self._launches is None:
-            self._launches = launches_by_call(self, self.facts())
-        return self.facts()
-
-    def _analyse_functions(self) -> None:
-        from embercoach.analysis.calls.functions import analyse
-        from embercoach.analysis.calls.parameters import canonical_values
-
-        self.run()
-        self.is_analysed = True
-        seen = 0
-        deferred: deque[FunctionInfo] = deque()
-        while seen < len(self.functions) or deferred:
-            found = self.functions[seen:]  # by what has been analysed so far
-            seen += len(found)
-            for info in found:
-                # A method may have been analysed meanwhile, for the attributes that it sets.
-                if info.analysed_with is None:
-                    if _needs_evidence(info):
-                        deferred.append(info)
-                    else:
-                        analyse(info)
-            while deferred:
-                info = deferred.popleft()
-                if info.analysed_with is None:
-                    analyse(info)
-                    break
-        for info in self.functions[:]:
-            if all(p.evidence is None for p in info.parameters):
-                continue
-            if canonical_values(info) != info.analysed_with:
-                info.forget()
-                analyse(info)
-
-    def _spread_roles(self) -> None:
-        """What a compiled or differentiated function calls is compiled or differentiated too."""
-        inner: dict[FunctionInfo | None, list[FunctionInfo]] = {}
-        for info in self.functions:
-            inner.setdefault(info.outer, []).append(info)
-        for role in ("compiled", "vmapped", "differentiated"):
-            pending = [info for info in self.functions if getattr(info, role)]
-            seen = set(pending)
-            while pending:
-                info = pending.pop()
-                setattr(info, role, True)
-                for callee in [*info.calls, *inner.get(info, ())]:
-                    if callee not in seen and callee.module is self:
-                        seen.add(callee)
-                        callee.role_givers[role] = info
-                        pending.append(callee)
-
-
-def _needs_evidence(info: FunctionInfo) -> bool:
-    start = 1 if info.is_method else 0
-    return any(
-        p.annotation is None and p.evidence is None and not p.star for p in info.parameters[start:]
-    )
-
-
-def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
-    """The attributes that a method assigns on its first parameter, or appends to."""
-    found: set[str] = set()
-    for statement in small_statements(node.body):
-        targets: list[cst.CSTNode]
-        # (``isinstance`` is slow for the classes that it denies.)
-        if type(statement) is cst.Assign:
-            targets = [t.target for t in statement.targets]
-        elif type(statement) is cst.AnnAssign or type(statement) is cst.AugAssign:
-            targets = [statement.target]
-        elif type(statement) is cst.Expr and type(statement.value) is cst.Call:
-            called = statement.value.func
-            if type(called) is not cst.Attribute or called.attr.value != "append":
-                continue
-            targets = [called.value]
-        else:
-            continue
-        while targets:
-            target = targets.pop()
-            if type(target) is cst.Attribute:
-                if type(target.value) is cst.Name and target.value.value == self_name:
-                    found.add(target.attr.value)
-            elif type(target) is cst.Tuple or type(target) is cst.List:
-                targets.extend(e.value for e in target.elements)
-    return found
-
-
-DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
-
-
-def small_statements(
-    suite: cst.CSTNode, closed: tuple[type, ...] = DEFINITIONS
-) -> Iterator[cst.BaseSmallStatement]:
-    """The simple statements of a suite and of those nested in it, but for the ``closed`` kinds."""
-    pending: list[cst.CSTNode] = [suite]
-    while pending:
-        node = pending.pop()
-        kind = type(node)
-        if kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite:
-            yield from node.body  # type: ignore[attr-defined]
-        elif kind is cst.IndentedBlock:
-            pending.extend(reversed(node.body))  # type: ignore[attr-defined]
-        elif kind not in closed:
-            for name in ("finalbody", "orelse", "body"):
-                inner = getattr(node, name, None)
-                if inner is not None:
-                    pending.append(inner)
-            pending.extend(getattr(node, "handlers", ()))
-            pending.extend(getattr(node, "cases", ()))
 
 
 def is_test_file(path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate import expressions  # noqa: F401  (fills the table of evaluators)
+from embercoach.analysis.evaluate import expressions, statements  # noqa: F401  (fill the tables)
 from embercoach.analysis.project.import_graph import ImportGraph
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.parse import TooDeepError

@@ -87,8 +87,8 @@ class _Stretch(NamedTuple):
 class SourceTree:
     """A source and its tree.
 
-    Most trees lack trivia (see `embercoach.analysis.syntax.conversion`): the text and the position of a
-    node are to be asked for here.
+    Most trees lack trivia (see `embercoach.analysis.syntax.conversion`): ask here for the text and
+    the position of a node.
     """
 
     source: str

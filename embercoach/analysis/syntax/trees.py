@@ -149,3 +149,63 @@ def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]
             inner = (*outer, node)
             pending.extend((child, inner) for child in children(node))
     return ()
+
+
+def target_names(target: cst.CSTNode) -> Iterator[str]:
+    """The names that an assignment target binds."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from target_names(element.value)
+
+
+def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
+    """The attributes that a method assigns on its first parameter, or appends to."""
+    found: set[str] = set()
+    for statement in small_statements(node.body):
+        targets: list[cst.CSTNode]
+        # (``isinstance`` is slow for the classes that it denies.)
+        if type(statement) is cst.Assign:
+            targets = [t.target for t in statement.targets]
+        elif type(statement) is cst.AnnAssign or type(statement) is cst.AugAssign:
+            targets = [statement.target]
+        elif type(statement) is cst.Expr and type(statement.value) is cst.Call:
+            called = statement.value.func
+            if type(called) is not cst.Attribute or called.attr.value != "append":
+                continue
+            targets = [called.value]
+        else:
+            continue
+        while targets:
+            target = targets.pop()
+            if type(target) is cst.Attribute:
+                if type(target.value) is cst.Name and target.value.value == self_name:
+                    found.add(target.attr.value)
+            elif type(target) is cst.Tuple or type(target) is cst.List:
+                targets.extend(e.value for e in target.elements)
+    return found
+
+
+DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
+
+
+def small_statements(
+    suite: cst.CSTNode, closed: tuple[type, ...] = DEFINITIONS
+) -> Iterator[cst.BaseSmallStatement]:
+    """The simple statements of a suite and of those nested in it, but for the ``closed`` kinds."""
+    pending: list[cst.CSTNode] = [suite]
+    while pending:
+        node = pending.pop()
+        kind = type(node)
+        if kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite:
+            yield from node.body  # type: ignore[attr-defined]
+        elif kind is cst.IndentedBlock:
+            pending.extend(reversed(node.body))  # type: ignore[attr-defined]
+        elif kind not in closed:
+            for name in ("finalbody", "orelse", "body"):
+                inner = getattr(node, name, None)
+                if inner is not None:
+                    pending.append(inner)
+            pending.extend(getattr(node, "handlers", ()))
+            pending.extend(getattr(node, "cases", ()))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.project.module import Module, small_statements
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
 from embercoach.checks.registry import Report, check
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.project.module import Module
 
 
 @check("HOST-PULL-011", of=("mlx.core.eval",))

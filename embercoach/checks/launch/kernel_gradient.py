@@ -15,11 +15,10 @@ import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
-from embercoach.analysis.evaluate.classes import find_method
-from embercoach.analysis.evaluate.statements import target_names
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import SCOPES, children, walk
+from embercoach.analysis.syntax.trees import SCOPES, children, target_names, walk
+from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import DType, Function, Instance, Number, Sequence, Symbol
 from embercoach.checks.certain_paths import certain_nodes
 from embercoach.checks.known_conditions import Conditions

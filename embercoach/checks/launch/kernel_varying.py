@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate.statements import target_names
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import around, children, statements_below
+from embercoach.analysis.syntax.trees import around, children, statements_below, target_names
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.array_shapes import calls_of

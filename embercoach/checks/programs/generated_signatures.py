@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.project.driver import analyse_module
 from embercoach.checks.programs.kernels import Definition, definitions, source_of
 from embercoach.checks.programs.launches import kernel_of, launches_of
 from embercoach.checks.reading import reading
@@ -72,7 +73,7 @@ def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenK
     """
     with reading(source):
         module = project.open(path, source)
-        built = definitions(module, module.analyse())
+        built = definitions(module, analyse_module(module))
         nodes = {node: statement for d in built for node, statement in _nodes(d, module)}
         spans = module.parsed.spans(nodes)
         found = [_written(d, module, spans) for d in built]

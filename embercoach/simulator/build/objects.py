@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     # Makes the unit with other casts.
     _Remake = Callable[[frozenset[tuple[int, int]]], Rewritten]
 
-_HERE = Path(__file__).parent
+_SIMULATOR = Path(__file__).parents[1]
 #: Folders of headers, in the order that they are searched in.
-HEADERS = (_HERE / "unit", _HERE / "prelude", _HERE / "runtime")
+HEADERS = (_SIMULATOR / "unit", _SIMULATOR / "prelude", _SIMULATOR / "runtime")
 #: Seconds that the simulator's own sources may take to compile, on slow machines.
 _OWN_SECONDS = 120.0
 _KERNEL = "kernel.so"
@@ -110,7 +110,7 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
     Raises:
         SimulatorError: it does not compile here.
     """
-    folder = _HERE / "runtime"
+    folder = _SIMULATOR / "runtime"
     sources = sorted(folder.glob("*.cpp"))
     flags = toolchain.runtime_flags()
     key = _key("runtime", toolchain.identity, *flags, _contents(tuple(sorted(folder.glob("*.*")))))
@@ -315,7 +315,7 @@ def _headers() -> Iterator[Path]:
 
 def _rewriters() -> Iterator[Path]:
     """The modules that make the translation unit."""
-    yield from sorted(_HERE.glob("rewrite*.py"))
+    yield from sorted((_SIMULATOR / "rewrite").glob("*.py"))
     yield from sorted(Path(embercoach.metal.__file__).parent.glob("*.py"))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.model import Traffic
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
+_PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
