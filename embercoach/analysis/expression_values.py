@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from embercoach.analysis.evaluate.dispatch import EVALUATORS
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
+from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.values.joins import join_all
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def expressions(module: Module) -> list[Expression]:
     """
     found = _Evaluations(module)
     with _observed(found):
-        facts = module.analyse()
+        facts = analyse_module(module)
     for fact in facts:
         for node, value in _operands(fact):
             found.add(node, value, fact.place)

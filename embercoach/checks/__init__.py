@@ -1,4 +1,4 @@
-"""The checks: what a file's facts say about it."""
+"""The checks: facts of a file to findings. The engine calls them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.project.project import Project
-from embercoach.checks.arrays import (  # noqa: F401  (importing a module registers its checks)
-    complex_numbers,
-    dtype,
-    fft,
-    graph_break,
-    host_pull,
-    host_pull_eval,
-    host_pull_int,
-    python_scalar,
-)
 from embercoach.checks.file_reports import place_reports, reports_of
 from embercoach.checks.programs.kernel_budgets import problem_of
 from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
-from embercoach.checks.registry import CODES
+from embercoach.checks.registry import CODES, load, load_kernel_checks
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
@@ -36,6 +26,8 @@ __all__ = [
     "check_source",
     "registered_codes",
 ]
+
+load("embercoach.checks.arrays")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +47,7 @@ class FileReport:
 
 def registered_codes() -> frozenset[str]:
     """All codes that the checks may report."""
-    from embercoach.checks import of_kernels  # noqa: F401
-    from embercoach.checks.body import host_copies  # noqa: F401
-
+    load_kernel_checks()
     return frozenset(CODES)
 
 

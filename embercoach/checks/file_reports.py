@@ -11,7 +11,7 @@ from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.programs.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
-from embercoach.checks.registry import Report, checks_of, checks_on
+from embercoach.checks.registry import Report, checks_of, checks_on, load_kernel_checks
 from embercoach.finding import Edit, Finding, Fix, Step
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def reports_of(module: Module) -> Reports:
         facts, exceeded = module.facts(), _exceeded(error)
         module.work.left = Work.of("", is_shared=False).left  # for the checks
     if module.mentions_kernels or any(map(has_kernel, facts)):
-        from embercoach.checks import of_kernels  # noqa: F401  (registers their checks)
+        load_kernel_checks()
     found: list[Report] = []
     try:
         for fact in facts:

@@ -1,10 +1,12 @@
-"""Checks: functions from a fact to reports, registered by the codes that they report."""
+"""Checks: functions from a fact to reports, registered by being in a package of checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from embercoach.analysis.facts.facts import CallFact, Fact, Place
@@ -114,6 +116,11 @@ FACTS = (
     "ObjectiveC",
 )
 
+#: Packages with checks of kernels; ``embercoach.checks.arrays`` is loaded for every file.
+KERNEL_CHECKS = tuple(
+    f"embercoach.checks.{name}" for name in ("body", "contract", "launch", "programs")
+)
+
 
 class Check(NamedTuple):
     """A registered check. ``of`` names the functions whose calls it takes, None for any call."""
@@ -155,6 +162,22 @@ def check(*codes: str, of: Iterable[str] | None = None) -> Callable[[F], F]:
         return function
 
     return register
+
+
+@cache
+def load(package: str) -> None:
+    """Import the modules of a package, which registers their checks."""
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
+
+
+def load_kernel_checks() -> None:
+    """Register the checks of kernels, whose modules take longer to load than most files to check.
+
+    They report nothing without a kernel, so that it makes no difference when they are loaded.
+    """
+    for package in KERNEL_CHECKS:
+        load(package)
 
 
 def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:

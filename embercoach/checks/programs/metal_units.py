@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.file_reports import Lines
 from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile
-from embercoach.checks.registry import checks_on
+from embercoach.checks.registry import checks_on, load_kernel_checks
 from embercoach.finding import Finding, Step
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 
@@ -32,10 +32,10 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
-    from embercoach.checks.body import host_copies  # noqa: F401  (registers its check)
     from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
 
+    load_kernel_checks()
     file = parse(source)
     if file.syntax.is_exceeded:
         budget.note(TOO_INTRICATE)
@@ -49,10 +49,10 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ..
 
 def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     """What the checks say about a text at file scope, in the steps that its file has left."""
-    from embercoach.checks import of_kernels  # noqa: F401  (registers the checks)
     from embercoach.checks.programs.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY
 
+    load_kernel_checks()
     budget.note(text.refusal)
     code = MetalFile(text, EMPTY, plan=partial(kernels_of_unit, text.text, budget))
     for check in (*checks_on("MetalCode"), *checks_on("MetalFile")):
