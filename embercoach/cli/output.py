@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
     from embercoach.engine.problem import Problem
-    from embercoach.report.outcome import Sources
     from embercoach.report.styled import Line
 
 FOR_PEOPLE = ("text", "concise")
@@ -81,31 +80,56 @@ def _write(
     exit_code: int,
     stream: TextIO,
 ) -> None:
-    show_notes = any(one.show_notes for one in settings)
-    result = answer.result
-    sources = answer.sources
-    if request.output_format in FOR_PEOPLE:
-        print_lines(_for_people(request, answer, sources, show_notes, stream), stream)
-        return
-    if request.statistics:
-        from embercoach.report import statistics
+    render(
+        answer,
+        request.output_format,
+        stream,
+        statistics=request.statistics,
+        show_notes=any(one.show_notes for one in settings),
+        quiet=request.quiet,
+        profile=settings[0].profile,
+        exit_code=exit_code,
+    )
 
-        stream.write(statistics.render(result.findings))
-        return
-    if request.output_format == "sarif":
+
+def render(
+    answer: Answer,
+    form: str,
+    stream: TextIO,
+    *,
+    statistics: bool,
+    show_notes: bool,
+    exit_code: int,
+    quiet: bool = False,
+    profile: str = "recommended",
+) -> None:
+    """Write a report in one of the formats of `check`."""
+    if form in FOR_PEOPLE:
+        lines = _findings(answer, form, width_of(stream), statistics, show_notes)
+        if not quiet:
+            lines += _summary(answer, show_notes)
+        print_lines(lines, stream)
+    elif statistics:
+        from embercoach.report import statistics as by_rule
+
+        stream.write(by_rule.render(answer.result.findings))
+    elif form == "sarif":
         from embercoach.report import sarif
 
-        profile = settings[0].profile
-        root = os.environ.get("GITHUB_WORKSPACE")
         log = sarif.render(
-            result, sources, profile=profile, exit_code=exit_code, marks=answer.marks, root=root
+            answer.result,
+            answer.sources,
+            profile=profile,
+            exit_code=exit_code,
+            marks=answer.marks,
+            root=os.environ.get("GITHUB_WORKSPACE"),
         )
         stream.write(log)
-        return
-    stream.write(for_programs(request.output_format, answer, show_notes))
+    else:
+        stream.write(_for_programs(form, answer, show_notes))
 
 
-def for_programs(form: str, answer: Answer, show_notes: bool) -> str:
+def _for_programs(form: str, answer: Answer, show_notes: bool) -> str:
     """The report in a format that depends on the findings alone."""
     result, sources, comparison = answer.result, answer.sources, answer.comparison
     if form == "json":
@@ -153,33 +177,26 @@ def _home() -> str:
     return f"{server}/{repository}/blob/{commit}/" if server and repository and commit else ""
 
 
-def _for_people(
-    request: Request,
-    answer: Answer,
-    sources: Sources,
-    show_notes: bool,
-    stream: TextIO,
-) -> Iterator[Line]:
+def _findings(
+    answer: Answer, form: str, width: int, statistics: bool, show_notes: bool
+) -> list[Line]:
     result = answer.result
-    if request.statistics:
-        from embercoach.report import statistics
+    if statistics:
+        from embercoach.report import statistics as by_rule
 
-        yield from statistics.lines(listed(result, show_notes=show_notes))
-        yield from text.problem_lines(result.problems)
-    elif request.output_format == "concise":
-        yield from text.concise(result, show_notes=show_notes)
-    else:
-        width = width_of(stream)
-        yield from text.full(result, sources, show_notes=show_notes, width=width)
-    if request.quiet:
-        return
-    if answer.done:
-        yield [(answer.done, "good")]
+        counts = by_rule.lines(listed(result, show_notes=show_notes))
+        return [*counts, *text.problem_lines(result.problems)]
+    if form == "concise":
+        return [*text.concise(result, show_notes=show_notes)]
+    return [*text.full(result, answer.sources, show_notes=show_notes, width=width)]
+
+
+def _summary(answer: Answer, show_notes: bool) -> list[Line]:
+    result = answer.result
+    done: list[Line] = [[(answer.done, "good")]] if answer.done else []
     if not (result.files_checked or result.files_skipped or result.problems):
-        nothing = "No Python, notebook, Metal or Objective-C files found under the given paths."
-        yield [(nothing, "warning")]
-        return
-    yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
+        return [*done, [("No Python, notebook, Metal or Objective-C files found.", "warning")]]
+    return [*done, *text.summary(result, show_notes=show_notes, comparison=answer.comparison)]
 
 
 def print_diffs(

@@ -1,71 +1,39 @@
-"""Saved findings in the formats of ``check``, whether their sources are at hand or not."""
+"""Saved reports in the formats of ``check``, with or without their sources."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.cli.flow import Answer, exit_code
-from embercoach.cli.output import FOR_PEOPLE, for_programs
+from embercoach.cli.output import render
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Fix, Step
 from embercoach.project_files import boundary
 from embercoach.report.origin import Checkout, Origin
-from embercoach.report.outcome import Comparison, Sources, listed
+from embercoach.report.outcome import Comparison, Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from embercoach.report.styled import Line
+    from collections.abc import Iterable
 
 
-def write(document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bool) -> None:
-    """Write a saved report in a format other than its own.
+def write(
+    document: dict[str, Any], form: str, stream: TextIO, *, statistics: bool, show_notes: bool
+) -> None:
+    """Write a saved report in a format other than its own, or count its findings by rule.
 
     Fixes are listed and counted without their edits, which are places in the sources.
     """
     answer = _answer(document, fixes=form != "sarif")
-    sources = answer.sources
-    if form in FOR_PEOPLE:
-        from embercoach.report.styled import print_lines, width_of
-
-        lines = _for_people(answer, form, sources, show_notes=show_notes, width=width_of(stream))
-        print_lines(lines, stream)
-    elif form == "sarif":
-        from embercoach.report import sarif
-
-        code = exit_code(answer.result)
-        log = sarif.render(
-            answer.result,
-            sources,
-            profile="recommended",
-            exit_code=code,
-            marks=answer.marks,
-            root=os.environ.get("GITHUB_WORKSPACE"),
-        )
-        stream.write(log)
-    else:
-        stream.write(for_programs(form, answer, show_notes))
-
-
-def write_statistics(
-    document: dict[str, Any], form: str, stream: TextIO, *, show_notes: bool
-) -> None:
-    """Count a saved report's findings by rule, for people or as JSON."""
-    from embercoach.report import statistics, text
-    from embercoach.report.styled import print_lines
-
-    answer = _answer(document, fixes=True)
-    result = answer.result
-    if form == "json":
-        stream.write(statistics.render(result.findings))
-        return
-    print_lines(statistics.lines(listed(result, show_notes=show_notes)), stream)
-    print_lines(text.problem_lines(result.problems), stream)
-    summary = text.summary(result, show_notes=show_notes, comparison=answer.comparison)
-    print_lines(summary, stream)
+    render(
+        answer,
+        form,
+        stream,
+        statistics=statistics,
+        show_notes=show_notes,
+        exit_code=exit_code(answer.result),
+    )
 
 
 def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
@@ -119,16 +87,3 @@ def _steps(saved: Iterable[dict[str, Any]]) -> tuple[Step, ...]:
     return tuple(
         Step(**{name: step[name] for name in Step.__slots__ if name in step}) for step in saved
     )
-
-
-def _for_people(
-    answer: Answer, form: str, sources: Sources, *, show_notes: bool, width: int
-) -> Iterator[Line]:
-    from embercoach.report import text
-
-    result = answer.result
-    if form == "concise":
-        yield from text.concise(result, show_notes=show_notes)
-    else:
-        yield from text.full(result, sources, show_notes=show_notes, width=width)
-    yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)

@@ -59,7 +59,7 @@ def command(
     from embercoach.cli.output import deliver
 
     if statistics and output_format not in COUNTING:
-        raise click.UsageError(f"--statistics must be text or json, got {output_format}")
+        raise click.UsageError(f"--output-format must be text or json with --statistics, got {output_format}")
     merged = merged_files(files, quiet=quiet)
     write = partial(
         _write, merged, output_format, show_notes=show_notes, with_statistics=statistics
@@ -106,16 +106,11 @@ def _exit_code(document: dict[str, Any], *, exit_zero: bool) -> int:
 def _write(
     merged: Merged, form: str, stream: TextIO, *, show_notes: bool, with_statistics: bool
 ) -> None:
-    from embercoach.report import json_report
+    if form == "json" and not with_statistics:
+        from embercoach.report import json_report
 
-    if with_statistics:
-        from embercoach.cli.recovered import write_statistics
-
-        write_statistics(merged.document, form, stream, show_notes=show_notes)
-        return
-    if form == "json":
         stream.write(json_report.written(merged.document))
         return
     from embercoach.cli.recovered import write
 
-    write(merged.document, form, stream, show_notes=show_notes)
+    write(merged.document, form, stream, statistics=with_statistics, show_notes=show_notes)
