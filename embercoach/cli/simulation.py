@@ -78,7 +78,7 @@ def _without_record(program: Program, code: int) -> int:
     if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
         how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
         print_text(
-            f"embercoach: {program.shown} ended without a report ({how}; os._exit or a signal)",
+            f"embercoach: {program.shown} ended without a report ({how}; os._exit skips it)",
             sys.stderr,
         )
     return code or codes.INCOMPLETE

@@ -165,8 +165,8 @@ def test_shards_of_different_files_are_no_run(embercoach: Cli, project: Path) ->
     second = save("two.json", "--shard", "2/2", ".")
     ran = embercoach("merge", "--output-format", "concise", first, second)
     assert ran.code == 2
-    assert "shard 2 of 2:1:1: missing beside one.json" in ran.out
-    assert "shard 1 of 2:1:1: missing beside two.json" in ran.out
+    assert "shard 2 of 2:1:1: 1 of 6 files are missing from this report (one.json)" in ran.out
+    assert "shard 1 of 2:1:1: 6 of 7 files are missing from this report (two.json)" in ran.out
 
 
 def test_very_many_missing_shards_are_one_problem(embercoach: Cli, project: Path) -> None:

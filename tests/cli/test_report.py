@@ -68,7 +68,7 @@ def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, mode
     ran = embercoach("report", "--from", "saved.json")
     assert ran.code == 0
     assert "Sources of 1 of 1 file not found" in ran.err
-    assert "(model.py): write the report in the folder where `embercoach check` ran" in ran.err
+    assert "not found: model.py; run `embercoach report` in the folder of the check" in ran.err
     assert embercoach("report", "-q", "--from", "saved.json").err == ""
     page = project / "embercoach-report.html"
     assert codes_in(page) == ["GRAPH-BREAK-001"]

@@ -335,10 +335,10 @@ def test_a_program_that_leaves_no_time(simulate: Simulate) -> None:
     assert result.returncode == 2
     assert "ended without a report" in result.stderr
     result = simulate("--", "python", "-c", "import os; os._exit(9)")
-    assert (result.returncode, "(exit code 9)" in result.stderr) == (9, True)
+    assert (result.returncode, "(exit code 9;" in result.stderr) == (9, True)
     kill = f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"
     result = simulate("--", "python", "-c", kill)
-    assert (result.returncode, "(signal 9)" in result.stderr) == (137, True)
+    assert (result.returncode, "(signal 9;" in result.stderr) == (137, True)
 
 
 def test_forks_leave_the_record_alone(simulate: Simulate, tmp_path: Path) -> None:

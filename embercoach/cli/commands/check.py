@@ -114,7 +114,9 @@ def _refuse_contradictions(request: Any) -> None:
             names = f"--{one} and --{other}".replace("_", "-")
             raise click.UsageError(f"{names} exclude each other")
     if request.statistics and request.output_format not in COUNTING:
-        raise click.UsageError(f"--output-format must be text or json with --statistics, got {request.output_format}")
+        raise click.UsageError(
+            f"--output-format must be text or json with --statistics, got {request.output_format}"
+        )
     if request.reads_stdin and [*request.paths] not in ([], ["-"]):
         raise click.UsageError("standard input (-) and other paths exclude each other")
     changes = next((name for name in ("fix", "diff", "add_noqa") if getattr(request, name)), None)
@@ -135,4 +137,6 @@ def _refuse_beside_watch(request: Any) -> None:
             name = f"--{other}".replace("_", "-")
             raise click.UsageError(f"--watch and {name} exclude each other")
     if request.output_format not in FOR_PEOPLE:
-        raise click.UsageError(f"--output-format must be text or concise with --watch, got {request.output_format}")
+        raise click.UsageError(
+            f"--output-format must be text or concise with --watch, got {request.output_format}"
+        )

@@ -59,7 +59,9 @@ def command(
     from embercoach.cli.output import deliver
 
     if statistics and output_format not in COUNTING:
-        raise click.UsageError(f"--output-format must be text or json with --statistics, got {output_format}")
+        raise click.UsageError(
+            f"--output-format must be text or json with --statistics, got {output_format}"
+        )
     merged = merged_files(files, quiet=quiet)
     write = partial(
         _write, merged, output_format, show_notes=show_notes, with_statistics=statistics
