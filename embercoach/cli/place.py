@@ -192,11 +192,10 @@ def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
 def _document(
     place: Place, result: RunResult, kernels: list[WrittenKernel], sources: Sources
 ) -> dict[str, Any]:
-    from embercoach.cli.commands.explain import described
 
     report = json_report.document(result, sources, show_notes=True)
     for finding in report["findings"]:
-        finding["rule"] = described(rulebook.rule(finding["code"]), page=False)
+        finding["rule"] = rulebook.described(rulebook.rule(finding["code"]), page=False)
     return {
         "path": place.file,
         **({} if place.cell is None else {"cell": place.cell}),

@@ -181,7 +181,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
     monkeypatch.setattr(fixing, "fix_once", late)
     _, summary = fix()
     assert (project / "a.py").read_text() == "import mlx\n# mine\nbad_shape\n"
-    assert troubles(summary) == ["a.py: changed while it was being fixed; left as it is"]
+    assert troubles(summary) == ["a.py: changed while it was being fixed, so it was not written"]
 
 
 def test_a_file_that_cannot_be_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

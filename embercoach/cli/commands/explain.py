@@ -37,7 +37,7 @@ def command(ctx: click.Context, code: str, output_format: str) -> None:
         ctx.exit(explain(place_of(code), output_format))
     rule = _find(code)
     if output_format == "json":
-        click.echo(json_text(described(rule, page=True)))
+        click.echo(json_text(rulebook.described(rule, page=True)))
     elif wants_color(sys.stdout):
         from rich.console import Console
         from rich.markdown import Markdown
@@ -56,18 +56,3 @@ def _find(word: str) -> rulebook.Rule:
         return names[word.lower()]
     hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
     raise click.UsageError(f"unknown rule '{word}'{hint}")
-
-
-def described(rule: rulebook.Rule, *, page: bool) -> dict[str, object]:
-    """A rule as plain data, for JSON."""
-    data: dict[str, object] = {
-        "code": rule.code,
-        "name": rule.name,
-        "family": rule.family,
-        "summary": rule.summary,
-        "since": rule.since,
-        "fix": rule.fix,
-        "severity": rule.severity,
-        "kind": rule.kind,
-    }
-    return data | {"page": rule.page} if page else data

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach import rulebook
-from embercoach.cli.commands.explain import described
 from embercoach.cli.option_types import Family
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
@@ -54,7 +53,7 @@ def command(family: str | None, profile: str, severity: str | None, output_forma
     if severity is not None:
         chosen = [rule for rule in chosen if rule.severity_in(profile, "default") == severity]
     if output_format == "json":
-        click.echo(json_text([described(rule, page=False) for rule in chosen]))
+        click.echo(json_text([rulebook.described(rule, page=False) for rule in chosen]))
     else:
         print_lines(_table(chosen, profile), sys.stdout)
 
