@@ -158,19 +158,19 @@ def _for_programs(form: str, answer: Answer, show_notes: bool) -> str:
         return junit.render(result, sources, show_notes=show_notes)
     from embercoach.report import markdown
 
-    root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
+    root = os.environ.get("GITHUB_WORKSPACE")
     return markdown.render(
         result,
         sources,
         show_notes=show_notes,
         root=root,
-        home=home,
+        link_prefix=_link_prefix(),
         comparison=comparison,
         checkouts=answer.origin.checkouts if answer.origin else (),
     )
 
 
-def _home() -> str:
+def _link_prefix() -> str:
     """The address of files on the forge that runs this; empty elsewhere."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     server, repository, commit = (os.environ.get(name) for name in names)

@@ -202,7 +202,7 @@ def tokens_of(text: str) -> list[Token]:
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_markdown(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
     text = markdown.render(
-        outcome, Sources(), show_notes=show_notes, home="https://example.org/me/it/blob/abc/"
+        outcome, Sources(), show_notes=show_notes, link_prefix="https://example.org/me/it/blob/abc/"
     )
     tokens = tokens_of(text)
     links = [token.attrs["href"] for token in tokens if token.type == "link_open"]

@@ -222,6 +222,7 @@ WRITERS = {
     "analysis/mlx_api/generate.py",
     "cli/commands/completion.py",
     "cli/commands/config.py",
+    "cli/commands/dev.py",
     "cli/entry.py",
     "cli/commands/explain.py",
     "cli/place.py",
