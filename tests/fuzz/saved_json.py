@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from embercoach.checks import Project, check_source
-from embercoach.cli.recovered import write, write_statistics
+from embercoach.cli.recovered import write
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Step
@@ -107,12 +107,12 @@ def _execute_report(data: bytes) -> None:
         parse(json_report.written(merged).encode())
     form = FORMS[len(data) % len(FORMS)]
     stream = StringIO()
-    write(document, form, stream, show_notes=True)
+    write(document, form, stream, statistics=False, show_notes=True)
     if form in ("sarif", "gitlab"):
         json.loads(stream.getvalue())
     else:
         require_plain(stream.getvalue(), form)
-    write_statistics(document, "json" if sampled(data, 2) else "text", StringIO(), show_notes=True)
+    write(document, "json" if sampled(data, 2) else "text", StringIO(), statistics=True, show_notes=True)
     if sampled(data, 16):
         earlier = [("b.json", other)] if has_fingerprints(document) else []
         alike = ("baseline" in document["summary"]) == ("baseline" in other["summary"])
