@@ -1,4 +1,4 @@
-"""The checks: facts of a file to findings. The engine calls them."""
+"""The checks: from the facts of a file to its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks: functions from a fact to reports, registered by being in a package of checks."""
+"""The registry of checks (functions from a fact to reports), and what they report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fix before positions are known: each node is to be replaced by a text."""
+    """A fix before positions are known: each node and the text that replaces it."""
 
     title: str
     safe: bool
@@ -202,12 +202,9 @@ def _of_call(name: str | None) -> tuple[Callable[..., Iterator[Report]], ...]:
         check.function
         for check in CHECKS["CallFact"]
         if check.of is None
-        or (
-            name is not None
-            and (name in check.of or any(map(name.startswith, _prefixes(check.of))))
-        )
+        or (name is not None and (name in check.of or name.startswith(_prefixes(check.of))))
     )
 
 
-def _prefixes(names: frozenset[str]) -> list[str]:
-    return [name for name in names if name.endswith(".")]
+def _prefixes(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.endswith("."))

@@ -112,7 +112,13 @@ def _execute_report(data: bytes) -> None:
         json.loads(stream.getvalue())
     else:
         require_plain(stream.getvalue(), form)
-    write(document, "json" if sampled(data, 2) else "text", StringIO(), statistics=True, show_notes=True)
+    write(
+        document,
+        "json" if sampled(data, 2) else "text",
+        StringIO(),
+        statistics=True,
+        show_notes=True,
+    )
     if sampled(data, 16):
         earlier = [("b.json", other)] if has_fingerprints(document) else []
         alike = ("baseline" in document["summary"]) == ("baseline" in other["summary"])

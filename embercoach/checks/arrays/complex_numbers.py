@@ -1,4 +1,4 @@
-"""COMPLEX: operations that refuse complex arrays, or silently drop their imaginary part."""
+"""COMPLEX: operations that reject complex arrays, or drop their imaginary part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, InvertFact
     from embercoach.analysis.project.module import Module
 
-#: Special methods of arrays behind operators.
+#: Special methods of arrays, by operator.
 METHODS = {
     "%": "__mod__",
     "&": "__and__",
@@ -29,7 +29,7 @@ METHODS = {
     "~": "__invert__",
 }
 REAL_TRANSFORMS = frozenset(f"mlx.core.fft.{name}" for name in ("rfft", "rfft2", "rfftn"))
-#: Dtypes that look at both parts of a complex number, or that inference can't tell.
+#: Dtypes that keep both parts of a complex number, or that are unknown.
 WHOLE = frozenset({None, "bool", *COMPLEX})
 
 
@@ -77,8 +77,8 @@ def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
     yield Report.at(
         fact,
         "COMPLEX-001",
-        message=f"{what} does not support complex64: MLX raises a ValueError as soon as this runs",
-        help="apply it to the parts (mx.real(z), mx.imag(z)) or to the magnitude (mx.abs(z))",
+        message=f"{what} raises a ValueError on a complex64 array",
+        help="Apply it to the parts (mx.real(z), mx.imag(z)) or to the magnitude (mx.abs(z))",
     )
 
 
@@ -101,13 +101,8 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
         yield Report.at(
             fact,
             "COMPLEX-002",
-            message=(
-                f"casting a complex64 array to {dtype.value.name} silently drops the imaginary part"
-            ),
-            help=(
-                "write mx.real(z) where the real part is meant, mx.abs(z) for the magnitude, "
-                "z.view(mx.float32) for both parts"
-            ),
+            message=f"cast from complex64 to {dtype.value.name} drops the imaginary part",
+            help="Use mx.real(z), mx.abs(z) for the magnitude, or z.view(mx.float32)",
         )
 
 
@@ -121,11 +116,8 @@ def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
         yield Report.at(
             fact,
             "COMPLEX-003",
-            message=(
-                f"`{short}` casts its complex64 input to a real dtype: the imaginary part is "
-                "silently dropped"
-            ),
-            help=f"use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
+            message=f"`{short}` drops the imaginary part of its complex64 input",
+            help=f"Use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
         )
 
 
