@@ -23,7 +23,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value that a wrapper always passes."""
+    """A constant that a wrapper passes."""
 
     value: str | bool | tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Names of files at the top of a project, which delimit it from other projects."""
+"""Files and folders at the root of a project, which mark its boundary."""
 
 from __future__ import annotations
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Categories of characters that control a terminal, reorder a line, end it or can't be seen:
 #: C0 and C1 controls, formats (bidirectional overrides, zero-width characters, tags), halves of
@@ -33,7 +36,7 @@ def is_deceptive(character: str) -> bool:
 
 
 class _Escapes(dict[int, str]):
-    """The replacement of each character for ``str.translate``, computed at its first use."""
+    """The table of ``str.translate``; each entry is computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -62,6 +65,11 @@ def escaped(text: str, *, keep_tabs: bool = False) -> str:
 def log_line(text: str, *, keep_tabs: bool = False) -> str:
     """A text as one line for a terminal or a log: escaped, and no command of a CI runner."""
     return without_commands(escaped(text, keep_tabs=keep_tabs))
+
+
+def log_lines(texts: Iterable[str]) -> str:
+    """Texts as lines for a terminal or a log, each with its line end."""
+    return "".join([f"{log_line(text)}\n" for text in texts])
 
 
 def without_commands(line: str) -> str:

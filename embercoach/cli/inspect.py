@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
 from embercoach.cli import codes
-from embercoach.cli.effective_config import origin_label
+from embercoach.cli.effective_config import origin_text
 from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.provenance import facts
 from embercoach.report.styled import print_text
@@ -51,21 +51,21 @@ def _lines(scope: Scope, paths: Iterable[str]) -> Iterator[str]:
         "ignore": sorted(rulebook.static_codes() - settings.enabled),
         "baseline": settings.baseline and str(settings.baseline),
     }
-    shown = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
-    for fact in shown:
+    told = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
+    for fact in told:
         name, value = fact.place[0], resolved.get(fact.place[0], fact.value)
         if len(fact.place) == 1 and value is not None and not isinstance(value, dict):
             yield _pair(name, value, fact)
-    tables = dict.fromkeys(fact.place[0] for fact in shown if len(fact.place) > 1)
+    tables = dict.fromkeys(fact.place[0] for fact in told if len(fact.place) > 1)
     for table in tables:
         yield f"[{table}]"
-        for fact in shown:
+        for fact in told:
             if fact.place[0] == table and len(fact.place) > 1 and fact.value is not None:
                 yield _pair(fact.place[1], fact.value, fact)
 
 
 def _pair(name: str, value: Any, fact: Fact) -> str:
-    comment = f"  # {', '.join(map(origin_label, fact.origins))}"
+    comment = f"  # {', '.join(map(origin_text, fact.origins))}"
     if isinstance(value, list) and len(value) > 3:
         items = "".join(f"    {value_text(item)},\n" for item in value)
         return f"{key_text(name)} = [{comment}\n{items}]"

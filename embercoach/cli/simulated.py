@@ -71,7 +71,7 @@ class Simulated:
         return self.record.allowed
 
     def at_its_place(self, found: SimulatorFinding, place: Place | None) -> Finding:
-        """Return a finding at its line in Python, else at the launch of the kernel."""
+        """Return the finding at its line in Python, or where the kernel was launched."""
         if place is not None:
             path, line, column, end_column = place
         else:
@@ -213,7 +213,7 @@ def _print_table(simulated: Simulated, stream: TextIO) -> None:
     )
     console.print(_table(simulated))
     lines = (line.rstrip() for line in drawn.getvalue().splitlines())
-    # A wrapped name may begin a line with a command of a CI runner.
+    # Folding a name may put text at the start of a line, where it becomes a command.
     stream.writelines(f"{without_commands(line)}\n" for line in lines if line)
     stream.write("\n")
 

@@ -1,4 +1,4 @@
-"""Configuration: found next to the linted files, validated, overridden by the command line."""
+"""Configuration: read from files near the linted ones, overridden by the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in a configuration or an option, and their messages."""
+"""Errors and warnings about configurations and options."""
 
 from __future__ import annotations
 
@@ -102,6 +102,6 @@ class Vocabulary:
 
 
 def type_name(value: Any) -> str:
-    """Return the name of a TOML value's type for messages."""
+    """The name of the type of a TOML value, for messages."""
     names = {dict: "table", bool: "boolean", float: "number", int: "number", str: "string"}
     return names.get(type(value), type(value).__name__)

@@ -1,4 +1,4 @@
-"""The keys of the configuration: their names, types, descriptions and defaults."""
+"""The keys of the configuration: the one place where they are named, typed and described."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Key:
 
     Attributes:
         name: as configuration files have it.
-        type: the values that it accepts.
-        about: its description, in a sentence or two.
-        default: the default as in TOML; None for none.
+        type: what it may be.
+        about: what it does, in a sentence or two.
+        default: what holds where nothing is said, as TOML would say it; None for nothing.
     """
 
     name: str
@@ -35,96 +35,94 @@ class Key:
 _RULES = "codes, prefixes of codes, or ALL"
 
 KEYS = (
-    Key("profile", setting_types.PROFILE, "The severities of rules.", "recommended"),
-    Key("select", setting_types.SELECTORS, f"The rules that are on: {_RULES}.", ["ALL"]),
+    Key("profile", setting_types.PROFILE, "The profile: severities of rules.", "recommended"),
+    Key("select", setting_types.SELECTORS, f"Enabled rules: {_RULES}.", ["ALL"]),
     Key(
         "extend-select",
         setting_types.SELECTORS,
-        f"Rules that are on in addition to the selected ones: {_RULES}.",
+        f"Rules enabled in addition to `select`: {_RULES}.",
         [],
     ),
     Key(
         "ignore",
         setting_types.SELECTORS,
-        f"Rules that are off: {_RULES}. The longer of two prefixes applies.",
+        f"Disabled rules: {_RULES}. The longer of two prefixes wins.",
         [],
     ),
     Key(
         "exclude",
         setting_types.PATTERNS,
-        "Patterns of skipped files and folders, as in gitignore; they replace the default.",
+        "Excluded files and folders, in gitignore's syntax; replaces the default.",
         list(DEFAULT_EXCLUDE),
     ),
-    Key("extend-exclude", setting_types.PATTERNS, "Patterns in addition to `exclude`.", []),
+    Key(
+        "extend-exclude",
+        setting_types.PATTERNS,
+        "Patterns excluded in addition to `exclude`.",
+        [],
+    ),
     Key(
         "per-file-ignores",
         setting_types.PATTERN_SELECTORS,
-        "The rules that are off in files, by pattern; `!pattern` means all other files.",
+        "Rules to disable by pattern of files; `!pattern` matches all other files.",
         {},
     ),
     Key(
         "per-file-profiles",
         setting_types.PATTERN_PROFILES,
-        "The profile of files, by pattern; the last matching pattern applies.",
+        "Profiles by pattern of files; the last match counts.",
         {},
     ),
-    Key(
-        "show-notes",
-        setting_types.BOOLEAN,
-        "List notes, instead of only counting them.",
-        False,
-    ),
+    Key("show-notes", setting_types.BOOLEAN, "Whether notes are listed.", False),
     Key(
         "respect-gitignore",
         setting_types.BOOLEAN,
-        "Skip files that git ignores.",
+        "Whether files that git ignores are excluded.",
         True,
     ),
     Key(
         "max-file-size",
         setting_types.POSITIVE,
-        "Maximal megabytes of source in a file: a larger one is a problem. By default 4 for "
-        "Python, 2 for the code cells of a notebook, 1 for Metal and Objective-C.",
+        "Limit of a file in megabytes (default: 4 for Python, 2 for notebooks, 1 for Metal).",
     ),
     Key(
         "baseline",
         setting_types.PATH,
-        "A file of known findings, which are not reported, in this file's folder or below.",
+        "A file of known findings, in this folder or below.",
     ),
     Key(
         "kernel-builders",
         setting_types.KERNEL_BUILDERS,
-        "Wrappers of mx.fast.metal_kernel: quoted dotted names, each with a table that maps "
-        "parameters of metal_kernel to those of the wrapper.",
+        "Wrappers of mx.fast.metal_kernel: tables of their parameters by quoted dotted name.",
         {},
     ),
 )
 
 SIMULATOR = "simulator"
-SIMULATOR_ABOUT = "How `embercoach simulate` compiles, runs and checks kernels."
+SIMULATOR_ABOUT = "Settings of `embercoach simulate`."
 SIMULATOR_KEYS = (
     Key(
         "compiler",
         setting_types.PATH,
-        "A clang to use instead of the one in the package ziglang. Needs --allow-compiler.",
+        "A clang instead of that of the package ziglang. Requires --allow-compiler.",
     ),
     Key(
         "timeout",
         setting_types.POSITIVE,
-        "Seconds that a launch may compile and run.",
+        "Timeout in seconds for compiling and running a launch.",
         _SIMULATOR.timeout,
     ),
     Key(
         "memory",
         setting_types.POSITIVE,
-        "Maximal gigabytes of all buffers of a launch.",
+        "Limit of all buffers of a launch in gigabytes.",
         _SIMULATOR.memory / GIGABYTE,
     ),
-    Key("checks", setting_types.BOOLEAN, "Check memory accesses.", _SIMULATOR.checks),
+    Key("checks", setting_types.BOOLEAN, "Whether memory accesses are checked.", _SIMULATOR.checks),
     Key(
         "allow",
         setting_types.KINDS,
-        "Kinds of findings, or codes of rules, that are allowed in this project.",
+        "Kinds of findings, or codes, that this project allows.",
         [],
     ),
 )

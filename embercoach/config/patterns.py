@@ -36,13 +36,13 @@ class PathPatterns:
         self._spec = _compile(tuple(rest)) if rest else None
 
     def match(self, path: str, *, folder: bool = False) -> bool:
-        """Return whether an absolute path itself matches, regardless of its parents."""
+        """Return whether an absolute path itself matches, whatever its parents are."""
         if os.path.basename(path) in self._names:  # noqa: PTH119  (hot)
             return True
         return self._spec is not None and self._check(path, folder=folder)
 
     def match_below(self, path: str) -> bool:
-        """Return whether a file, or any of its parent folders in the project, matches."""
+        """Return whether a file, or a folder of the project around it, matches."""
         parts = relative(path, self._root).split("/")
         if self._names.intersection(parts):
             return True
@@ -77,13 +77,13 @@ def _compile(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 
 def deciding(spec: GitIgnoreSpec, name: str, *, folder: bool) -> str | None:
-    """Return the last pattern that matches a relative path, with or without ``!``."""
+    """The last pattern that matches a relative path, perhaps a negated one (``!``)."""
     index = spec.check_file(f"{name}/" if folder else name).index
     return None if index is None else str(spec.patterns[index].pattern)
 
 
 def check_pattern(pattern: str) -> str | None:
-    """Return the error in a pattern, if any."""
+    """The error in a pattern, if any."""
     if pattern and not _SPECIAL & set(pattern):
         return None if pattern.strip() else "an empty pattern matches nothing"
     import re
@@ -91,7 +91,7 @@ def check_pattern(pattern: str) -> str | None:
     try:
         compiled = _compile((pattern,)).patterns
     except (ValueError, re.error) as error:
-        return f"'{pattern}' is not a valid pattern: {error}"
+        return f"invalid pattern '{pattern}': {error}"
     if not any(one.include is not None for one in compiled):
         return f"'{pattern}' matches nothing"
     return None

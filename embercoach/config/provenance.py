@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embercoach.config.load import Scope
     from embercoach.config.schema import Layer
 
-#: These settings combine the values of the file and of the command line.
+#: Keys whose values in the file and on the command line are merged.
 _ADDING = ("extend-select", "ignore", "extend-exclude")
 #: The layers' numbers in `selectors.decisions`.
 FILE, COMMAND_LINE = 0, 1

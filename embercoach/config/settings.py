@@ -53,7 +53,7 @@ class SimulatorSettings:
         timeout: seconds that compiling, and one run of a launch, may take.
         memory: bytes that all buffers of a launch may take together.
         checks: whether memory accesses are checked.
-        allow: kinds of findings that are allowed in this project.
+        allow: kinds of findings that this project allows.
     """
 
     compiler: str | None = None
@@ -65,7 +65,7 @@ class SimulatorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The effective settings: files, rules and severities.
+    """Files and rules to check, and severities.
 
     Attributes:
         root: the project: folder of the configuration file, or the current one. Patterns are
@@ -76,7 +76,7 @@ class Settings:
         per_file_ignores: pattern and code prefixes to leave out in the files it matches.
         per_file_profiles: pattern and profile; the last match counts.
         exclude: patterns of files and folders that discovery skips.
-        respect_gitignore: skip files that git ignores.
+        respect_gitignore: exclude files that git ignores.
         max_file_size: megabytes that a file may hold; None for each language's default.
         show_notes: list notes, instead of only counting them.
         simulator: how kernels are run.

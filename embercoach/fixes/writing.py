@@ -69,7 +69,7 @@ def create_file(path: Path, data: bytes) -> None:
 
 
 def _is_plain(target: Path) -> bool:
-    """Return whether a file has one link and no attributes that a new file would lack."""
+    """Return whether a file has one link, and no attributes that a new file would lack."""
     status = target.lstat()
     if not S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(target))

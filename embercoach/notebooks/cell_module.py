@@ -82,11 +82,11 @@ class Notebook:
 
     @property
     def escapes(self) -> bool:
-        """Return whether the file writes non-ASCII characters as escapes."""
+        """Return whether the file escapes characters outside of ASCII."""
         return self.file.isascii() and not all(part.text.isascii() for part in self.parts)
 
     def part_at(self, offset: int) -> Part:
-        """Return the cell that contains an offset of the module, its line end included."""
+        """The cell that contains an offset of the module, its line end included."""
         return self.parts[max(bisect_right(self._starts, offset) - 1, 0)]
 
     def place(self, offset: int) -> tuple[int, int, int]:
@@ -106,7 +106,7 @@ class Notebook:
         return index, self._table(index, starts)
 
     def holds(self, cell: int, line: int = 1) -> bool:
-        """Return whether a code cell with this number and line exists."""
+        """Return whether there is such a code cell with such a line."""
         return cell in self.table.numbers and line <= len(self.lines(cell).starts)
 
     def lines(self, cell: int) -> LineIndex:
@@ -133,7 +133,7 @@ class Notebook:
         return self._file_index.place(self.offset_in_file(part, offset))
 
     def offset_in_file(self, part: Part, offset: int) -> int:
-        """Return the offset of a cell's character in the file; the end if it is past the cell."""
+        """The offset in the file of a cell's character; the end for those past it."""
         number = part.cell.number
         if number not in self._offsets:
             self._offsets[number] = self._offsets_of(part.cell)

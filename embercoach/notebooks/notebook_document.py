@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A notebook's code cells, and the language of its kernel if it is known."""
+    """The code cells of a notebook, and the language of its kernel if known."""
 
     cells: tuple[Cell, ...]
     language: str | None
@@ -185,7 +185,7 @@ class _Reader:
         return found
 
     def _behind(self, at: int) -> int:
-        """Return the offset of the text after a value and its comma."""
+        """The start of the text after a value and a comma."""
         at = self._skip(self._decode(self._text, at)[1])
         return self._skip(at + 1) if self._text[at] == "," else at
 
@@ -200,7 +200,7 @@ class _Reader:
 
 
 def _language(metadata: Any) -> str | None:
-    """Return the kernel's language: of the kernel that ran last, else of the chosen one."""
+    """The kernel's language: of the one that ran last, or of the one that is chosen."""
     if not isinstance(metadata, dict):
         return None
     for member, key in (("language_info", "name"), ("kernelspec", "language")):

@@ -1,4 +1,4 @@
-"""Counts of findings by checkout, for a run over several."""
+"""Findings by checkout, for a run over several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fingerprints identify a finding from run to run: they are stable when lines move."""
+"""Fingerprints: identify a finding in later runs, even after lines have moved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_places(
 ) -> tuple[str, ...]:
     """Digests of code, file, the line's text without its spacing, and the turn among equals.
 
-    It does not include the number of a notebook's cell, so that cells may be added and removed.
+    The number of a notebook's cell is not part of it, so that cells may come and go.
 
     Args:
         places: code, and what has a place.

@@ -1,4 +1,4 @@
-"""The parts of a run that reports need, and the counts that they share."""
+"""Results of a run as reports see them, and counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outcome(Protocol):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """The files that could not be checked, sorted."""
+        """The problems, sorted."""
 
     @property
     def files_checked(self) -> int:
@@ -57,7 +57,7 @@ class Outcome(Protocol):
 
     @property
     def files_skipped(self) -> int:
-        """The number of skipped files, without MLX code."""
+        """Files skipped, as they do not use MLX or Metal."""
 
     @property
     def suppressed(self) -> int:
@@ -87,9 +87,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run compared with its baseline: known findings, and entries that are fixed.
+    """A run compared with its baseline: known findings, and fixed entries.
 
-    ``changes`` has their files and rules, if they are known.
+    ``changes`` are the same by file and rule, where that is known.
     """
 
     known: int
@@ -167,5 +167,5 @@ def _text(path: str, root: str | None) -> str:
 
     try:
         return decode(read_bytes(path, root=root)).text
-    except (OSError, ValueError, DecodingError):  # a saved report may name an invalid path
+    except (OSError, ValueError, DecodingError):  # a saved report may contain an invalid path
         return ""

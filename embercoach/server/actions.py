@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:
-    """Return whether the editor requests a kind of actions, by its name or a prefix."""
+    """Return whether the editor asks for a kind of actions, by its name or a prefix."""
     return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
 
 

@@ -1,4 +1,4 @@
-"""Hovers: the rule pages of the findings at a location, and its kernel's signature."""
+"""Hovers: the pages of the findings at a place, and its kernel's signature."""
 
 from __future__ import annotations
 

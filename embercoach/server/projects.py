@@ -33,7 +33,7 @@ class Configured:
 
     Attributes:
         settings: in force; those before ``error`` came, None where there were none.
-        error: the error in the configuration file.
+        error: in the configuration file.
         stamps: of all files that could be one.
         configurations: of the folder and those above it; None where that one has a mistake.
         base: the editor's folder that it lies in.
@@ -46,7 +46,7 @@ class Configured:
     base: Path = Path()
 
     def excludes(self, path: Path) -> bool:
-        """Return whether a run over the project would skip a file because of a pattern."""
+        """Return whether a pattern excludes a file from a run over the project."""
         if self.configurations is None:
             return False
         return excluding(str(path), self.configurations, self.base) is not None

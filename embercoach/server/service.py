@@ -196,7 +196,7 @@ class Service(LanguageServer):
         self.protocol.notify_plain(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, params)
 
     def _show_mistake(self, path: Path, mistake: Mistake | None) -> None:
-        """Show the error in a configuration, once, and in its file; or that it is valid again."""
+        """Show the error in a configuration, once and in its file, or that it is corrected."""
         if mistake is None:
             for file in [file for file in self._mistakes if path.is_relative_to(file.parent)]:
                 del self._mistakes[file]
@@ -273,7 +273,7 @@ class Service(LanguageServer):
         """Run a job for a request.
 
         Raises:
-            JsonRpcException: there is no result, or it belongs to an outdated text.
+            JsonRpcException: there is no result, or it is of an outdated text.
         """
         task = asyncio.create_task(self._run(followed, job))
         followed.jobs.add(task)
@@ -301,14 +301,14 @@ class Service(LanguageServer):
 
     @property
     def knows_versions(self) -> bool:
-        """Return whether the editor accepts changes with the version of the document."""
+        """Return whether the editor supports versioned changes."""
         workspace = self.client_capabilities.workspace
         edit = workspace and workspace.workspace_edit
         return bool(edit and edit.document_changes)
 
     @property
     def resolves_edits(self) -> bool:
-        """Return whether the editor requests the edit of an action when it is chosen."""
+        """Return whether the editor resolves an action when it is chosen."""
         document = self.client_capabilities.text_document
         action = document and document.code_action
         support = action and action.resolve_support

@@ -62,7 +62,7 @@ class _Code(TypedDict, total=False):
 
 
 class Diagnostic(_Code):
-    """A diagnostic that an editor underlines."""
+    """A diagnostic."""
 
     range: Range
     severity: Severity
@@ -85,7 +85,7 @@ class _Action(TypedDict, total=False):
 
 
 class CodeAction(_Action):
-    """A code action that an editor offers."""
+    """A code action."""
 
     title: str
     kind: str
@@ -101,7 +101,7 @@ class _Hover(TypedDict, total=False):
 
 
 class Hover(_Hover):
-    """A hover at a location."""
+    """A hover."""
 
     contents: _Content
 

@@ -44,7 +44,7 @@ PAUSE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The capabilities of the editor that an analysis needs."""
+    """The settings of the editor."""
 
     encoding: str
     folders: tuple[Path, ...]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ ATOMIC = "KERNEL-ATOMIC-001"
 _ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
 
 
-@metal_check(LANGUAGE, ATOMIC)
+@check(LANGUAGE, ATOMIC)
 def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
     """Variables of functions that are declared ``device``, and threadgroup atomics of floats."""
     yield from _misplaced(code.text, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.contract.kernel_inputs import uses_of_inputs
 from embercoach.checks.programs.contracted import contracted
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STAGE_IN = frozenset(("grid_size", "grid_origin"))
 
 
-@file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
+@check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
 def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each kernel of the file whose texts and names are known."""
     for kernel in contracted(module, facts):

@@ -18,7 +18,7 @@ from embercoach.checks.programs.kernels import (
     target,
     template_of,
 )
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.numerals import whole_number
@@ -39,7 +39,7 @@ PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
 )
 
 
-@file_check(
+@check(
     "KERNEL-SIG-001",
     "KERNEL-SIG-002",
     "KERNEL-SIG-003",

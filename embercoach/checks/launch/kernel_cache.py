@@ -13,7 +13,7 @@ from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import around, children, names_below
 from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.checks.sizes import scope_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Build:
     by: FunctionInfo | None = None
 
 
-@file_check("KERNEL-CACHE-001")
+@check("KERNEL-CACHE-001")
 def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel = mx.fast.metal_kernel(...)`` and ``kernel(...)`` in one function."""
     told: set[cst.CSTNode] = set()

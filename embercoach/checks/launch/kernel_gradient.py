@@ -22,7 +22,7 @@ from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import DType, Function, Instance, Number, Sequence, Symbol
 from embercoach.checks.certain_paths import certain_nodes
 from embercoach.checks.known_conditions import Conditions
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ class Visit:
     given: Known = frozenset()
 
 
-@file_check("KERNEL-GRAD-001")
+@check("KERNEL-GRAD-001")
 def differentiated_kernels(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Launches that a gradient reaches."""
     calls: dict[FunctionInfo, list[CallFact]] = defaultdict(list)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.quotients import ceiling_divisor, is_data_size
 from embercoach.checks.registry import Report, check
@@ -25,6 +24,7 @@ from embercoach.checks.source_text import code_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Kernel
     from embercoach.metal.body import MetalText
@@ -48,7 +48,7 @@ TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
 ONE_GROUP = "one threadgroup"
 
 
-@check("KERNEL-GRID-001", on=CallFact)
+@check("KERNEL-GRID-001")
 def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
     kernels = launched(fact)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.array_shapes import shape_of
 from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
 from embercoach.checks.programs.kernels import launched
@@ -18,6 +17,7 @@ from embercoach.checks.sizes import Size, resolve, same
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.checks.array_shapes import Shape
     from embercoach.checks.launch_sizes import Entries, Entry
@@ -28,7 +28,7 @@ SIMD_WIDTH = 32
 MANY_THREADS = 1024
 
 
-@check("KERNEL-GRID-005", "KERNEL-GRID-006", on=CallFact)
+@check("KERNEL-GRID-005", "KERNEL-GRID-006")
 def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
     """``threadgroup=(64, 32, 1)``, ``threadgroup=(48, 1, 1)``."""
     argument = fact.keyword("threadgroup")

@@ -16,7 +16,7 @@ from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.launch.kernel_cache import runs_once
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.quotients import is_data_size
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.checks.sizes import MAX_DEPTH, Size, constant, display, resolve_name, scope_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ KEEPING = (cst.Add, cst.Subtract, cst.Multiply)
 TEXTS = ("source", "header", "name")
 
 
-@file_check("KERNEL-CACHE-002")
+@check("KERNEL-CACHE-002")
 def compiled_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``template=[("STEP", self.step)]`` with ``self.step += 1``."""
     for definition in definitions(module, facts):

@@ -24,7 +24,7 @@ from embercoach.terminal_text import json_text
 )
 @click.pass_context
 def command(ctx: click.Context, code: str, output_format: str) -> None:
-    """Explain a rule: what it flags, why that hurts, evidence, and examples.
+    """Explain a rule: what it reports, why, evidence and examples.
 
     CODE is a rule's code, or its name as `embercoach rules` shows it.
 
@@ -55,4 +55,4 @@ def _find(word: str) -> rulebook.Rule:
     if word.lower() in names:
         return names[word.lower()]
     hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
-    raise click.UsageError(f"there is no rule '{word}'{hint}")
+    raise click.UsageError(f"unknown rule '{word}'{hint}")

@@ -1,4 +1,4 @@
-"""New, known and fixed findings compared with a baseline or earlier runs, and their totals."""
+"""New, known and fixed findings since a baseline or an earlier run, and totals by run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Run:
 
 
 def since_baseline(document: Document) -> Changes | None:
-    """Return the changes since the run's baseline; None without one, or if it is unknown."""
+    """Changes since the run's baseline; None without one, or if the report lacks them."""
     rows = document["summary"].get("baseline", {}).get("changes")
     if rows is None:
         return None
@@ -65,7 +65,7 @@ def since_baseline(document: Document) -> Changes | None:
 
 
 def since(document: Document, name: str, earlier: Document) -> Changes:
-    """Return the changes since an earlier report, if both have fingerprints."""
+    """Changes since an earlier report; the findings of both have fingerprints."""
     now = {one["fingerprint"]: one for one in _counted(document)}
     then = {one["fingerprint"]: one for one in _counted(earlier)}
     kinds = (("new", now, then.keys()), ("fixed", then, now.keys()))

@@ -1,4 +1,4 @@
-"""The table of checkouts in the HTML report of several."""
+"""The checkouts in the HTML report, where it contains several."""
 
 from __future__ import annotations
 

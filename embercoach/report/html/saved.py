@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SavedReportError(ValueError):
-    """An error in a saved report, and its location in it."""
+    """An error in a saved report, with its place."""
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -38,16 +38,13 @@ def parse(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise SavedReportError(f"is not JSON that can be read: {error}") from error
     except RecursionError as error:
-        raise SavedReportError("is nested too deep") from error
+        raise SavedReportError("is nested too deeply") from error
     if not isinstance(document, dict):
-        raise SavedReportError("is not a report: it holds no object")
+        raise SavedReportError("is not a report: it must be an object")
     version = document.get("version")
     if version != VERSION or isinstance(version, (bool, float)):
         said = json.dumps(version) if "version" in document else "none"
-        raise SavedReportError(
-            f"has version {said[:40]}, and version {VERSION} can be read: write it again with "
-            "`embercoach check --output-format json`"
-        )
+        raise SavedReportError(f"must have version {VERSION}, got {said[:40]}; run the check again")
     _DOCUMENT(document, "")
     _agree(document)
     return document
@@ -59,7 +56,7 @@ def _agree(document: dict[str, Any]) -> None:
     if shard is not None and not (
         shard["number"] <= shard["count"] and shard["files"] <= shard["all_files"]
     ):
-        raise SavedReportError("is not a report of `check`: run.shard has an invalid number")
+        raise SavedReportError("is not a report of `check`: run.shard must be a part of count")
     severities = [finding["severity"] for finding in document["findings"]]
     counted = {f"{severity}s": severities.count(severity) for severity in SEVERITIES}
     counted["problems"] = len(document["problems"])
@@ -67,12 +64,12 @@ def _agree(document: dict[str, Any]) -> None:
         said = document["summary"][name]
         if said != count:
             raise SavedReportError(
-                f"is not a report of `check`: its summary says {said} {name}, and it holds {count}"
+                f"is not a report of `check`: {name} must be {count}, got {said}"
             )
 
 
 def _refuse_constant(name: str) -> Any:
-    raise SavedReportError(f"is not JSON: {name} is not one of its numbers")
+    raise SavedReportError(f"is not JSON: invalid number {name}")
 
 
 def _fail(path: str, wanted: str) -> SavedReportError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_lines import CellTable
 
-#: Characters of all sources in a report; above it every file is shown in parts.
+#: Characters of all sources that a report holds; above it every file is shown in parts.
 MOST_CHARACTERS = 3_000_000
 #: Lines before and after a finding that a part holds: the first with which the sources fit, or the
 #: last. Parts that are fewer lines apart than these are one.
@@ -32,7 +32,7 @@ BEHIND = 80
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The shown source of a file.
+    """The shown part of a file.
 
     Attributes:
         count: lines of the file.
@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Return the shown text of a file: all of it, or the code cells of a notebook."""
+    """The text of a file, or of the code cells of a notebook."""
 
     index: LineIndex
     cells: CellTable | None = None
@@ -93,7 +93,7 @@ def read(path: str) -> Text | None:
 
 
 def is_there(path: str) -> bool:
-    """Return whether any file could be read."""
+    """Return whether there is a file that could be read."""
     try:
         return Path(path).is_file()
     except (OSError, ValueError):
@@ -101,7 +101,7 @@ def is_there(path: str) -> bool:
 
 
 def newer(path: str, saved_at: float | None) -> bool:
-    """Return whether a file was written after the findings were saved (seconds since 1970)."""
+    """Return whether a file was written after the findings (seconds since the epoch)."""
     try:
         return saved_at is not None and Path(path).stat().st_mtime > saved_at
     except (OSError, ValueError):
@@ -109,7 +109,7 @@ def newer(path: str, saved_at: float | None) -> bool:
 
 
 def matches(index: LineIndex, findings: Iterable[dict[str, Any]]) -> bool:
-    """Return whether the locations of all findings are inside the text of their file."""
+    """Return whether all places of a file's findings are in its text."""
     return all(
         _holds(index, finding["line"], finding["column"])
         and _holds(index, finding["end_line"], finding["end_column"])
@@ -119,14 +119,14 @@ def matches(index: LineIndex, findings: Iterable[dict[str, Any]]) -> bool:
 
 
 def _holds(index: LineIndex, line: int, column: int) -> bool:
-    # An end may be the start of a line that does not exist, right after the last line end.
+    # An end may be the start of a missing line, directly after the last line end.
     return line <= len(index.starts) and column <= len(index.line(line)) + 1
 
 
 def sources(
     found: dict[str, Sequence[dict[str, Any]]], texts: dict[str, Text], changed: set[str]
 ) -> dict[str, Source]:
-    """Return the shown source of each file that could be read.
+    """The shown part of each file that could be read.
 
     Args:
         found: the findings of each file, at the lines of its text.
@@ -141,7 +141,9 @@ def sources(
             text.index.count,
             _parts(text.index, found[path], spans[path]),
             path in changed,
-            () if text.cells is None else tuple(zip(*text.cells.to_tuple(), strict=True)),
+            ()
+            if text.cells is None
+            else tuple(zip(text.cells.numbers, text.cells.first_lines, strict=True)),
         )
         for path, text in texts.items()
     }
@@ -150,7 +152,7 @@ def sources(
 def _fitting(
     lines: dict[str, list[int]], indexes: dict[str, LineIndex]
 ) -> dict[str, list[tuple[int, int]]]:
-    """Return first and last lines of every file's parts, up to the size of the report."""
+    """First and last lines of every file's parts, as many as fit into the report."""
     if sum(len(index.text) for index in indexes.values()) <= MOST_CHARACTERS:
         return {path: [(1, index.count)] for path, index in indexes.items()}
     spans = {}
