@@ -354,6 +354,7 @@ def regenerate() -> Iterator[str]:
         if (new := regenerated(markdown, played)) == markdown:
             continue
         path.write_text(new, encoding="utf-8")
-        for command in (command for _, ran in played for command, _ in ran):
-            if "..." in (command.shown or "") and (command.shown or "") not in new:
+        for command, printed in (pair for _, ran in played for pair in ran):
+            shown = command.shown or ""
+            if shown.count("...") > printed.count("...") and shown not in new:
                 yield f"{path.name}: {command.line}"
