@@ -17,7 +17,7 @@ from embercoach.config import json_schema
 from tests.docs import documents
 from tests.examples import readme
 from tests.examples.programs import ROOT, imported
-from tests.rules import messages
+from tests.report import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.examples.programs import imported
-from tests.rules.messages import Message, described, measured, messages
+from tests.report.messages import Message, described, measured, messages
 
 language = imported(".ci/language.py")
 
