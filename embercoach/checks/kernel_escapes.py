@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.module import Module
     from embercoach.analysis.strings import Folded
     from embercoach.checks.kernels import Definition
-    from embercoach.metal.body import MetalText
     from embercoach.metal.escapes import EscapedBreak
+    from embercoach.metal.written.body import MetalText
 
 # Characters of code that a message shows.
 _SHOWN = 40

@@ -13,8 +13,8 @@ from embercoach.checks.metal_checks import MetalCode, MetalReport, metal_check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 LANGUAGE = "KERNEL-MSL-001"
 ATOMIC = "KERNEL-ATOMIC-001"

@@ -130,7 +130,7 @@ def attribute_types(code: MetalCode) -> Iterator[MetalReport]:
 @metal_check("KERNEL-SIG-005", unit_only=True)
 def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
     """Names that nothing declares."""
-    from embercoach.metal.body import undeclared
+    from embercoach.metal.written.body import undeclared
 
     if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
         return  # a fragment: what it is joined with may declare anything

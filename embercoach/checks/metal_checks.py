@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, TypeVar
 from embercoach.checks.registry import CODES
 
 if TYPE_CHECKING:
-    from embercoach.metal.body import MetalText
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program, Spot, Text
     from embercoach.metal.work_budget import WorkBudget
+    from embercoach.metal.written.body import MetalText
 
 #: What is said of that place where it is shown itself.
 OTHER = "the other place"

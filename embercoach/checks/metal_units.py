@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.checks.metal_checks import MetalReport
-    from embercoach.metal.body import MetalText
     from embercoach.metal.work_budget import WorkBudget
+    from embercoach.metal.written.body import MetalText
 
 #: Where a finding of these files stands: there is nothing like a loop of Python around it.
 CONTEXT = "default"
@@ -24,7 +24,7 @@ CONTEXT = "default"
 
 def check_unit(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
     """The findings of a ``.metal`` file, as far as the budget goes."""
-    from embercoach.metal.body import read_unit
+    from embercoach.metal.written.body import read_unit
 
     return placed(reports_of(read_unit(source), budget), source)
 
@@ -32,8 +32,8 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
     from embercoach.checks.host_copies import host_copies
-    from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
+    from embercoach.metal.written.embedded import embedded_units
 
     file = parse(source)
     if file.syntax.is_exceeded:
@@ -48,7 +48,7 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     """What the checks say about a text at file scope, in the steps that its file has left."""
     from embercoach.checks import of_kernels  # noqa: F401  (registers the checks)
     from embercoach.checks.unit_plans import kernels_of_unit
-    from embercoach.metal.body import EMPTY
+    from embercoach.metal.written.body import EMPTY
 
     budget.note(text.refusal)
     code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))

@@ -113,7 +113,11 @@ class Syntax:
 
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
-        return self.data[node.start_byte : node.end_byte].decode()
+        return self.text_between(node.start_byte, node.end_byte)
+
+    def text_between(self, start: int, end: int) -> str:
+        """A stretch of ``data``, given in bytes, as it was written."""
+        return self.data[start:end].decode()
 
     def holds(self, node: Node) -> bool:
         """Whether a node stands in the text, not in what was wrapped around it."""

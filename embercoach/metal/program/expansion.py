@@ -48,6 +48,16 @@ class Macro:
     variadic: bool
     body: tuple[Token, ...]
 
+    @property
+    def text(self) -> str:
+        """The replacement, its tokens apart as they are written."""
+        return "".join(" " * token.spaced + token.text for token in self.body).strip()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in the replacement."""
+        return frozenset(token.text for token in self.body if token.kind == "name")
+
 
 def read_definition(tokens: Sequence[Token]) -> Macro | None:
     """The macro that the tokens behind ``#define`` define, None when they define none."""

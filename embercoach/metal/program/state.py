@@ -164,18 +164,13 @@ class Lowering:
         """Where a part stands."""
         return self.parsed.spot(part.start, part.end)
 
-    def qualifiers(self, part: Part) -> list[str]:
-        """Metal's qualifiers among the children of a part."""
-        found = (self.parsed.qualifiers.get(child.start) for child in part.parts)
-        return [word for word in found if word is not None]
-
     def space(self, part: Part) -> str | None:
         """The address space among the children of a part."""
-        return next((w for w in self.qualifiers(part) if w in ADDRESS_SPACES), None)
+        return next((w for w in self.parsed.qualifiers_in(part) if w in ADDRESS_SPACES), None)
 
     def is_entry(self, part: Part) -> bool:
         """Whether a function is marked as an entry point."""
-        return any(word in ENTRY_QUALIFIERS for word in self.qualifiers(part))
+        return any(word in ENTRY_QUALIFIERS for word in self.parsed.qualifiers_in(part))
 
     # Rules
 

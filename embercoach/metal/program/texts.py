@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.facts import Place
 from embercoach.metal.program.nodes import Opaque, Spot
+from embercoach.metal.program.preprocessing import Expanded
 from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import line_starts, parse_body, parse_unit
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from embercoach.metal.program.nodes import Text
-    from embercoach.metal.program.preprocessing import Expanded
     from embercoach.metal.program.tree import Part
 
 
@@ -22,13 +22,18 @@ class Parsed:
     """The tree of a text, and its way back to the text."""
 
     def __init__(
-        self, text: str, kind: Text, expanded: Expanded, misread: Mapping[int, str] | None = None
+        self,
+        text: str,
+        kind: Text,
+        expanded: Expanded,
+        misread: Mapping[int, str] | None = None,
+        blanks: frozenset[str] = frozenset(),
     ) -> None:
         self.kind = kind
         self.expanded = expanded
         self._misread = misread or {}
         self._rows = line_starts(text)
-        self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable())
+        self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable(), blanks)
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
         self.is_exceeded = self._syntax.is_exceeded
@@ -73,6 +78,32 @@ class Parsed:
         """The place of a stretch of the data."""
         return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
 
+    def text_between(self, start: int, end: int) -> str:
+        """The text of a stretch of the data."""
+        return self._syntax.text_between(start, end)
+
+    def holds(self, part: Part) -> bool:
+        """Whether a part stands in the text, not in what was wrapped around it."""
+        return self._syntax.shift <= part.start < len(self._data) - self._syntax.tail
+
+    def place(self, part: Part) -> Place:
+        """The place of a part."""
+        return self.stretch(part.start, part.end)
+
+    def stretch(self, start: int, end: int) -> Place:
+        """The place of a stretch of the data."""
+        return self.spot(start, end).place
+
+    def qualifiers_in(self, part: Part) -> tuple[str, ...]:
+        """Metal's qualifiers among the children of a part."""
+        found = (self.qualifiers.get(child.start) for child in part.parts)
+        return tuple(word for word in found if word is not None)
+
+    @property
+    def faults(self) -> tuple[Place, ...]:
+        """Where the grammar had to guess."""
+        return self._syntax.faults
+
     def _written(self, start: int, end: int) -> Spot:
         """The place of a stretch of the expanded text in the written one."""
         return self._at(*self.expanded.original(start, end))
@@ -80,6 +111,17 @@ class Parsed:
     def _at(self, start: int, end: int) -> Spot:
         row = bisect_right(self._rows, start) - 1
         return Spot(self.kind, Place(start, end, row + 1, start - self._rows[row] + 1))
+
+
+def as_written(text: str, kind: Text, blanks: frozenset[str] = frozenset()) -> Parsed:
+    """A text before the preprocessor runs.
+
+    Args:
+        text: the text.
+        kind: a body, or text at file scope.
+        blanks: macros that stand for a pragma, for qualifiers or for nothing.
+    """
+    return Parsed(text, kind, Expanded(text), blanks=blanks)
 
 
 def _continues(byte: int) -> bool:

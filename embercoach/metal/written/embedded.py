@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.body import read_unit
 from embercoach.metal.numerals import whole_number
+from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tree_sitter import Node
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.objective_c import ObjectiveC
     from embercoach.metal.syntax import Syntax
+    from embercoach.metal.written.body import MetalText
 
 _LITERALS = frozenset({"string_literal", "raw_string_literal"})
 _ESCAPES = {

@@ -1,0 +1,74 @@
+"""The macros that a text defines, and how far they blur the meaning of its names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from embercoach.metal.program.expansion import Macro, read_definition
+from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
+from embercoach.metal.tokens import solid, tokens_of
+
+# The contents of a macro that vanishes without a trace for the grammar.
+_EMPTY_WORDS = (
+    ADDRESS_SPACES | ENTRY_QUALIFIERS | {"METAL_FUNC", "inline", "static", "constexpr", "const"}
+)
+
+
+@dataclass(frozen=True)
+class Macros:
+    """The macros of a text, those around it included."""
+
+    items: tuple[Macro, ...] = ()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the macros."""
+        return frozenset(macro.name for macro in self.items)
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The names of the function-like ones."""
+        return frozenset(macro.name for macro in self.items if macro.parameters is not None)
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """Every name in a macro or naming one: where it is expanded, it may be declared."""
+        return self.names.union(*(macro.names for macro in self.items))
+
+    @property
+    def paste(self) -> bool:
+        """Whether a macro builds names with ``##``: then any name may be declared."""
+        return any(token.text == "##" for macro in self.items for token in macro.body)
+
+    @cached_property
+    def blanks(self) -> frozenset[str]:
+        """Object-like macros that stand for a pragma, for qualifiers, or for nothing."""
+        return frozenset(m.name for m in self.items if m.parameters is None and _vanishes(m))
+
+    def joined(self, other: Macros) -> Macros:
+        """These macros and those of a text around this one."""
+        return Macros(other.items + self.items)
+
+
+def _vanishes(macro: Macro) -> bool:
+    words = [token.text for token in macro.body]
+    return words[:1] in (["_Pragma"], ["__attribute__"]) or _EMPTY_WORDS.issuperset(words)
+
+
+def read_macros(text: str) -> Macros:
+    """The macros that a text defines, under whatever condition."""
+    if "#" not in text:
+        return Macros()
+    found: list[Macro] = []
+    tokens = list(tokens_of(text))
+    start = 0
+    for end in [i for i, token in enumerate(tokens) if token.kind == "newline"] + [len(tokens)]:
+        line = tokens[start:end]
+        words = solid(line[:5])
+        if [word.text for word in words[:2]] == ["#", "define"]:
+            macro = read_definition(line[line.index(words[1]) + 1 :])
+            if macro is not None:
+                found.append(macro)
+        start = end + 1
+    return Macros(tuple(found))
