@@ -71,7 +71,7 @@ class Syntax:
     Attributes:
         text: the text as given.
         root: of a body its ``compound_statement``, else the ``translation_unit``.
-        nodes: every node of the whole tree, in the order of the text.
+        top: the root of the whole tree.
         data: the text as the grammar saw it, in bytes, before the exchange.
         shift: bytes in front of the text in ``data``.
         tail: bytes behind it.
@@ -82,17 +82,25 @@ class Syntax:
 
     text: str
     root: Node
-    nodes: tuple[Node, ...]
+    top: Node
     data: bytes
     shift: int
     tail: int
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
     is_exceeded: bool = False
+    _nodes: list[Node] = field(default_factory=list)
     _parents: dict[int, Node] = field(default_factory=dict)
     _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Every node of the whole tree, in the order of the text."""
+        if not self._nodes:
+            self._nodes.extend(walk(self.top))
+        return self._nodes
 
     def parent(self, node: Node) -> Node | None:
         """The node right above one. The grammar's own way to it starts at the root."""
@@ -167,24 +175,22 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
     data = prefix + text.encode(errors="replace") + suffix
     margins = len(prefix), len(suffix)
-    tree, nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS, len(suffix))
-    body = _wrapped_body(nodes[0], len(data)) if prefix else nodes[0]
+    tree, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS, len(suffix))
+    body = _wrapped_body(tree.root, len(data)) if prefix else tree.root
     if body is None:
         tree = tree._replace(unread=(0, len(data)))
-    syntax = _syntax(text, data, nodes, margins, tree)
-    return replace(syntax, root=body or nodes[0], qualifiers=qualifiers)
+    syntax = _syntax(text, data, margins, tree)
+    return replace(syntax, root=body or tree.root, qualifiers=qualifiers)
 
 
-def _syntax(
-    text: str, data: bytes, nodes: tuple[Node, ...], margins: tuple[int, int], tree: Tree
-) -> Syntax:
+def _syntax(text: str, data: bytes, margins: tuple[int, int], tree: Tree) -> Syntax:
     """A syntax without qualifiers; the margins are bytes in front of and behind the text."""
     shift, tail = margins
     encoded = data[shift : len(data) - tail]
     syntax = Syntax(
         text=text,
-        root=nodes[0],
-        nodes=nodes,
+        root=tree.root,
+        top=tree.root,
         data=data,
         shift=shift,
         tail=tail,
@@ -193,7 +199,7 @@ def _syntax(
         _rows=line_starts(text),
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
-    faults = [syntax.place(n) for n in _faults(nodes)]
+    faults = [syntax.place(node) for node in _faults(syntax)]
     if tree.unread is not None:
         faults.append(syntax.stretch(*tree.unread))
     return replace(syntax, faults=tuple(faults))
@@ -208,22 +214,19 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         edited: what the grammar is to see.
     """
     tree = tree_of(edited)
-    return _syntax(text, data, tuple(walk(tree.root)), (0, 0), tree)
+    return _syntax(text, data, (0, 0), tree)
 
 
-def _exchange(
-    data: bytes, blanks: frozenset[str], tail: int
-) -> tuple[Tree, tuple[Node, ...], dict[int, str]]:
+def _exchange(data: bytes, blanks: frozenset[str], tail: int) -> tuple[Tree, dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
     _exchange_plain(edited, blanks, qualifiers)
     for _ in range(_ROUNDS):
         tree = tree_of(bytes(edited), tail)
-        nodes = tuple(walk(tree.root))
-        if not _exchange_once(edited, nodes, blanks, qualifiers):
+        if not _exchange_once(edited, tree.root, blanks, qualifiers):
             break
-    return tree, nodes, qualifiers
+    return tree, qualifiers
 
 
 @lru_cache(maxsize=16)
@@ -264,14 +267,14 @@ def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[
 
 def _exchange_once(
     edited: bytearray,
-    nodes: tuple[Node, ...],
+    root: Node,
     blanks: frozenset[str],
     qualifiers: dict[int, str],
 ) -> bool:
     """Overwrite each word that is no C++; tell whether there was one."""
     if not _left(blanks).search(edited):
         return False
-    leaves = [node for node in nodes if node.child_count == 0]
+    leaves = [node for node in walk(root) if node.child_count == 0]
     changed = False
     for index, leaf in enumerate(leaves):
         kind = leaf.type
@@ -349,9 +352,9 @@ def line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
 
 
-def _faults(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    if nodes[0].has_error:
-        yield from (node for node in nodes if node.is_error or node.is_missing)
+def _faults(syntax: Syntax) -> Iterator[Node]:
+    if syntax.top.has_error:
+        yield from (node for node in syntax.nodes if node.is_error or node.is_missing)
 
 
 def _wrapped_body(root: Node, end: int) -> Node | None:

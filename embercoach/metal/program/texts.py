@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from embercoach.metal.facts import Place
@@ -12,7 +13,7 @@ from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import line_starts, parse_body, parse_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.program.tree import Part
@@ -38,6 +39,7 @@ class Parsed:
         self.qualifiers = self._syntax.qualifiers
         self.is_exceeded = self._syntax.is_exceeded
         self.tree: Part = plain_tree(self._syntax.root)
+        self._by_kind: dict[str, list[Part]] = {}
 
     def _readable(self) -> str:
         """The text with the characters that the grammar misread exchanged."""
@@ -77,6 +79,16 @@ class Parsed:
     def spot(self, start: int, end: int) -> Spot:
         """The place of a stretch of the data."""
         return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
+
+    def of_kinds(self, *kinds: str) -> Iterator[Part]:
+        """The parts of these kinds, in the order of the text; the tree is searched once."""
+        if not self._by_kind:
+            for part in self.tree.below():
+                self._by_kind.setdefault(part.kind, []).append(part)
+        found = [part for kind in kinds for part in self._by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort(key=attrgetter("start"))
+        return iter(found)
 
     def text_between(self, start: int, end: int) -> str:
         """The text of a stretch of the data."""

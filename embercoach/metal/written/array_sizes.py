@@ -28,8 +28,8 @@ _MAX_STEPS = 8
 def size_names(parsed: Parsed, scopes: Scopes) -> Iterator[SizeName]:
     """Each name that makes a size no constant expression, and each that may do so."""
     sizes = _Sizes(parsed, scopes)
-    for part in parsed.tree.below():
-        if part.kind != "declaration" or not parsed.holds(part):
+    for part in parsed.of_kinds("declaration"):
+        if not parsed.holds(part):
             continue
         for declarator in part.all("declarator"):
             parts, _ = unpack_initialized(declarator)

@@ -158,20 +158,17 @@ def _refused(text: str, problem: str) -> MetalText:
 
 
 def _marks(parsed: Parsed) -> Iterator[AttributeMark]:
-    for part in parsed.tree.below():
-        if part.kind == "attribute_declaration":
-            yield from attribute_marks(parsed, part)
+    for part in parsed.of_kinds("attribute_declaration"):
+        yield from attribute_marks(parsed, part)
 
 
 def _numbers(parsed: Parsed) -> Iterator[int]:
     """The integers that the text writes, besides those that are sizes of arrays."""
-    for around in parsed.tree.below():
-        for part in around.parts:
-            if part.kind == "number_literal" and around.kind != "array_declarator":
-                digits = parsed.word(part).rstrip("uUlL")
-                number = whole_number(digits) if digits.isdecimal() else None
-                if number is not None and parsed.holds(part):
-                    yield number
+    for part in parsed.of_kinds("number_literal"):
+        digits = parsed.word(part).rstrip("uUlL")
+        number = whole_number(digits) if digits.isdecimal() else None
+        if number is not None and part.role != "size" and parsed.holds(part):
+            yield number
 
 
 def undeclared(text: MetalText, scope: frozenset[str] = frozenset()) -> tuple[Use, ...]:

@@ -7,6 +7,7 @@ classes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,11 @@ _KINDS: dict[str, ForeignKind] = {
     "lambda_expression": "lambda",
     "virtual": "virtual",
 }
+# The kinds that are looked at: those that their words decide as well.
+_LOOKED_AT = (
+    *_KINDS, "primitive_type", "sized_type_specifier", "storage_class_specifier",
+    "call_expression", "qualified_identifier", "using_declaration", "preproc_include",
+)  # fmt: skip
 _CALLED: dict[str, ForeignKind] = {"dynamic_cast": "dynamic_cast", "typeid": "typeid"}
 _STORAGE = frozenset({"register", "thread_local"})
 # What stands there may be compiled or not.
@@ -49,15 +55,26 @@ def foreign_parts(parsed: Parsed, scopes: Scopes) -> Iterator[Foreign]:
     """Every use of what Metal lacks, in the order of the text."""
     declared = (d.name for d in scopes.declarations if d.kind in ("namespace", "alias", "type"))
     reading = _Reading(parsed, scopes.macros.names, scopes.macros.mentioned.union(declared))
-    pending: list[tuple[Part, bool]] = [(parsed.tree, False)]
-    while pending:
-        part, qualified = pending.pop()
-        if part.kind not in _DOUBTFUL:
-            kind = reading.kind(part, qualified=qualified)
-            if kind is not None and parsed.holds(part):
-                yield reading.foreign(part, kind)
-            qualified = part.kind == "qualified_identifier"
-            pending.extend((child, qualified) for child in reversed(part.parts))
+    starts, ends = _doubtful(parsed)
+    names = parsed.of_kinds("qualified_identifier")
+    inner = {child for part in names for child in part.parts}
+    for part in parsed.of_kinds(*_LOOKED_AT):
+        kind = reading.kind(part, qualified=part in inner)
+        last = bisect_right(starts, part.start) - 1
+        doubtful = last >= 0 and part.end <= ends[last]
+        if kind is not None and not doubtful and parsed.holds(part):
+            yield reading.foreign(part, kind)
+
+
+def _doubtful(parsed: Parsed) -> tuple[list[int], list[int]]:
+    """The starts and ends of stretches that may be compiled or not."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for part in parsed.of_kinds(*_DOUBTFUL):
+        if not ends or part.end > ends[-1]:
+            starts.append(part.start)
+            ends.append(part.end)
+    return starts, ends
 
 
 @dataclass(frozen=True, slots=True)

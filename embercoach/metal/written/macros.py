@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from embercoach.metal.grammar import LEXICAL
 from embercoach.metal.program.expansion import Macro, read_definition
 from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
-from embercoach.metal.tokens import solid, tokens_of
+from embercoach.metal.tokens import tokens_of
 
 # The contents of a macro that vanishes without a trace for the grammar.
 _EMPTY_WORDS = (
     ADDRESS_SPACES | ENTRY_QUALIFIERS | {"METAL_FUNC", "inline", "static", "constexpr", "const"}
+)
+_DEFINITION = re.compile(
+    LEXICAL
+    + rb"""
+    | ^[ \t]*\#[ \t]*define\b(?P<definition>(?:/\*.*?\*/|\\\r?\n|[^\n])*)
+""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 
 
@@ -58,17 +67,8 @@ def _vanishes(macro: Macro) -> bool:
 
 def read_macros(text: str) -> Macros:
     """The macros that a text defines, under whatever condition."""
-    if "#" not in text:
+    if "define" not in text:
         return Macros()
-    found: list[Macro] = []
-    tokens = list(tokens_of(text))
-    start = 0
-    for end in [i for i, token in enumerate(tokens) if token.kind == "newline"] + [len(tokens)]:
-        line = tokens[start:end]
-        words = solid(line[:5])
-        if [word.text for word in words[:2]] == ["#", "define"]:
-            macro = read_definition(line[line.index(words[1]) + 1 :])
-            if macro is not None:
-                found.append(macro)
-        start = end + 1
-    return Macros(tuple(found))
+    lines = (match["definition"] for match in _DEFINITION.finditer(text.encode(errors="replace")))
+    found = (read_definition(list(tokens_of(line.decode()))) for line in lines if line is not None)
+    return Macros(tuple(macro for macro in found if macro is not None))

@@ -90,7 +90,7 @@ class _Names:
             part, context = pending.pop()
             if part.kind not in naming.SKIPPED:
                 inside = self._entered(part, context)
-                pending.extend((child, inside) for child in reversed(self._followed(part)))
+                pending.extend([(c, inside) for c in self._followed(part)[::-1] if c.named])
         self._settle()
         return self.found
 
