@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts import CallFact
-from embercoach.analysis.lattice import as_number
-from embercoach.analysis.values import Array, BoundMember, Number, Numpy, Sequence, Value
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.values.joins import as_number
+from embercoach.analysis.values.lattice import Array, BoundMember, Number, Numpy, Sequence, Value
 from embercoach.checks.sizes import Size, resolve_name
 
 if TYPE_CHECKING:
-    from embercoach.analysis.module import Module
+    from embercoach.analysis.project.module import Module
 
 #: Sizes of the axes, None for those that are unknown.
 Shape = tuple["int | None", ...]

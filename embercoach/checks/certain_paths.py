@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from embercoach.analysis.trees import SCOPES, children, statements_below
+from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 
 #: What a condition comes to, None where nobody knows.
 Judge: TypeAlias = Callable[[cst.BaseExpression], "bool | None"]

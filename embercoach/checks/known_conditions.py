@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import libcst as cst
 
-from embercoach.analysis.paths import dotted
-from embercoach.analysis.trees import children, evaluated, walk
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import children, evaluated, walk
 from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.sizes import bound_in, scope_of
 
 if TYPE_CHECKING:
-    from embercoach.analysis.definitions import FunctionInfo
-    from embercoach.analysis.module import Module
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
 
 Constant: TypeAlias = "bool | int | str | None"
 #: Parameters and what they are.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.values import Number, Value
-from embercoach.checks.kernels import count, items_of
+from embercoach.analysis.values.lattice import Number, Value
+from embercoach.checks.programs.kernels import count, items_of
 from embercoach.checks.sizes import Size, called, constant, display, resolve, scope_at
 
 if TYPE_CHECKING:
-    from embercoach.analysis.facts import CallFact
-    from embercoach.analysis.module import Module
+    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.project.module import Module
 
 
 MAX_THREADS = 1024

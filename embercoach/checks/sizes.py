@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.paths import dotted
-from embercoach.analysis.statements import target_names
-from embercoach.analysis.trees import children
-from embercoach.analysis.values import Number
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import children, target_names
+from embercoach.analysis.values.lattice import Number
 from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
-    from embercoach.analysis.definitions import FunctionInfo
-    from embercoach.analysis.facts import CallFact, Visit
-    from embercoach.analysis.module import Module
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CallFact, Visit
+    from embercoach.analysis.project.module import Module
 
 Key = Hashable
 #: A sum: how often each term is in it; the constant stands under None.

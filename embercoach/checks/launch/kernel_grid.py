@@ -1,0 +1,276 @@
+"""KERNEL-GRID-001: a grid that counts threadgroups, where MLX counts threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
+from embercoach.checks.quotients import ceiling_divisor, is_data_size
+from embercoach.checks.registry import Report, check
+from embercoach.checks.sizes import (
+    Size,
+    constant,
+    display,
+    number,
+    resolve,
+    resolve_name,
+    same,
+    scope_at,
+)
+from embercoach.checks.source_text import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Kernel
+    from embercoach.metal.inspections.thread_values import ThreadValues
+    from embercoach.metal.written.body import MetalText
+
+AXES = "xyz"
+THREAD = "thread_position_in_grid"
+GROUP = "threadgroup_position_in_grid"
+#: Where a thread stands in its threadgroup.
+LANES = frozenset(
+    {
+        "thread_position_in_threadgroup",
+        "thread_index_in_threadgroup",
+        "thread_index_in_simdgroup",
+        "simdgroup_index_in_threadgroup",
+    }
+)
+SHARED_BY = "threads_per_threadgroup"
+#: A body that asks for these can step over any number of elements.
+TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
+
+ONE_GROUP = "1, as if for one threadgroup"
+ALONE = "it makes the threadgroup as small, and one thread does what its threads should share"
+SHORT = "most of them never run, and their part of the output stays unset"
+
+
+@check("KERNEL-GRID-001", on=CallFact)
+def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
+    kernels = launched(fact)
+    grid, threadgroup = fact.keyword("grid"), fact.keyword("threadgroup")
+    if not kernels or grid is None or threadgroup is None:
+        return
+    scope = scope_at(fact, module)
+    counts, groups = _three(Size(grid.node, scope)), _three(Size(threadgroup.node, scope))
+    if counts is None or groups is None:
+        return
+    for index in range(3):
+        axis = _Axis(fact, index, counts[index], groups)
+        what = axis.shortage(kernels)
+        if what is None:
+            continue
+        nodes = display(grid.node)
+        yield Report(
+            "KERNEL-GRID-001",
+            grid.node if nodes is None else nodes[index],
+            fact.place,
+            f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
+            + (ALONE if what == ONE_GROUP else SHORT),
+            f"pass the number of threads{_example(axis, module)}",
+            context_of(fact.place, module.is_test),
+        )
+        return
+
+
+def _three(size: Size) -> list[Size] | None:
+    size = resolve(size)
+    nodes = display(size.node)
+    return None if nodes is None or len(nodes) != 3 else [Size(n, size.scope) for n in nodes]
+
+
+def _example(axis: _Axis, module: Module) -> str:
+    node = axis.group.node
+    if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
+        return ", or the number of groups times the threads of each where groups work together"
+    by = code_of(module, node)
+    return f", or `groups * {by}` where the threads of a group work together"
+
+
+class _Axis:
+    """One axis of one launch: its entry of the grid, and that of the threadgroup."""
+
+    def __init__(self, fact: CallFact, index: int, count: Size, groups: list[Size]) -> None:
+        self.fact = fact
+        self.letter = AXES[index]
+        self.count = count
+        self.group = groups[index]
+        self.groups = groups
+        self.divisor = ceiling_divisor(count)
+
+    def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
+        """What the grid's entry counts, if that leaves all of the kernels short of threads."""
+        if self.divisor is not None:
+            short, what = self._by_division, "a number of threadgroups"
+        elif is_data_size(self.count):
+            short, what = self._by_item, "a number of items, each of which takes a threadgroup"
+        elif constant(self.count) == 1 and constant(self.group) != 1:
+            short, what = self._by_group, ONE_GROUP
+        else:
+            return None
+        for kernel in kernels:
+            texts = _texts(kernel)
+            if texts is None or _strides(texts) or not short(texts, kernel.definition):
+                return None
+        return what
+
+    def _by_division(self, body: _Texts, definition: CallFact) -> bool:
+        """Whether the body needs a thread for each element, or a group for each tile."""
+        divisor = self.divisor
+        if divisor is None or constant(divisor) == 1:
+            return False
+        if (
+            self._uses(body, THREAD)
+            and any(same(divisor, s) for s in _alternatives(self.group))
+            and not self._thread_takes_several(body, definition, divisor)
+        ):
+            return True
+        if not self._uses(body, GROUP) or constant(self.group) == 1:
+            return False
+        if any(same(divisor, s) for group in self.groups for s in _alternatives(group)):
+            return True
+        tiles = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
+        return any(self._is(divisor, factor, body, definition) for factor in tiles)
+
+    def _by_item(self, body: _Texts, definition: CallFact) -> bool:
+        """Whether a threadgroup as a whole, lane by lane, handles the item of its number."""
+        if constant(self.group) == 1 or self._uses(body, THREAD) or body.threads.spans_groups():
+            return False
+        if not any(
+            u.name == GROUP and u.component == self.letter for u in body.text.attribute_uses
+        ):
+            return False
+        loops = (loop for loop in body.threads.stride_loops() if not _is_unit(loop.step_text))
+        if not any(loop.start and loop.start <= LANES for loop in loops):
+            return False
+        factors = {p.factor for p in body.threads.products() if GROUP in p.attributes}
+        return not any(
+            self._is(size, factor, body, definition)
+            for size in _alternatives(self.group)
+            for factor in factors
+        )
+
+    def _by_group(self, body: _Texts, definition: CallFact) -> bool:
+        """Whether the lanes of a threadgroup share the work among themselves."""
+        if self._uses(body, THREAD) or (constant(self.group) or 2) <= 1:
+            return False
+        lanes = [u for u in body.text.attribute_uses if u.name in LANES]
+        if not any(self.letter == (u.component or "x") for u in lanes):
+            return False
+        return any(
+            SHARED_BY in loop.step and loop.start <= LANES for loop in body.threads.stride_loops()
+        )
+
+    def _uses(self, body: _Texts, attribute: str) -> bool:
+        return any(
+            use.name == attribute and (use.component is None or self.letter in use.component)
+            for use in body.text.attribute_uses
+        )
+
+    def _thread_takes_several(self, body: _Texts, definition: CallFact, divisor: Size) -> bool:
+        """Whether a thread may handle as many elements as the count was divided by."""
+        known = constant(divisor)
+        if known is not None and known in body.text.numbers:
+            return True
+        factors = {p.factor for p in body.threads.products() if THREAD in p.attributes}
+        return any(self._is(divisor, factor, body, definition) for factor in factors)
+
+    def _is(self, size: Size, factor: str, body: _Texts, definition: CallFact) -> bool:
+        """Whether a factor of the body has a size's value."""
+        known = number(factor)
+        if known is not None:
+            return known == constant(size)
+        node = resolve(size).node
+        if isinstance(node, cst.Name) and node.value.lower() == factor.lower():
+            return True
+        passed = self._passed(factor, definition)
+        if passed is not None:
+            return same(passed, size)
+        written = _written(factor, body)
+        return written is not None and written == constant(size)
+
+    def _passed(self, name: str, definition: CallFact) -> Size | None:
+        """The expression that the launch passes under a name, as template argument or input."""
+        template = self.fact.keyword("template")
+        for pair in _entries(template.node, self.count) if template is not None else ():
+            parts = _entries(pair.node, pair)
+            if len(parts) == 2 and _is_string(parts[0].node, name):
+                return parts[1]
+        inputs, given = names_of(definition, "input_names") or (), self.fact.keyword("inputs")
+        sizes = _entries(given.node, self.count) if name in inputs and given is not None else []
+        return sizes[inputs.index(name)] if sizes and len(sizes) == len(inputs) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The body and the header of a kernel."""
+
+    text: MetalText
+    header: MetalText
+    threads: ThreadValues
+
+
+def _texts(kernel: Kernel) -> _Texts | None:
+    """The texts of a kernel, None where some of them is unknown or not understood."""
+    from embercoach.metal.inspections.thread_values import ThreadValues
+
+    body, header = body_of(kernel.definition), header_of(kernel.definition)
+    if body is None or header is None or not body.parse_ok:
+        return None
+    above = parsed_header(header.text.text)
+    return _Texts(body, above, ThreadValues(body.text, above.text))
+
+
+def _is_string(node: cst.CSTNode, text: str) -> bool:
+    return isinstance(node, cst.SimpleString) and node.raw_value == text
+
+
+def _entries(node: cst.CSTNode, like: Size) -> list[Size]:
+    """The items of a list as written, in this expression or where its name is bound."""
+    size = resolve_name(Size(node, like.scope))
+    return [Size(item, size.scope) for item in display(size.node) or ()]
+
+
+def _written(name: str, body: _Texts) -> int | None:
+    """The value of a constant or macro of the Metal text, None if it is no integer literal."""
+    for text in (body.text, body.header):
+        for macro in text.macros.items:
+            if macro.name == name:
+                return number(macro.text)
+        for declaration in text.declarations:
+            if declaration.name == name and declaration.value is not None:
+                return number(declaration.value)
+    return None
+
+
+def _alternatives(size: Size) -> list[Size]:
+    """A size, or what ``min(...)`` chooses from."""
+    size = resolve(size)
+    node = size.node
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "min":
+        return [Size(argument.value, size.scope) for argument in node.args]
+    return [size]
+
+
+def _strides(body: _Texts) -> bool:
+    """Whether threads may go on to further elements, as far as they are needed."""
+    if any(use.name in TOTALS for use in body.text.attribute_uses):
+        return True
+    return any(
+        loop.start & {THREAD, GROUP} and not _is_unit(loop.step_text)
+        for loop in body.threads.stride_loops()
+    )
+
+
+def _is_unit(step: str) -> bool:
+    words = "".join(step.split())
+    return "++" in words or words.endswith(("+=1", "+=1u"))
