@@ -1,4 +1,4 @@
-"""What the analysis of Metal text yields: frozen facts with their places in the text."""
+"""The facts of Metal text: frozen, with their places in the text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Declaration:
         dimensions: texts between the brackets of an array, outermost first.
         value: text of the initializer, None without one.
         depth: nesting of scopes, 0 for the outermost of the text.
-        fixed: ``const`` or ``constexpr`` stands among the specifiers; of a pointer it is what it
+        fixed: ``const`` or ``constexpr`` is among the specifiers; of a pointer it is what it
             points to that is constant.
     """
 

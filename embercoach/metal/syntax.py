@@ -35,7 +35,7 @@ ADDRESS_SPACES = frozenset(
     }
 )
 ENTRY_QUALIFIERS = frozenset({"kernel", "vertex", "fragment"})
-# Macros of Metal's and MLX's own headers that stand for qualifiers or for a pragma.
+# Macros of Metal's and MLX's own headers that represent qualifiers or a pragma.
 PREAMBLE_BLANKS = frozenset({"METAL_FUNC", "METAL_CONST", "MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"})
 
 _NAMES = frozenset(
@@ -54,7 +54,7 @@ _SUFFIX = b"\n}\n"
 # Each round can bring qualifiers to light that error recovery had swallowed.
 _ROUNDS = 4
 _LINE_BREAK = re.compile("\n")
-# What words stand in that are left to the tree: comments, directives, strings and attributes.
+# What words are in that are left to the tree: comments, directives, strings and attributes.
 _OTHER_TEXT = (
     LEXICAL
     + rb"""
@@ -74,7 +74,7 @@ class Syntax:
         top: the root of the whole tree.
         data: the text as the grammar saw it, in bytes, before the exchange.
         shift: bytes in front of the text in ``data``.
-        tail: bytes behind it.
+        tail: bytes after it.
         qualifiers: byte offset of each exchanged qualifier, to the word that stood there.
         faults: stretches where the grammar had to guess; empty means a clean parse.
         is_exceeded: the parse took more than it may: the tree is that of an empty text.
@@ -103,7 +103,7 @@ class Syntax:
         return self._nodes
 
     def parent(self, node: Node) -> Node | None:
-        """The node right above one. The grammar's own way to it starts at the root."""
+        """The node directly above one. The grammar's own way to it starts at the root."""
         if not self._parents:
             for above in self.nodes:
                 self._parents.update((child.id, above) for child in above.children)
@@ -128,11 +128,11 @@ class Syntax:
         return self.data[start:end].decode()
 
     def holds(self, node: Node) -> bool:
-        """Whether a node stands in the text, not in what was wrapped around it."""
+        """Return whether a node is in the text, not in what was wrapped around it."""
         return self.shift <= node.start_byte < len(self.data) - self.tail
 
     def place(self, node: Node) -> Place:
-        """Where a node stands in the text."""
+        """The place of a node in the text."""
         return self.stretch(node.start_byte, node.end_byte)
 
     def stretch(self, start: int, end: int) -> Place:
@@ -161,13 +161,13 @@ def parse_body(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
 
     Args:
         text: the body.
-        blanks: macros of the header that stand for a pragma, qualifiers or nothing.
+        blanks: macros of the header that represent a pragma, qualifiers or nothing.
     """
     return _parse(text, _PREFIX, _SUFFIX, blanks)
 
 
 def parse_unit(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
-    """Parse text that stands at file scope: a ``header``, or a whole ``.metal`` file."""
+    """Parse text that is at file scope: a ``header``, or a whole ``.metal`` file."""
     return _parse(text, b"", b"", blanks)
 
 
@@ -184,7 +184,7 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
 
 
 def _syntax(text: str, data: bytes, margins: tuple[int, int], tree: Tree) -> Syntax:
-    """A syntax without qualifiers; the margins are bytes in front of and behind the text."""
+    """A syntax without qualifiers; the margins are bytes in front of and after the text."""
     shift, tail = margins
     encoded = data[shift : len(data) - tail]
     syntax = Syntax(
@@ -243,7 +243,7 @@ def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=16)
 def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
-    """What may have to be exchanged, wherever it stands."""
+    """The words that may have to be exchanged."""
     words = (*sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks), "_Pragma")
     choice = b"|".join(re.escape(word.encode()) for word in words)
     sized = b"|".join(sorted(word.encode() for word in _SIZED))
@@ -271,7 +271,7 @@ def _exchange_once(
     blanks: frozenset[str],
     qualifiers: dict[int, str],
 ) -> bool:
-    """Overwrite each word that is no C++; tell whether there was one."""
+    """Overwrite each word that is no C++, and return whether there was one."""
     if not _left(blanks).search(edited):
         return False
     leaves = [node for node in walk(root) if node.child_count == 0]
@@ -310,7 +310,7 @@ def _stand_in(word: str, blanks: frozenset[str]) -> bytes | None:
 
 
 def _calls(leaves: list[Node], index: int) -> bool:
-    """Whether a lone type keyword stands right before a parenthesis."""
+    """Return whether a lone type keyword stands directly before a parenthesis."""
     following = leaves[index + 1].type if index + 1 < len(leaves) else ""
     return following == "(" and (index == 0 or leaves[index - 1].type not in _SIZED)
 
@@ -326,7 +326,7 @@ def _is_plain_name(leaf: Node) -> bool:
 
 
 def _closing(leaves: list[Node], index: int) -> Node:
-    """The parenthesis that closes the one right behind the leaf, or the leaf itself."""
+    """The parenthesis that closes the one directly after the leaf, or the leaf itself."""
     depth = 0
     for leaf in leaves[index + 1 :]:
         if leaf.type == "(":
@@ -348,7 +348,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def line_starts(text: str) -> list[int]:
-    """Where the lines of a text start."""
+    """The starts of the lines of a text."""
     return [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
 
 
@@ -363,7 +363,7 @@ def _wrapped_body(root: Node, end: int) -> Node | None:
     if len(functions) != 1 or functions[0].type != "function_definition":
         return None
     body = functions[0].child_by_field_name("body")
-    # The last byte of the wrapper is the line break behind its brace.
+    # The last byte of the wrapper is the line break after its brace.
     return body if body is not None and body.end_byte == end - 1 else None
 
 

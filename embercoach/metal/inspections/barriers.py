@@ -23,7 +23,7 @@ class Divergence:
 
     Attributes:
         barrier: as it was met.
-        reason: threads are ``missing`` whatever the data; the barrier stands under a ``condition``
+        reason: threads are ``missing`` whatever the data; the barrier is under a ``condition``
             that differs between threads; or threads have ``returned`` under such a condition.
         condition: that one, as it holds for those at the barrier (or for those that returned).
         guard: the condition compares a thread's position with something that is one for all
@@ -41,7 +41,7 @@ class Divergence:
 
     @property
     def words(self) -> str:
-        """Who is not there, for a message."""
+        """The missing threads, for a message."""
         if self.reason == "missing":
             threads = threads_of(self.missing)
             first = f"thread {threads[0]}"
@@ -103,7 +103,7 @@ def _varying(mask: Mask, bits: int) -> Condition | None:
 
 
 def _both_happen(gone: Mask, here: Mask) -> bool:
-    """Whether threads that returned and others at the barrier can be in one threadgroup."""
+    """Return whether threads that returned and others at the barrier can be in one threadgroup."""
     told = [c for c in (*gone.conditions, *here.conditions) if not c.varies]
     return possible([(condition, 0) for condition in told])
 

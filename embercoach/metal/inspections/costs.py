@@ -1,4 +1,4 @@
-"""What makes a kernel slow without being wrong."""
+"""Code that makes a correct kernel slow."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def divisions(program: Program, values: Values) -> Iterator[Division]:
 
 
 def _given(program: Program) -> frozenset[Variable]:
-    """What a launch hands to the kernel; arguments of helper functions may be constants."""
+    """The variables that a launch passes to the kernel."""
     return frozenset(v for v in program.variables.values() if v.kind in _RUNTIME)
 
 

@@ -66,7 +66,7 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
     span = max(reads) + 1
     size = elements_of(variable.type)
     if min(reads) < 0 or (size is not None and span > size):
-        return None  # what lies outside of the array is told as such
+        return None  # what lies outside of the array is reported as such
     if len(writes) == trace.threads and span % SIMD_WIDTH:
         return None  # a tile with a border, which has nothing to do with the number of threads
     # An array of which one element is read may be a broadcast.
@@ -81,7 +81,7 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
 
 
 def _is_filled(variable: Variable, writes: set[int], trace: Trace) -> bool:
-    """Whether there is one element for each thread, or for each of several SIMD groups."""
+    """Return whether there is one element for each thread, or for each of several SIMD groups."""
     size = elements_of(variable.type)
     if trace.threads <= SIMD_WIDTH or (size is not None and len(writes) > size):
         return False

@@ -56,7 +56,7 @@ class Crossing:
 
 
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
-    """Where threadgroups meet in device memory, one for each pair of places in the text."""
+    """The conflicts of threadgroups in device memory, one for each pair of places in the text."""
     found: dict[tuple[int, int], Crossing] = {}
     # Numbers compare in less time than spots.
     spots: dict[Spot, int] = {}
@@ -94,7 +94,7 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
 def _shared(trace: Trace) -> Iterator[list[Access]]:
     """Accesses of each variable in device memory, each kind of them once.
 
-    Where atomics of another variable, or fences, may hand elements over, nothing is told.
+    Where atomics of another variable, or fences, may hand elements over, nothing is reported.
     """
     groups: dict[Variable, dict[object, Access]] = defaultdict(dict)
     updated: set[Variable] = set()
@@ -131,7 +131,7 @@ def _crossing(
 def _meeting(
     classes: tuple[int, int], first: Access, second: Access, trace: Trace, sides: Sides
 ) -> Meeting | None:
-    """Where two accesses meet, worked out once for all that are alike."""
+    """The conflict of two accesses, computed once for all that are alike."""
     trace.inspected.spend(_PAIR)
     agreements = _agreements(first, second)
     key = (classes, agreements, (first.value, second.value) if None in agreements else None)
@@ -249,7 +249,7 @@ def _positions(
 
 
 def _agreements(first: Access, second: Access) -> tuple[bool | None, ...]:
-    """Whether two accesses store the same, or such as nothing is known of, for each axis.
+    """Return whether two accesses store the same, or such as nothing is known of, for each axis.
 
     None where the threads decide; False where one of the two stores nothing.
     """
@@ -274,7 +274,7 @@ def _differs_between_threads(value: Value) -> bool:
 
 
 def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
-    """Whether two threads of different groups store the same, where the threads decide."""
+    """Return whether two threads of different groups store the same, where the threads decide."""
     left, right = first.value, second.value
     if left is None or right is None:
         return True
@@ -286,7 +286,7 @@ def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
 def _feasible(
     first: Access, second: Access, threads: tuple[int, int], elsewhere: Elsewhere
 ) -> bool:
-    """Whether the conditions of both can hold, the threadgroups being so far apart."""
+    """Return whether the conditions of both can hold, the threadgroups being so far apart."""
     told = [(condition, threads[0]) for condition in first.mask.conditions]
     away = tuple((condition, threads[1]) for condition in second.mask.conditions)
     return possible(told, replace(elsewhere, required=away))

@@ -1,4 +1,4 @@
-"""Which threads touch which elements, and whether two of them can do it at once."""
+"""The elements that threads touch, and the threads that can do so at once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def footprint_of(
 
 
 def exclusive(conditions: tuple[Condition, ...]) -> bool:
-    """Whether perhaps one thread only can be where the conditions hold.
+    """Return whether perhaps one thread only can be where the conditions hold.
 
     That is so for what an atomic returned, and where something unknown of each thread must be equal
     to something.
@@ -149,12 +149,12 @@ def _can_meet(first: Access, second: Access, one: int, other: int) -> bool:
 
 
 def same_members(first: Access, second: Access) -> bool:
-    """Whether two accesses may touch the same member of a structure."""
+    """Return whether two accesses may touch the same member of a structure."""
     return first.member.startswith(second.member) or second.member.startswith(first.member)
 
 
 def differ(first: Access, second: Access, one: int, other: int) -> bool:
-    """Whether two threads certainly write different values, or such as differ in general."""
+    """Return whether two threads certainly write different values, or such as differ in general."""
     left, right = first.value, second.value
     if left is None or right is None:
         return True

@@ -1,4 +1,4 @@
-"""What accesses to device memory say of the threadgroup that makes them."""
+"""The threadgroup positions that accesses to device memory imply."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GROUPS = ("group.x", "group.y", "group.z")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What an access says of threadgroups along an axis.
+    """The constraint of an access on threadgroups along an axis.
 
     Attributes:
         split: what its index is made of, None where other threadgroups differ in an unknown.
@@ -47,7 +47,7 @@ class Side:
 
     @classmethod
     def of(cls, access: Access, axis: int) -> Side:
-        """What an access says."""
+        """The constraint of an access."""
         return cls(
             access,
             _split(access.index, axis),
@@ -97,7 +97,7 @@ class Sides:
         self._classes: dict[object, int] = {}
 
     def __call__(self, access: Access, axis: int) -> Side:
-        """What an access of the trace says along an axis."""
+        """The constraint of an access of the trace along an axis."""
         key = (id(access), axis)
         side = self._known.get(key)
         if side is None:
@@ -125,7 +125,7 @@ def _split(value: Value, axis: int) -> _Split | None:
 
 
 def _is_alike(access: Access) -> bool:
-    """Whether the conditions of an access say the same for all of its threads."""
+    """Return whether the conditions of an access say the same for all of its threads."""
     return not any(
         condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
         for condition in access.mask.conditions
@@ -133,7 +133,7 @@ def _is_alike(access: Access) -> bool:
 
 
 def _depends(access: Access, axis: int) -> bool:
-    """Whether a condition on the threadgroup's position decides who is there."""
+    """Return whether a condition on the threadgroup's position decides who is there."""
     return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
 
 
@@ -159,7 +159,7 @@ def _is_settled(access: Access, axis: int) -> bool:
 
 
 def _guarded(access: Access, axis: int) -> bool:
-    """Whether some unknown that depends on the threadgroup decides who is there."""
+    """Return whether some unknown that depends on the threadgroup decides who is there."""
     for condition in access.mask.conditions:
         sides = condition.sides
         if not condition.symbol.origin.axes >> axis & 1:

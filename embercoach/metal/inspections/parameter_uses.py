@@ -1,4 +1,4 @@
-"""How a body uses the arrays that MLX passes: element by element, as a number, as an address."""
+"""The uses of the arrays that MLX passes: by element, as a number, as an address."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _parameter(current: Node, call: Call) -> tuple[Variable, str] | None:
 
 
 def _wants_number(current: Node, parent: Node) -> bool:
-    """Whether only a value can stand where an expression stands."""
+    """Return whether only a value can stand where an expression stands."""
     if isinstance(parent, Binary):
         return parent.operator in _OF_NUMBERS
     if isinstance(parent, Unary):
@@ -246,7 +246,7 @@ def _mismatch(name: Name, path: Path) -> str | None:
 
 
 def _scalar_place(current: Node, parent: Node) -> str | None:
-    """Where a vector stands that only a scalar can stand, in words."""
+    """The place of a vector that must be a scalar, in words."""
     if isinstance(parent, Declare):
         kind = parent.variable.type
         if kind.width == 1 and _is_number(kind):

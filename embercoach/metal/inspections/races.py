@@ -57,7 +57,7 @@ class Race:
 
     @property
     def words(self) -> str:
-        """What meets what, for a message: ``a write and a read``."""
+        """The two accesses of a race, for a message: ``a write and a read``."""
         if self.first is self.second:
             return "several writes"
         return f"{_word(self.first)} and {_word(self.second)}"

@@ -26,7 +26,7 @@ class Partial:
         store: of the result.
         call: the reduction.
         kept: SIMD groups whose result is stored.
-        groups: SIMD groups that reduced something of their own.
+        groups: SIMD groups that reduced different values.
     """
 
     store: Access
@@ -38,7 +38,7 @@ class Partial:
 def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
     """SIMD reductions whose results are kept for some SIMD groups only.
 
-    Of a kernel that was not followed to its end nothing is told: results may be used behind.
+    Of a kernel that was not followed to its end nothing is reported: results may be used after.
     """
     if trace.lost or trace.threads <= SIMD_WIDTH:
         return ()
@@ -66,7 +66,7 @@ def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
 
 
 def _reductions_in(access: Access) -> frozenset[Call]:
-    """The reductions whose results an access uses: stores, goes by, or stands under."""
+    """The reductions whose results an access uses: stores, goes by, or is under."""
     calls = access.index.origin.reduced
     if access.value is not None:
         calls |= access.value.origin.reduced
@@ -76,9 +76,9 @@ def _reductions_in(access: Access) -> frozenset[Call]:
 
 
 def _contributing(operation: SimdOperation) -> set[int]:
-    """The SIMD groups whose lanes bring something of their own into a reduction.
+    """The SIMD groups whose lanes bring different values into a reduction.
 
-    In the second of two stages the groups behind the first bring zeros, or what all others bring.
+    In the second of two stages the groups after the first bring zeros, or what all others bring.
     """
     lanes = operation.mask.lanes
     if operation.operand is None:
@@ -92,7 +92,7 @@ def _contributing(operation: SimdOperation) -> set[int]:
 
 
 def _is_plain(value: Value, lanes: int, depth: int) -> bool:
-    """Whether a value is one and the same in these lanes, and in others that do likewise."""
+    """Return whether a value is one and the same in these lanes, and in others that do likewise."""
     if not lanes:
         return True
     threads = threads_of(lanes)

@@ -1,4 +1,4 @@
-"""Stores to device memory that meet each other, and outputs that are not certainly filled."""
+"""Overlapping stores to device memory, and outputs that are not certainly filled."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Overlap:
 
     @property
     def words(self) -> str:
-        """Who meets, for a message."""
+        """The conflicting threads, for a message."""
         if self.threads is not None:
             return f"threads {self.threads[0]} and {self.threads[1]} of a threadgroup"
         return f"all threadgroups along {_AXES[self.axis or 0]}"
 
 
 def overlaps(trace: Trace) -> tuple[Overlap, ...]:
-    """The stores to device memory that meet themselves, one for each place in the text."""
+    """The stores to device memory that overlap, one for each place in the text."""
     found: dict[Spot, Overlap] = {}
     for event in trace.events:
         if not isinstance(event, Access) or (event.kind, event.memory) != ("write", "device"):
@@ -63,7 +63,7 @@ def overlaps(trace: Trace) -> tuple[Overlap, ...]:
 
 
 def updates(access: Access) -> bool:
-    """Whether the value that is stored is made of what the variable held."""
+    """Return whether the value that is stored is made of what the variable held."""
     if access.value is None:
         return False
     symbols = [symbol for symbol, _ in access.value.terms]
@@ -81,7 +81,7 @@ def _within(access: Access) -> Overlap | None:
 
 
 def _between(access: Access, trace: Trace) -> Overlap | None:
-    """Whether each threadgroup along an axis stores the same element."""
+    """Return whether each threadgroup along an axis stores the same element."""
     value = access.value
     if value is None or value.origin.blurred or access.index.origin.blurred:
         return None
@@ -105,7 +105,7 @@ class Unfilled:
 
     Attributes:
         reason: ``atomic``: it is only updated atomically, from a value that nobody set;
-            ``condition``: each store stands under a condition on data, and nothing is stored where
+            ``condition``: each store is under a condition on data, and nothing is stored where
             that fails; ``never``: there is no store.
         access: one of the stores; None where there is none.
         condition: for that reason, the condition of that store.
@@ -121,7 +121,7 @@ def unfilled(trace: Trace, outputs: tuple[Variable, ...]) -> tuple[Unfilled, ...
     """Outputs that keep, in part, what their memory held before.
 
     Args:
-        trace: of a kernel that was followed to its end; of others nothing is told.
+        trace: of a kernel that was followed to its end; of others nothing is reported.
         outputs: the variables of its outputs.
     """
     if trace.lost:
@@ -150,7 +150,7 @@ def _unfilled(variable: Variable, stores: list[Access]) -> Unfilled | None:
 
 
 def _deciding(store: Access) -> Condition | None:
-    """The first condition on data that a store stands under."""
+    """The first condition on data around a store."""
     for condition in store.mask.conditions:
         if condition.varies and not _is_guard(condition) and not condition.symbol.origin.blurred:
             return condition
@@ -158,7 +158,7 @@ def _deciding(store: Access) -> Condition | None:
 
 
 def _is_guard(condition: Condition) -> bool:
-    """Whether a condition bounds the thread's position: ``i < n``, also several of them."""
+    """Return whether a condition bounds the thread's position: ``i < n``, also several of them."""
     sides = condition.sides
     if sides is None:
         return condition.symbol.operation in ("&&", "||", "!", "path", "?:")

@@ -1,4 +1,4 @@
-"""How a kernel uses the position of its thread: its products, and the strides of loops."""
+"""The uses of a thread's position in a kernel: its products, and the strides of loops."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class ThreadValues:
                 yield Product(attributes, factor)
 
     def spans_groups(self) -> bool:
-        """Whether a group's position is multiplied by the size of a threadgroup."""
+        """Return whether a group's position is multiplied by the size of a threadgroup."""
         for left, right, is_shift in self._factors():
             for position, size in ((left, right), (right, left)):
                 is_position = "threadgroup_position_in_grid" in self._of(position)

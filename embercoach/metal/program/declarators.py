@@ -34,7 +34,7 @@ class Declarator:
     """A declarator.
 
     Attributes:
-        end: the byte behind it, where its name becomes visible.
+        end: the byte after it, where its name becomes visible.
         name: None for an abstract one, and for a name that is not plain (``A::b``).
         bindings: the names of a structured binding.
         dimensions: sizes of an array, outermost first; None for ``[]``.
@@ -62,7 +62,7 @@ class Declarator:
 
     @property
     def is_address(self) -> bool:
-        """Whether ``*`` or ``&`` is written."""
+        """Return whether ``*`` or ``&`` is written."""
         return self.pointers > 0 or self.reference
 
 

@@ -82,7 +82,7 @@ def make_function(
 
 
 def _declare_function(work: Lowering, function: Function, *, defined: bool) -> None:
-    """Put a function beside those of its name; of a declaration and its definition one stays."""
+    """Add a function to those of its name; of a declaration and its definition one stays."""
     known = work.lookup(function.name)
     others = known if isinstance(known, tuple) else ()
     twins = work.twins.setdefault(_signature(function), Twins())
@@ -101,7 +101,7 @@ def _declare_function(work: Lowering, function: Function, *, defined: bool) -> N
 
 
 def _signature(function: Function) -> tuple[str, tuple[Type, ...], int]:
-    """What a declaration of a function and its definition have in common."""
+    """The signature that a declaration of a function and its definition share."""
     kinds = tuple([parameter.type for parameter in function.parameters])
     return function.name, kinds, len(function.template)
 

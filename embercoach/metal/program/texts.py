@@ -1,4 +1,4 @@
-"""A parsed text whose parts know where they stand in what was written."""
+"""A parsed text whose parts have their places in the written one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Parsed:
         return "".join(characters)
 
     def offset(self, part: Part) -> int:
-        """Where a part starts in the text that was parsed, in characters."""
+        """The start of a part in the text that was parsed, in characters."""
         return self._syntax.offsets(part.start, part.end)[0]
 
     def symbol(self, part: Part) -> str:
@@ -59,7 +59,7 @@ class Parsed:
 
     @property
     def problems(self) -> list[Opaque]:
-        """Where the grammar had to guess."""
+        """The places where the grammar had to guess."""
         faults = [
             Opaque("the parser does not understand this", self._written(place.start, place.end))
             for place in self._syntax.faults
@@ -95,7 +95,7 @@ class Parsed:
         return self._syntax.text_between(start, end)
 
     def holds(self, part: Part) -> bool:
-        """Whether a part stands in the text, not in what was wrapped around it."""
+        """Return whether a part is in the text, not in what was wrapped around it."""
         return self._syntax.shift <= part.start < len(self._data) - self._syntax.tail
 
     def place(self, part: Part) -> Place:
@@ -113,7 +113,7 @@ class Parsed:
 
     @property
     def faults(self) -> tuple[Place, ...]:
-        """Where the grammar had to guess."""
+        """The places where the grammar had to guess."""
         return self._syntax.faults
 
     def _written(self, start: int, end: int) -> Spot:
@@ -131,7 +131,7 @@ def as_written(text: str, kind: Text, blanks: frozenset[str] = frozenset()) -> P
     Args:
         text: the text.
         kind: a body, or text at file scope.
-        blanks: macros that stand for a pragma, for qualifiers or for nothing.
+        blanks: macros that represent a pragma, qualifiers or nothing.
     """
     return Parsed(text, kind, Expanded(text), blanks=blanks)
 

@@ -55,7 +55,7 @@ class Part:
             pending.extend(reversed(part.parts))
 
     def has(self, kind: str) -> bool:
-        """Whether a child is of this kind."""
+        """Return whether a child is of this kind."""
         return any(part.kind == kind for part in self.parts)
 
 

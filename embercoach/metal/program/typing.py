@@ -19,20 +19,20 @@ _CONST = frozenset({"const", "constexpr"})
 
 
 def is_fixed(work: Lowering, declarator: Declarator) -> bool:
-    """Whether a pointer itself is ``const``, not only its elements."""
+    """Return whether a pointer itself is ``const``, not only its elements."""
     inside = () if declarator.star is None else declarator.star.parts
     return any(part.kind == "type_qualifier" and work.word(part) == "const" for part in inside)
 
 
 def is_constant(work: Lowering, part: Part) -> bool:
-    """Whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
+    """Return whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
     return work.space(part) == "constant" or any(
         child.kind == "type_qualifier" and work.word(child) in _CONST for child in part.parts
     )
 
 
 def written_type(work: Lowering, part: Part, initial: Type | None = None) -> Type:
-    """The base type of a declaration or type descriptor, with the address space beside it.
+    """The base type of a declaration or type descriptor, with the address space next to it.
 
     Args:
         work: the lowering.
@@ -67,7 +67,7 @@ def shaped(work: Lowering, base: Type, declarator: Declarator) -> Type:
 
 
 def deduced(initial: Type, declarator: Declarator) -> Type:
-    """The base type that ``auto`` stands for, before its declarator is applied."""
+    """The base type that ``auto`` represents, before its declarator is applied."""
     if declarator.reference:
         return replace(initial, reference=False)
     found = value(initial)

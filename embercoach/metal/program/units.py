@@ -1,4 +1,4 @@
-"""What stands at file scope."""
+"""Declarations at file scope."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def unit(work: Lowering, parts: Iterable[Part]) -> None:
-    """Declare what stands at file scope."""
+    """Lower the declarations at file scope."""
     for part in parts:
         _item(work, part, ())
 

@@ -1,6 +1,6 @@
 """The facts of a kernel body, and of the header or file around it.
 
-``read_body`` takes what MLX calls ``source``, ``read_unit`` what stands at file scope: a kernel's
+``read_body`` takes what MLX calls ``source``, ``read_unit`` what is at file scope: a kernel's
 ``header`` or a whole ``.metal`` file. Both only read; what is wrong is for the checks to say.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MetalText:
-    """What a Metal text says. Places count characters, lines and columns of ``text``.
+    """The facts of a Metal text. Places count characters, lines and columns of ``text``.
 
     Attributes:
         doubtful: stretches where the parser had to guess; empty for a clean parse.
@@ -74,7 +74,7 @@ class MetalText:
 
     @property
     def parse_ok(self) -> bool:
-        """Whether the parser understood every character."""
+        """Return whether the parser understood every character."""
         return not self.doubtful
 
     @property

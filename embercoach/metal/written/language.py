@@ -37,7 +37,7 @@ _LOOKED_AT = (
 )  # fmt: skip
 _CALLED: dict[str, ForeignKind] = {"dynamic_cast": "dynamic_cast", "typeid": "typeid"}
 _STORAGE = frozenset({"register", "thread_local"})
-# What stands there may be compiled or not.
+# Their contents may be compiled or not.
 _DOUBTFUL = frozenset(
     {"ERROR", "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else"}
 )
@@ -122,7 +122,7 @@ class _Reading:
         return "" if callee is None else self.parsed.word(callee)
 
     def _is_std(self, scope: Part | None) -> bool:
-        """Whether a scope is the namespace ``std``, which no text around it declares."""
+        """Return whether a scope is the namespace ``std``, which no text around it declares."""
         if scope is None or scope.kind != "namespace_identifier":
             return False
         return self.parsed.word(scope) == "std" and "std" not in self.qualifying

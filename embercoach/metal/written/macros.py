@@ -47,12 +47,12 @@ class Macros:
 
     @property
     def paste(self) -> bool:
-        """Whether a macro builds names with ``##``: then any name may be declared."""
+        """Return whether a macro builds names with ``##``: then any name may be declared."""
         return any(token.text == "##" for macro in self.items for token in macro.body)
 
     @cached_property
     def blanks(self) -> frozenset[str]:
-        """Object-like macros that stand for a pragma, for qualifiers, or for nothing."""
+        """Object-like macros that represent a pragma, qualifiers, or nothing."""
         return frozenset(m.name for m in self.items if m.parameters is None and _vanishes(m))
 
     def joined(self, other: Macros) -> Macros:

@@ -1,4 +1,4 @@
-"""Which of a kernel's names its header mentions without having them in scope.
+"""The names of a kernel that its header mentions without having them in scope.
 
 MLX looks for attributes and for ``x_shape``, ``x_strides`` and ``x_ndim`` in ``source`` alone, and
 what it passes are parameters of the kernel: the functions of a header never see them, and a macro

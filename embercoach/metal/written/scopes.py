@@ -1,4 +1,4 @@
-"""The names of a text as it is written: what it declares, and what no declaration covers.
+"""The names of a text as it is written: its declarations, and uses without one.
 
 The preprocessor has not run: a macro is a name, and both branches of a condition count. One pass
 over the tree notes where each declaration is visible, and where each name is used. A name is taken
@@ -232,7 +232,7 @@ class _Names:
         self._declare(kind, scope, part, unpack(part.get("declarator")))
 
     def named(self, part: Part, scope: Scope) -> None:
-        """A part with one name, which is visible behind it."""
+        """Declare the one name of a part, which is visible after it."""
         role, kind = naming.NAMED[part.kind]
         name = part.get(role)
         if name is None and kind == "template":
@@ -325,7 +325,7 @@ class _Names:
             owner: the declaration that holds its type.
             parts: its declarator, taken apart.
             value: its initializer.
-            since: the byte from which on it is visible, if that is not behind the declarator.
+            since: the byte from which on it is visible, if that is not after the declarator.
         """
         if kind != "template":
             scope = scope.lasting

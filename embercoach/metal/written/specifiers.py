@@ -26,7 +26,7 @@ def address_space(parsed: Parsed, part: Part) -> str | None:
 
 
 def is_fixed(parsed: Parsed, part: Part) -> bool:
-    """Whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
+    """Return whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
     return any(
         child.kind == "type_qualifier"
         and child.start not in parsed.qualifiers
