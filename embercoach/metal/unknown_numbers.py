@@ -4,8 +4,8 @@ Such a text holds a literal where the number will stand. To follow the text all 
 these literals gives way to a name of the same length, so that every position stays true. The names
 are letters of the Yi script: C++ takes them for identifiers, and no kernel has them.
 
-Two literals may represent one number, or numbers that depend on each other. Only texts in which that
-does no harm are taken: those with one such number, and those in which each has a name of its own,
+Two literals may represent one number, or numbers that depend on each other. Only texts in which
+that does no harm are taken: those with one such number, and those in which each has its own name,
 as in ``constexpr int N = {n};`` and ``#define N {n}``, since the code then goes by these names.
 """
 
