@@ -138,10 +138,10 @@ def test_no_mismatched_norms(body: str) -> None:
 @pytest.mark.parametrize(
     ("there", "back", "factor"),
     [
-        ("backward", "forward", "times n"),
-        ("backward", "ortho", "times sqrt(n)"),
-        ("ortho", "backward", "times 1 / sqrt(n)"),
-        ("forward", "backward", "times 1 / n"),
+        ("backward", "forward", "scaled by n"),
+        ("backward", "ortho", "scaled by sqrt(n)"),
+        ("ortho", "backward", "scaled by 1 / sqrt(n)"),
+        ("forward", "backward", "scaled by 1 / n"),
     ],
 )
 def test_the_factor_is_told(there: str, back: str, factor: str) -> None:

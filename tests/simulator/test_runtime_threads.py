@@ -69,9 +69,7 @@ def _expected(grid: tuple[int, ...], threadgroup: tuple[int, ...]) -> np.ndarray
 _EXTENT = st.integers(1, 9)
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.tuples(_EXTENT, _EXTENT, _EXTENT), st.tuples(_EXTENT, _EXTENT, _EXTENT))
 def test_threads_know_their_places(
     bench: Bench, grid: tuple[int, int, int], threadgroup: tuple[int, int, int]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import launches_of
@@ -38,15 +37,16 @@ def atomic_dtypes(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 if output.dtype is None or output.dtype in ATOMIC:
                     continue
                 fact = launch.fact
-                yield Report(
+                yield Report.at(
+                    fact,
                     "KERNEL-ATOMIC-001",
-                    _dtype_node(fact, index, module),
-                    fact.place,
-                    f"`{output.name}` is {output.dtype}, and `atomic_outputs=True` declares every "
-                    "output as atomic, which Metal has for 32-bit integers, uint64 and float32: "
-                    f"{FAILS}",
-                    "let the kernel write float32, int32 or uint32, and convert the result",
-                    context_of(fact.place, module.is_test),
+                    node=_dtype_node(fact, index, module),
+                    message=(
+                        f"`{output.name}` is {output.dtype}, and `atomic_outputs=True` declares "
+                        "every output as atomic, which Metal has for 32-bit integers, uint64 and "
+                        f"float32: {FAILS}"
+                    ),
+                    help="let the kernel write float32, int32 or uint32, and convert the result",
                 )
                 break
 

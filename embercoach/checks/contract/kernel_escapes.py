@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.checks.programs.kernels import (
     definitions,
     header_of,
@@ -54,14 +53,14 @@ def _broken_lines(
     for found in escaped_breaks(text.text, source, facts.doubtful):
         where = target(definition, text, found.at, found.at + 1, module)
         if where is not None:
-            yield Report(
+            yield Report.at(
+                where,
                 "KERNEL-SIG-010",
-                where.node,
-                where.place,
-                _message(found, text.text.text),
-                'write the text as a raw string (`r"""..."""`), or double the backslash: '
-                f"`\\{found.escape}`",
-                context_of(where.place, module.is_test),
+                message=_message(found, text.text.text),
+                help=(
+                    'write the text as a raw string (`r"""..."""`), or double the backslash: '
+                    f"`\\{found.escape}`"
+                ),
                 text_span=where.span,
             )
 

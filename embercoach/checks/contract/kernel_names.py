@@ -65,7 +65,6 @@ def _own_name(definition: Definition, module: Module) -> Iterator[Report]:
     yield from report_argument(
         "KERNEL-NAME-001",
         definition,
-        module,
         argument.node,
         f"{quoted(' and '.join(map(repr, wrong)))} in the name of a kernel: MLX puts the name into "
         f"that of a Metal function as it is, and {FAILS}",
@@ -87,7 +86,6 @@ def _parameter_names(
                 yield from report_argument(
                     "KERNEL-NAME-001",
                     definition,
-                    module,
                     node,
                     f"{what}: {FAILS}",
                     "use another name, here and in the body",
@@ -181,7 +179,6 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
         yield from report_argument(
             "KERNEL-NAME-002",
             definition,
-            module,
             argument.node,
             f"{why}: up to MLX 0.32.0 one of them may run in the place of the other, and profiles "
             "do not tell them apart",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.values.lattice import Number
 from embercoach.checks.programs.kernels import (
     Definition,
@@ -85,10 +84,7 @@ class _Body:
     ) -> Iterator[Report]:
         where = target(self.definition, self.source, start, end, self.module)
         if where is not None:
-            context = context_of(where.place, self.module.is_test)
-            yield Report(
-                code, where.node, where.place, what, help_text, context, text_span=where.span
-            )
+            yield Report.at(where, code, message=what, help=help_text, text_span=where.span)
 
     def _function(self) -> Function | None:
         """A function that the body defines: the kernel itself, or else the first helper."""
@@ -327,13 +323,15 @@ def _too_many_buffers(
     )
     fewest, _ = contract.signature(kernel).buffers
     if fewest > MAX_BUFFERS:
-        yield Report(
+        yield Report.at(
+            fact,
             "KERNEL-BUFFER-001",
-            fact.node,
-            fact.place,
-            f"the kernel needs {fewest} buffers, and Metal gives a function {MAX_BUFFERS}: it "
-            "fails to compile at its first launch",
-            "each x_shape, x_strides and x_ndim takes a buffer: pass the sizes that matter as one "
-            "integer array, or stack inputs that are alike",
-            context_of(fact.place, module.is_test),
+            message=(
+                f"the kernel needs {fewest} buffers, and Metal gives a function {MAX_BUFFERS}: it "
+                "fails to compile at its first launch"
+            ),
+            help=(
+                "each x_shape, x_strides and x_ndim takes a buffer: pass the sizes that matter "
+                "as one integer array, or stack inputs that are alike"
+            ),
         )

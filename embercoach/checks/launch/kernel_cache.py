@@ -57,15 +57,18 @@ def _report(build: Build, module: Module) -> Iterator[Report]:
     if context == "script" or function is None:
         return
     how = "" if build.by is None else f", with `{build.by.name}`, which keeps none"
-    yield Report(
+    yield Report.at(
+        build,
         "KERNEL-CACHE-001",
-        build.node,
-        build.place,
-        f"`{function.name}` builds its kernel at every call{how}: the work on its source is done "
-        "again each time, and a value that is formatted into the source compiles it again",
-        "build it once, at module level or in a function behind functools.cache; pass what "
-        "varies as inputs or as template arguments",
-        context,
+        message=(
+            f"`{function.name}` builds its kernel at every call{how}: the work on its source is "
+            "done again each time, and a value that is formatted into the source compiles it again"
+        ),
+        help=(
+            "build it once, at module level or in a function behind functools.cache; pass what "
+            "varies as inputs or as template arguments"
+        ),
+        context=context,
     )
 
 

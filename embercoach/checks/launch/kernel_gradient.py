@@ -15,7 +15,6 @@ import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import SCOPES, children, target_names, walk
@@ -65,15 +64,17 @@ def differentiated_kernels(module: Module, facts: list[Fact]) -> Iterator[Report
     if not launches:
         return
     for launch, root in _reached(list(_roots(facts)), calls):
-        yield Report(
+        yield Report.at(
+            launch,
             "KERNEL-GRAD-001",
-            launch.node,
-            launch.place,
-            f"the gradient of `{root}` goes through this kernel, and MLX knows none of it: it "
-            "raises `[Primitive::vjp] Not implemented for CustomKernel`",
-            "put the launch into a function with @mx.custom_function, and write its gradient with "
-            "@function.vjp; or wrap the result in mx.stop_gradient if none is wanted",
-            context_of(launch.place, module.is_test),
+            message=(
+                f"the gradient of `{root}` goes through this kernel, and MLX knows none of it: it "
+                "raises `[Primitive::vjp] Not implemented for CustomKernel`"
+            ),
+            help=(
+                "put the launch into a function with @mx.custom_function, and write its gradient "
+                "with @function.vjp; or wrap the result in mx.stop_gradient if none is wanted"
+            ),
         )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.quotients import ceiling_divisor, is_data_size
@@ -70,14 +69,13 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
         if what is None:
             continue
         nodes = display(grid.node)
-        yield Report(
+        yield Report.at(
+            fact,
             "KERNEL-GRID-001",
-            grid.node if nodes is None else nodes[index],
-            fact.place,
-            f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
+            node=grid.node if nodes is None else nodes[index],
+            message=f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
             + (ALONE if what == ONE_GROUP else SHORT),
-            f"pass the number of threads{_example(axis, module)}",
-            context_of(fact.place, module.is_test),
+            help=f"pass the number of threads{_example(axis, module)}",
         )
         return
 

@@ -12,8 +12,7 @@ from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, Place
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Value
-from embercoach.checks.programs.kernels import report_at
-from embercoach.checks.registry import file_check
+from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import Size, resolve_name, scope_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.registry import Report
 
 #: Parameters that take arrays, and no lists of them.
 ARRAYS_ALONE = frozenset({"array", "scalar|array"})
@@ -35,13 +33,12 @@ def results_as_arrays(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not lists.calls:
         return
     for place, node, what in lists.misuses(facts):
-        yield report_at(
-            "KERNEL-ARGS-004",
+        yield Report.at(
             Fact(node, place),
-            module,
-            node,
-            f"a launch returns a list of its outputs, even of one, and {what}",
-            "take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
+            "KERNEL-ARGS-004",
+            node=node,
+            message=f"a launch returns a list of its outputs, even of one, and {what}",
+            help="take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
         )
 
 

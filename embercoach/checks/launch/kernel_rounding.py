@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import walk
-from embercoach.checks.programs.kernels import definitions, report_at
+from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
 from embercoach.checks.quotients import whole_multiple
-from embercoach.checks.registry import file_check
+from embercoach.checks.registry import Report, file_check
 from embercoach.checks.sizes import (
     Size,
     Sum,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.kernels import Definition
     from embercoach.checks.programs.launches import Launch
     from embercoach.checks.quotients import Ceiling
-    from embercoach.checks.registry import Report
 
 AXES = "xyz"
 
@@ -57,16 +56,19 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
         assert argument is not None
         nodes = display(argument.node)
         name = min(written)
-        yield report_at(
-            "KERNEL-GRID-004",
+        yield Report.at(
             launch.fact,
-            module,
-            argument.node if nodes is None else nodes[axis],
-            f"the {AXES[axis]} entry of `grid` is rounded up, and nothing in the body "
-            f"stops the threads past the last element: they write behind the end of `{name}`, into "
-            "other memory",
-            "pass the number of elements, MLX runs no thread beyond it; or let the body check it: "
-            "`if (i < n)`",
+            "KERNEL-GRID-004",
+            node=argument.node if nodes is None else nodes[axis],
+            message=(
+                f"the {AXES[axis]} entry of `grid` is rounded up, and nothing in the body "
+                "stops the threads past the last element: they write behind the end of "
+                f"`{name}`, into other memory"
+            ),
+            help=(
+                "pass the number of elements, MLX runs no thread beyond it; or let the body "
+                "check it: `if (i < n)`"
+            ),
         )
 
 

@@ -10,9 +10,9 @@ import libcst as cst
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.array_shapes import shape_of
 from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
-from embercoach.checks.programs.kernels import launched, report_at
+from embercoach.checks.programs.kernels import launched
 from embercoach.checks.quotients import data_size_in
-from embercoach.checks.registry import check
+from embercoach.checks.registry import Report, check
 from embercoach.checks.sizes import Size, resolve, same
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.checks.array_shapes import Shape
     from embercoach.checks.launch_sizes import Entries, Entry
-    from embercoach.checks.registry import Report
 
 SIMD_WIDTH = 32
 """Threads of a SIMD group, on every GPU that MLX runs on."""
@@ -41,27 +40,29 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
     threads = _most_threads(group, grid)
     if threads > MAX_THREADS:
         certain = all(entry.known is not None for entry in group if entry.limit is not None)
-        yield report_at(
-            "KERNEL-GRID-005",
+        yield Report.at(
             fact,
-            module,
-            argument.node,
-            f"the threadgroup {'has' if certain else 'can have'} {threads} threads, and Metal "
-            f"allows {MAX_THREADS} at most: the launch passes, and evaluating its result raises",
-            f"keep the product of the three entries at {MAX_THREADS} or less",
+            "KERNEL-GRID-005",
+            node=argument.node,
+            message=(
+                f"the threadgroup {'has' if certain else 'can have'} {threads} threads, and Metal "
+                f"allows {MAX_THREADS} at most: the launch passes, and evaluating its result raises"
+            ),
+            help=f"keep the product of the three entries at {MAX_THREADS} or less",
         )
         return
     threads = _threads_of_partial_groups(group, grid, module)
     if threads:
-        yield report_at(
-            "KERNEL-GRID-006",
+        yield Report.at(
             fact,
-            module,
-            argument.node,
-            f"a threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
-            f"{-threads % SIMD_WIDTH} of the {SIMD_WIDTH} lanes of its "
-            f"{'last ' * (threads > SIMD_WIDTH)}SIMD group idle, in every group of the grid",
-            f"make the threads of a group a multiple of {SIMD_WIDTH}, such as 256",
+            "KERNEL-GRID-006",
+            node=argument.node,
+            message=(
+                f"a threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
+                f"{-threads % SIMD_WIDTH} of the {SIMD_WIDTH} lanes of its "
+                f"{'last ' * (threads > SIMD_WIDTH)}SIMD group idle, in every group of the grid"
+            ),
+            help=f"make the threads of a group a multiple of {SIMD_WIDTH}, such as 256",
         )
 
 

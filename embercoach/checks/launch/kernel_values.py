@@ -18,9 +18,9 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.array_shapes import calls_of
-from embercoach.checks.programs.kernels import count, launched, report_at
+from embercoach.checks.programs.kernels import count, launched
 from embercoach.checks.quotients import is_float
-from embercoach.checks.registry import check
+from embercoach.checks.registry import Report, check
 from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.registry import Report
 
 #: Integers of a template are C ints.
 LEAST, MOST = -(2**31), 2**31 - 1
@@ -50,7 +49,9 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     code, value = "KERNEL-ARGS-005", argument.value
     if isinstance(value, Sequence) and value.kind in ("set", "iterator"):
         what = f"`template` is {'a set' if value.kind == 'set' else 'an iterator'}, and a list is"
-        yield report_at(code, fact, module, argument.node, f"{what} wanted: {RAISES_TYPE}", PAIRS)
+        yield Report.at(
+            fact, code, node=argument.node, message=f"{what} wanted: {RAISES_TYPE}", help=PAIRS
+        )
         return
     if count(value) is None or not isinstance(value, Sequence):
         return
@@ -59,7 +60,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
         node = argument.node if size is None else size.node
         problem = _no_pair(item)
         if problem is not None:
-            yield report_at(code, fact, module, node, f"{problem}: {RAISES_TYPE}", PAIRS)
+            yield Report.at(fact, code, node=node, message=f"{problem}: {RAISES_TYPE}", help=PAIRS)
             if not isinstance(item, Sequence):
                 return  # the rest of `("T", mx.float32)` is no pair either
         elif count(item) == 2 and isinstance(item, Sequence):
@@ -69,7 +70,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
                 node = node if part is None else part.node
                 message = f"{unfit[0]} is no template argument, which is a dtype, an int or a bool"
                 message = f"{message}: the call raises a ValueError"
-                yield report_at(code, fact, module, node, message, unfit[1])
+                yield Report.at(fact, code, node=node, message=message, help=unfit[1])
 
 
 def _no_pair(item: Value) -> str | None:
@@ -126,26 +127,28 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     if not launched(fact):
         return
     for node, noun in _doubles(fact):
-        yield report_at(
-            "KERNEL-ARGS-006",
+        yield Report.at(
             fact,
-            module,
-            node,
-            f"{noun} of the kernel is float64, which MLX has on the CPU alone: the launch raises a "
-            "ValueError",
-            "use float32, and a pair of float32 where that is too coarse",
+            "KERNEL-ARGS-006",
+            node=node,
+            message=(
+                f"{noun} of the kernel is float64, which MLX has on the CPU alone: the launch "
+                "raises a ValueError"
+            ),
+            help="use float32, and a pair of float32 where that is too coarse",
         )
     argument = fact.keyword("stream")
     scope = scope_at(fact, module)
     if argument is not None and _is_cpu(argument, Size(argument.node, scope), module):
-        yield report_at(
-            "KERNEL-ARGS-006",
+        yield Report.at(
             fact,
-            module,
-            argument.node,
-            "the kernel is launched on the CPU, and kernels run on the GPU alone: the call raises "
-            "a ValueError",
-            "leave `stream` out, or pass `mx.gpu` or a stream of it",
+            "KERNEL-ARGS-006",
+            node=argument.node,
+            message=(
+                "the kernel is launched on the CPU, and kernels run on the GPU alone: the call "
+                "raises a ValueError"
+            ),
+            help="leave `stream` out, or pass `mx.gpu` or a stream of it",
         )
 
 

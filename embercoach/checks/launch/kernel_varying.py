@@ -52,15 +52,19 @@ def _reports(fact: CallFact, values: Iterator[Size], module: Module) -> Iterator
     for value in values:
         reason = varying.reason(value)
         if reason is not None:
-            yield Report(
+            yield Report.at(
+                fact,
                 "KERNEL-CACHE-002",
-                value.node,
-                fact.place,
-                f"{reason}, and the kernel is compiled anew for each value that it takes: that "
-                "takes far longer than to run it",
-                "pass it as an input: a Python number among `inputs` arrives as a scalar, and "
-                "nothing is compiled when it changes",
-                context,
+                node=value.node,
+                message=(
+                    f"{reason}, and the kernel is compiled anew for each value that it takes: that "
+                    "takes far longer than to run it"
+                ),
+                help=(
+                    "pass it as an input: a Python number among `inputs` arrives as a scalar, and "
+                    "nothing is compiled when it changes"
+                ),
+                context=context,
             )
 
 

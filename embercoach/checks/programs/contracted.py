@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.checks.programs.kernels import (
     Definition,
     definitions,
@@ -99,10 +98,7 @@ class Contracted:
         assert text is not None
         where = target(self.definition, text, place.start, place.end, self.module)
         if where is not None:
-            context = context_of(where.place, self.module.is_test)
-            yield Report(
-                code, where.node, where.place, what, help_text, context, text_span=where.span
-            )
+            yield Report.at(where, code, message=what, help=help_text, text_span=where.span)
 
 
 @lru_cache(maxsize=4)
@@ -130,16 +126,13 @@ def contracted(module: Module, facts: list[Fact]) -> tuple[Contracted, ...]:
 def report_argument(
     code: str,
     definition: Definition,
-    module: Module,
     node: cst.CSTNode,
     what: str,
     help_text: str,
 ) -> Iterator[Report]:
     """A report about an argument of ``metal_kernel``, if the call stands in this file."""
     if definition.own:
-        place = definition.fact.place
-        context = context_of(place, module.is_test)
-        yield Report(code, node, place, what, help_text, context)
+        yield Report.at(definition.fact, code, node=node, message=what, help=help_text)
 
 
 def name_node(definition: Definition, parameter: str, index: int, module: Module) -> cst.CSTNode:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact, Place
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.lattice import NONE, Function, Kernel, Sequence, Str, Symbol, Value
-from embercoach.checks.registry import Report
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
 
 if TYPE_CHECKING:
@@ -135,14 +133,6 @@ def has_kernel(fact: Fact) -> bool:
 def launched(fact: CallFact) -> tuple[Kernel, ...]:
     """The kernels that a call may launch."""
     return tuple(kernels_in(fact.callee))
-
-
-def report_at(
-    code: str, fact: Fact, module: Module, node: cst.CSTNode, message: str, help_text: str
-) -> Report:
-    """A report about an expression of a call."""
-    context = context_of(fact.place, module.is_test)
-    return Report(code, node, fact.place, message, help_text, context)
 
 
 def has_spread(fact: CallFact) -> bool:

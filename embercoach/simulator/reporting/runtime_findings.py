@@ -37,6 +37,8 @@ _CAUSES = frozenset(
         "wrong-mem-flags",
     }
 )
+#: Kinds that stop a thread wherever it is.
+_STOPPED = frozenset({"crash", "timeout"})
 #: In the order of the runtime's enumeration.
 REASONS = (
     "nothing",
@@ -219,12 +221,16 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
 def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
     # Of a barrier that lacks a flag, the barrier is what is wrong.
     line = record["line"] or scene.line(record["barrier_pc"] or record["pc"])
+    # Of a thread that was stopped in a function of the library, its caller has a line.
+    is_stopped = _KINDS[record["kind"]] in _STOPPED
+    if line is None and is_stopped:
+        line = scene.line(record["other_pc"])
     at = _access(line, record, "thread") if record["has_thread"] else Access(line, None, None)
     other = None
     other_line = scene.line(record["other_pc"])
     if record["has_other"]:
         other = _access(other_line, record, "other_thread")
-    elif record["other_pc"]:
+    elif record["other_pc"] and not is_stopped:
         other = Access(other_line, None, None)
     return RawFinding(
         kind=_KINDS[record["kind"]],
