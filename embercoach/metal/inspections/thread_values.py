@@ -77,11 +77,14 @@ class ThreadValues:
                 return
 
     def _flows(self) -> Iterator[tuple[Variable, Expression]]:
+        """The values that the body's own variables get."""
         for node in self._nodes():
             if isinstance(node, Declare) and node.initial is not None:
                 yield node.variable, node.initial
-            elif isinstance(node, Assign) and (target := base(node.target)) is not None:
-                yield target, node.value
+            elif isinstance(node, Assign):
+                target = base(node.target)
+                if target is not None and target.kind != "unknown":
+                    yield target, node.value
 
     def _resolved(self, sources: frozenset[Variable]) -> frozenset[str]:
         found: set[str] = set()

@@ -68,3 +68,8 @@ def test_groups_that_are_spanned(factor, spans) -> None:
         f"uint at = threadgroup_position_in_grid.x * {factor}; out[at] = 1;"
     )
     assert ThreadValues(source, "").spans_groups() == spans
+
+
+def test_names_that_nothing_declares_hold_nothing() -> None:
+    source = "lane = thread_position_in_grid.x; for (uint j = lane; j < n; j += 32) {}"
+    assert list(ThreadValues(source, "").stride_loops()) == []
