@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration, Function, SizeName
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"

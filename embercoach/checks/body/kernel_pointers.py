@@ -10,9 +10,9 @@ from embercoach.checks.registry import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 CODE = "KERNEL-SPACE-001"
 KINDS = frozenset({"local", "parameter", "field"})

@@ -14,8 +14,8 @@ from embercoach.checks.registry import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 LANGUAGE = "KERNEL-MSL-001"
 ATOMIC = "KERNEL-ATOMIC-001"

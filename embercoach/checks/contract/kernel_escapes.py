@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.kernels import Definition
-    from embercoach.metal.body import MetalText
     from embercoach.metal.escapes import EscapedBreak
+    from embercoach.metal.written.body import MetalText
 
 # Characters of code that a message shows.
 _SHOWN = 40

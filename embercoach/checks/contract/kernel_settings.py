@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.contracted import Contracted
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Place
+    from embercoach.metal.written.body import MetalText
 
 #: The specification's words, section 1.6.3: no NaNs, no INFs.
 FAST = "fast"

@@ -41,7 +41,7 @@ def _out_of_reach(
     """Names of the kernel that its header mentions."""
     if not kernel.above.text.strip():
         return
-    from embercoach.metal.reach import beyond_functions, beyond_macros
+    from embercoach.metal.written.reach import beyond_functions, beyond_macros
 
     metadata = {n for name in inputs for n in shape_names(name)}
     on_mention = ATTRIBUTES.keys() | metadata
@@ -84,7 +84,7 @@ def _described(kernel: Contracted) -> tuple[contract.Kernel, ...]:
 
 def _redeclared(kernel: Contracted) -> Iterator[Report]:
     """Locals with the name of a parameter, and any declaration with that of a template argument."""
-    from embercoach.metal.body import redeclared
+    from embercoach.metal.written.body import redeclared
 
     indexed = _indexed(kernel)
     signatures = [contract.signature(_with_ranks(made, indexed)) for made in _described(kernel)]

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Function, Use
     from embercoach.metal.source import Piece
+    from embercoach.metal.written.body import MetalText
 
 #: Attributes of parameters, besides those of threads.
 PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
@@ -145,7 +145,7 @@ class _Body:
                 )
 
     def _undeclared(self) -> Iterator[Report]:
-        from embercoach.metal.body import undeclared
+        from embercoach.metal.written.body import undeclared
 
         fact = self.definition.fact
         inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")

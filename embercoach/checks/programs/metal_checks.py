@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program, Spot, Text
     from embercoach.metal.work_budget import WorkBudget
+    from embercoach.metal.written.body import MetalText
 
 #: The text of that place where it is shown itself.
 OTHER = "the other place"

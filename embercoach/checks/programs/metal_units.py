@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.checks.programs.metal_checks import MetalReport
-    from embercoach.metal.body import MetalText
     from embercoach.metal.work_budget import WorkBudget
+    from embercoach.metal.written.body import MetalText
 
 #: Where a finding of these files stands: there is nothing like a loop of Python around it.
 CONTEXT = "default"
@@ -25,15 +25,15 @@ CONTEXT = "default"
 
 def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of a ``.metal`` file, as far as the budget goes."""
-    from embercoach.metal.body import read_unit
+    from embercoach.metal.written.body import read_unit
 
     return placed(reports_of(read_unit(source), budget), source)
 
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
-    from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
+    from embercoach.metal.written.embedded import embedded_units
 
     load_kernel_checks()
     file = parse(source)
@@ -50,7 +50,7 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ..
 def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     """Run the checks over a text at file scope, within the remaining steps of its file."""
     from embercoach.checks.programs.unit_plans import kernels_of_unit
-    from embercoach.metal.body import EMPTY
+    from embercoach.metal.written.body import EMPTY
 
     load_kernel_checks()
     budget.note(text.refusal)
