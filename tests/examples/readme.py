@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 
+from embercoach import rulebook
 from tests.examples.programs import PLANTED, RACE, ROOT, check, run
 
 if TYPE_CHECKING:
@@ -98,7 +99,11 @@ def regenerated(markdown: str, outputs: Mapping[str, str]) -> str:
 
 
 def regenerate() -> None:
-    """Write what the commands under the headings print today into the README."""
+    """Write what the commands print today, and the number of rules, into the README."""
     markdown = README.read_text(encoding="utf-8")
+    rules = len(rulebook.codes())
+    markdown = re.sub(
+        r"^(\| rules, .+ \| )\d+( \|)$", rf"\g<1>{rules}\g<2>", markdown, flags=re.MULTILINE
+    )
     outputs = {TRY: printed(), SIMULATOR: simulated()}
     README.write_text(regenerated(markdown, outputs), encoding="utf-8")
