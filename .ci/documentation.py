@@ -1,10 +1,9 @@
-"""Hooks of MkDocs: pages made of the repository's other files, and links between all of them.
+"""Hooks of MkDocs: add pages from outside of ``docs/``, generate tables, and convert links.
 
-What has a home elsewhere is never copied into ``docs/``: README, CONTRIBUTING, CHANGELOG and
-SECURITY are pages of the site as they are, every page in ``rules/`` is one, and what is said of
-all rules, of the configuration's keys and of the action's inputs is made while the site is built.
-Links are written as they work in the repository, and turned here into links of the site; one that
-leads nowhere is a warning, on which a strict build fails.
+README, CONTRIBUTING, CHANGELOG, SECURITY and every page in ``rules/`` become pages of the site
+without a copy in ``docs/``. The build generates the tables of rules, of configuration keys and of
+the action's inputs. Links that work in the repository become links of the site; a broken one is a
+warning, which fails a strict build.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from embercoach.rulebook import Rule
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Files of the repository that are pages as they stand, and the pages that they are.
+#: Files of the repository that are pages, and their URIs in the site.
 BORROWED = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -63,7 +62,7 @@ _log = logging.getLogger(f"mkdocs.hooks.{__name__}")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put every rule's page into the navigation, and the repository's links into Markdown."""
+    """Add every rule's page to the navigation, and the conversion of links to Markdown."""
     if config.nav is None:
         raise ValueError("the configuration of the site has no nav")
     (section,) = (item["Rules"] for item in config.nav if "Rules" in item)
@@ -78,22 +77,22 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that have their home outside of ``docs/``."""
+    """Add the pages whose files are outside of ``docs/``."""
     for source, uri in BORROWED.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(_made(config, uri, text, source))
     for rule in rulebook.rules().values():
         files.append(_made(config, _uri(rule), rule_page(rule), f"rules/{rule.code}.md"))
-    homes = {f"docs/{file.src_uri}": file.src_uri for file in files if not file.generated_by}
-    made = {_links.homes[file.src_uri]: file.src_uri for file in files if file.generated_by}
-    _links.pages = homes | made
+    pages = {f"docs/{file.src_uri}": file.src_uri for file in files if not file.generated_by}
+    made = {_links.sources[file.src_uri]: file.src_uri for file in files if file.generated_by}
+    _links.pages = pages | made
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in what is generated, and remember whose links come next."""
+    """Insert generated tables, and set the page whose links are converted next."""
     uri = page.file.src_uri
-    _links.source = _links.homes.get(uri, f"docs/{uri}")
+    _links.source = _links.sources.get(uri, f"docs/{uri}")
     _links.uri = uri
     if uri not in GENERATED:
         return markdown
@@ -104,10 +103,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return markdown.replace(marker, made())
 
 
-def _made(config: MkDocsConfig, uri: str, text: str, home: str) -> File:
+def _made(config: MkDocsConfig, uri: str, text: str, source: str) -> File:
     file = File.generated(config, uri, content=text)
-    file.edit_uri = f"../{home}"
-    _links.homes[uri] = home
+    file.edit_uri = f"../{source}"
+    _links.sources[uri] = source
     return file
 
 
@@ -119,7 +118,7 @@ def _uri(rule: Rule) -> str:
 
 
 def families() -> dict[str, list[Rule]]:
-    """The rules by family, both in the order of their codes."""
+    """Return the rules by family, in the order of their codes."""
     found: dict[str, list[Rule]] = {}
     for rule in rulebook.rules().values():
         found.setdefault(rule.family, []).append(rule)
@@ -127,7 +126,7 @@ def families() -> dict[str, list[Rule]]:
 
 
 def rule_page(rule: Rule) -> str:
-    """A rule's page with its severities and its fix below the title."""
+    """Return a rule's page with its severities and its fix below the title."""
     title, _, text = rule.page.partition("\n")
     severities = (f"{profile}: {_severities(rule, profile)}" for profile in rulebook.PROFILES)
     facts = " · ".join([*severities, f"fix: {FIXES[rule.fix]}", f"since {rule.since}"])
@@ -135,13 +134,13 @@ def rule_page(rule: Rule) -> str:
 
 
 def rule_tables() -> str:
-    """A heading and a table for each family."""
+    """Return a heading and a table for each family."""
     parts = []
     for family, rules in families().items():
         lines = [
             f"### {family.upper()}",
             "",
-            "| rule | what hurts | `recommended` | `ember` | fix |",
+            "| rule | problem | `recommended` | `ember` | fix |",
             "| --- | --- | --- | --- | --- |",
         ]
         for rule in rules:
@@ -154,7 +153,7 @@ def rule_tables() -> str:
 
 
 def _severities(rule: Rule, profile: str) -> str:
-    """The severity in a profile, and after it those that contexts change it to."""
+    """Return the severity in a profile, then those of contexts that change it."""
     table = rule.severity[profile]
     usual = table["default"]
     changed: dict[str, list[str]] = {}
@@ -169,7 +168,7 @@ def _severities(rule: Rule, profile: str) -> str:
 
 
 def settings() -> str:
-    """A heading for each key of the configuration, its description, its type and its default."""
+    """Return a heading for each configuration key, its description, type and default."""
     schema = json_schema.document()
     return "\n".join(_keys(schema["properties"], ""))
 
@@ -193,13 +192,13 @@ def _type(about: Mapping[str, Any]) -> str:
 
 
 def action() -> str:
-    """The inputs and the outputs of the GitHub Action, as ``action.yml`` declares them."""
+    """Return tables of the inputs and outputs that ``action.yml`` declares."""
     declared = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-    inputs = ["| input | default | what it does |", "| --- | --- | --- |"]
+    inputs = ["| input | default | effect |", "| --- | --- | --- |"]
     for name, about in declared["inputs"].items():
         default = f"`{about['default']}`" if about["default"] else ""
         inputs.append(f"| `{name}` | {default} | {_cell(about['description'])} |")
-    outputs = ["| output | what it is |", "| --- | --- |"]
+    outputs = ["| output | value |", "| --- | --- |"]
     for name, about in declared["outputs"].items():
         outputs.append(f"| `{name}` | {_cell(about['description'])} |")
     return "\n".join([*inputs, "", *outputs])
@@ -209,7 +208,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-#: The parts of pages in ``docs/`` that are made: the name in their marker, and what makes them.
+#: The generated parts of pages in ``docs/``: the name in the marker, and the function.
 GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "rules.md": ("rules", rule_tables),
     "configuration.md": ("keys", settings),
@@ -221,26 +220,26 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
 
 
 class RepositoryLinks(Extension):
-    """Turns links between files of the repository into links between pages.
+    """Convert links between files of the repository into links between pages.
 
-    What is no page is linked where it can be read: in the repository on the web.
+    A file that is not a page is linked in the repository on the web.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.repository = ""
-        #: A page's URI to the file that it is made of, for pages from outside of docs/.
-        self.homes: dict[str, str] = {}
-        #: A file of the repository to the URI of the page, or of the picture, that it is.
+        #: The source file of each page from outside of docs/, by URI.
+        self.sources: dict[str, str] = {}
+        #: The URI of each page or picture, by its file in the repository.
         self.pages: dict[str, str] = {}
         self.source = self.uri = ""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (Markdown's name)
-        """Work before MkDocs, which reads links last, and after Markdown has made them."""
+        """Run after Markdown creates links and before MkDocs reads them."""
         md.treeprocessors.register(_Links(self), "repository_links", 5)
 
     def resolve(self, link: str) -> str:
-        """The link for the page that is being made."""
+        """Return the link for the current page."""
         parts = urlsplit(link)
         if parts.scheme or parts.netloc or not parts.path:
             return link

@@ -2,8 +2,8 @@
 
 Usage: python .ci/readme_command.py README.md "Test it"
 
-The gate runs what the README tells its readers to run, so the two can't drift apart. Only the
-standard library is used: the gate calls this before anything is installed.
+The gate runs the README's command, so that the two can't differ. This uses only the standard
+library, because the gate calls it before it installs anything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _not_empty(command: str, heading: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the command; 2 and a line on stderr where there is none."""
+    """Print the command; return 2 with a line on stderr if there is none."""
     if len(arguments) != 2:
         print("usage: readme_command.py FILE HEADING", file=sys.stderr)
         return 2

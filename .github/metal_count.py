@@ -1,8 +1,8 @@
-"""Count the tests that really ran on Metal, tell the job's summary, and fail where it is none.
+"""Count the tests that ran on Metal, write the count to the job's summary, and fail for none.
 
 Usage: python .github/metal_count.py JUNIT_REPORT
 
-A skipped test is not one that ran, so a run that skips everything fails here.
+Skipped tests do not count, so a run that skips everything fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def count(report: Path) -> tuple[int, int]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print and summarise the count; 1 where no test ran, 2 where the report can't be read."""
+    """Print and summarize the count; return 1 if no test ran, 2 if the report can't be read."""
     if len(arguments) != 1:
         print("usage: metal_count.py JUNIT_REPORT", file=sys.stderr)
         return 2
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(f"\n**{line}.**\n")
     if ran == 0:
-        print("no test ran on Metal though its device works: nothing was shown", file=sys.stderr)
+        print("no test ran on Metal although its device works", file=sys.stderr)
         return 1
     return 0
 

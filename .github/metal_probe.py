@@ -1,4 +1,4 @@
-"""Say which of three cases a machine is in: Metal right, Metal wrong, or no Metal.
+"""Report whether Metal works, computes incorrect results, or is missing on a machine.
 
 Hosted macOS runners are virtual machines: some run custom Metal kernels, some return zeros from
 them, and some have no device at all. So a small ``mx.fast.metal_kernel`` runs in a child process
@@ -6,9 +6,9 @@ them, and some have no device at all. So a small ``mx.fast.metal_kernel`` runs i
 
 Usage: python .github/metal_probe.py [--require]
 
-The case goes to stdout, and in a GitHub workflow to the step's output ``metal`` and the job's
-summary. With ``--require`` the exit status is 1 in any case but ``metal-right``. It is 2 where the
-probe itself breaks, MLX missing for one: that tells nothing about Metal.
+The case is printed, and in a GitHub workflow written to the step's output ``metal`` and the job's
+summary. With ``--require`` the exit status is 1 unless the case is ``metal-works``. It is 2 if the
+probe itself fails, for example without MLX: then the case is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-RIGHT, WRONG, NONE = "metal-right", "metal-wrong", "no-metal"
+WORKS, BROKEN, NONE = "metal-works", "metal-broken", "no-metal"
 
 _TIMEOUT_SECONDS = 120
 _DEVICE, _COMPUTED = "device: ", "computed: "
@@ -86,11 +86,11 @@ def run_kernel() -> int:
 
 
 def classify(stdout: str, stderr: str, status: int) -> Verdict:
-    """Judge what a child that ran ``run_kernel`` left behind.
+    """Classify the output of a child that ran ``run_kernel``.
 
     Args:
-        stdout: The device once there is one, then the values.
-        stderr: What went wrong, in the runtime's words.
+        stdout: The device if there is one, then the values.
+        stderr: The error of the runtime.
         status: The child's exit status; negative for the signal that ended it.
 
     Raises:
@@ -105,15 +105,15 @@ def classify(stdout: str, stderr: str, status: int) -> Verdict:
             return Verdict(NONE, complaint)
         raise RuntimeError(complaint)
     if status != 0:
-        return Verdict(WRONG, f"{devices[0]}: the kernel failed: {complaint}")
+        return Verdict(BROKEN, f"{devices[0]}: the kernel failed: {complaint}")
     if values != [" ".join(map(str, _EXPECTED))]:
         got = " ".join(values)[:40]
-        return Verdict(WRONG, f"{devices[0]}: the kernel returned {got!r}..., not 64 63 62...")
-    return Verdict(RIGHT, f"{devices[0]}: a custom kernel computed what it should")
+        return Verdict(BROKEN, f"{devices[0]}: the kernel returned {got!r}..., not 64 63 62...")
+    return Verdict(WORKS, f"{devices[0]}: a custom kernel computed the expected values")
 
 
 def probe(timeout_seconds: float = _TIMEOUT_SECONDS) -> Verdict:
-    """Run the kernel in a child process and judge it; a hang is a wrong device.
+    """Run the kernel in a child process and classify it; a hang means that Metal is broken.
 
     Raises:
         RuntimeError: See ``classify``.
@@ -127,12 +127,12 @@ def probe(timeout_seconds: float = _TIMEOUT_SECONDS) -> Verdict:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Verdict(WRONG, f"the kernel did not finish in {timeout_seconds:g} seconds")
+        return Verdict(BROKEN, f"the kernel did not finish in {timeout_seconds:g} seconds")
     return classify(child.stdout, child.stderr, child.returncode)
 
 
 def report(verdict: Verdict) -> None:
-    """Print the verdict, and hand it to the workflow where there is one."""
+    """Print the verdict, and write it to the workflow's files if there are any."""
     print(f"{verdict.case}: {verdict.reason}")
     if output := os.environ.get("GITHUB_OUTPUT"):
         with Path(output).open("a", encoding="utf-8") as file:
@@ -140,15 +140,15 @@ def report(verdict: Verdict) -> None:
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(f"### Metal: `{verdict.case}`\n\n{verdict.reason}\n")
-            if verdict.case != RIGHT:
+            if verdict.case != WORKS:
                 file.write("\nThe Metal tests did not run on this machine.\n")
-    if verdict.case != RIGHT and os.environ.get("GITHUB_ACTIONS"):
+    if verdict.case != WORKS and os.environ.get("GITHUB_ACTIONS"):
         print(f"::warning title=Metal tests did not run::{verdict.case}: {verdict.reason}")
 
 
 def main() -> int:
     """Probe, report, and return the exit status."""
-    parser = argparse.ArgumentParser(description="Which of three cases of Metal is this machine?")
+    parser = argparse.ArgumentParser(description="Report whether Metal works on this machine.")
     parser.add_argument("--require", action="store_true", help="fail unless Metal works")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -157,10 +157,10 @@ def main() -> int:
     try:
         verdict = probe()
     except RuntimeError as error:
-        print(f"the probe broke, which tells nothing about Metal: {error}", file=sys.stderr)
+        print(f"the probe failed, so the state of Metal is unknown: {error}", file=sys.stderr)
         return 2
     report(verdict)
-    return 1 if options.require and verdict.case != RIGHT else 0
+    return 1 if options.require and verdict.case != WORKS else 0
 
 
 if __name__ == "__main__":

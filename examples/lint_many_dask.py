@@ -1,4 +1,4 @@
-"""Lint many checkouts on a Dask cluster, and put what is found together as if one run had found it.
+"""Lint many checkouts on a Dask cluster, and merge the findings into the report of one run.
 
     pip install "embercoach[examples]"
     python examples/lint_many_dask.py -o findings.json CHECKOUT...
@@ -22,17 +22,17 @@ from dask.distributed import Client, LocalCluster, as_completed
 
 
 def lint(folder: str, checkout: str, shard: str) -> tuple[bytes, str]:
-    """The findings in a shard of a checkout as JSON, or what went wrong; runs on a worker."""
+    """Return the findings in a shard of a checkout as JSON, or an error; runs on a worker."""
     command = [sys.executable, "-m", "embercoach", "check", "--output-format", "json", "--jobs=1"]
     ran = subprocess.run(
         [*command, "--shard", shard, "--", checkout], cwd=folder, capture_output=True, check=False
     )
-    # 1 means findings, and 2 that something could not be checked, which a report tells as well.
+    # 1 means findings, 2 an incomplete run, whose report lists the problems.
     return ran.stdout, "" if ran.stdout else f"{checkout}: {ran.stderr.decode().strip()}"
 
 
 def connect(scheduler: str | None) -> Client:
-    """A cluster that is there, or one of this machine's cores. The work is in processes anyway."""
+    """Connect to a cluster, or create one of this machine's cores: threads that run processes."""
     if scheduler is not None:
         return Client(scheduler)
     cluster = LocalCluster(
@@ -45,7 +45,7 @@ def connect(scheduler: str | None) -> Client:
 
 
 def merge(reports: list[bytes], output: Path) -> int:
-    """Write the reports as one, and answer as one run over all would."""
+    """Merge the reports into one, and return the exit code of one run over all checkouts."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{number}.json") for number in range(len(reports))]
         for file, report in zip(files, reports, strict=True):

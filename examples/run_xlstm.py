@@ -2,9 +2,9 @@
 
     python examples/run_xlstm.py
 
-The model has blocks of both kinds, and weights at random: what it says means nothing. What counts
-is that a token at a time, each with the state that the one before left, gives what the whole
-sequence gives. On a Mac it runs on Metal, elsewhere in MLX's own operations.
+The model has blocks of both kinds and random weights, so its text means nothing. The point: reading
+one token at a time, each with the state after the previous one, gives the logits of the whole
+sequence. On a Mac it runs on Metal, elsewhere in MLX's operations.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A softmax over rows with a race, which a test on one machine need not show.
+"""A softmax over rows with a data race, which a test on one machine can miss.
 
     embercoach simulate -- python examples/softmax_race.py
 
-Each threadgroup takes a row: first the largest value, then the sum of the exponentials. Both go
-through the same two cells of threadgroup memory, with a barrier after each write. What is missing
-is the barrier before the second write: one simdgroup may put its sum there while the other has yet
-to read the maxima. The result is right or wrong, as they happen to run.
+Each threadgroup computes a row: first the largest value, then the sum of the exponentials. Both use
+the same two elements of threadgroup memory, with a barrier after each write. The barrier before the
+second write is missing: one simdgroup may write its sum before the other reads the maxima. Whether
+the result is correct depends on the order in which the simdgroups run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SOFTMAX = mx.fast.metal_kernel(
 
 
 def row_softmax(x: mx.array) -> mx.array:
-    """The softmax of each row of a float32 matrix."""
+    """Compute the softmax of each row of a float32 matrix."""
     (y,) = _SOFTMAX(
         inputs=[x],
         grid=(64, x.shape[0], 1),
@@ -58,7 +58,7 @@ def main() -> None:
     """Compare with MLX's own softmax."""
     x = mx.random.normal((4, 200))
     difference = mx.max(mx.abs(row_softmax(x) - mx.softmax(x, axis=-1)))
-    print("right" if mx.all(difference < 1e-6) else "wrong")
+    print("correct" if mx.all(difference < 1e-6) else "incorrect")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Train a small classifier that tells sine, square and sawtooth waves apart, in bfloat16.
+"""Train a small classifier of sine, square and sawtooth waves, in bfloat16.
 
     python examples/train_classifier.py --steps 200
 
-It runs, but it never learns, it waits for the device at every step, and its Metal kernel does not
-compile. `embercoach check` says where; train_classifier_fixed.py is the same program, repaired.
+It runs, but never learns, it waits for the device at every step, and its Metal kernel does not
+compile. `embercoach check` shows where; train_classifier_fixed.py is the same program, repaired.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def train(
 
 @mx.compile
 def margin(logits: mx.array, verbose: bool = False) -> mx.array:
-    """How far the best class is ahead of the second, on average."""
+    """The mean difference between the best and the second logit."""
     best = mx.topk(logits, 2)
     if verbose:
         print("two best:", best)
@@ -128,7 +128,7 @@ def margin(logits: mx.array, verbose: bool = False) -> mx.array:
 
 
 def accuracy(logits: mx.array, kinds: mx.array) -> float:
-    """The part of the recordings that is told right."""
+    """The share of recordings that are classified correctly."""
     guesses = mx.argmax(logits, axis=-1)
     right = 0
     for i in range(guesses.shape[0]):
@@ -138,7 +138,7 @@ def accuracy(logits: mx.array, kinds: mx.array) -> float:
 
 def main() -> None:
     """Train on some recordings, then evaluate on others."""
-    parser = argparse.ArgumentParser(description="Tell waves apart.")
+    parser = argparse.ArgumentParser(description="Classify waves.")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=3e-3)

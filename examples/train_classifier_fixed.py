@@ -1,8 +1,8 @@
-"""Train a small classifier that tells sine, square and sawtooth waves apart, in bfloat16.
+"""Train a small classifier of sine, square and sawtooth waves, in bfloat16.
 
     python examples/train_classifier_fixed.py --steps 200
 
-This is train_classifier.py with its problems repaired: `diff` shows what became of each.
+This is train_classifier.py with its problems repaired: `diff` shows each change.
 """
 
 from __future__ import annotations
@@ -119,20 +119,20 @@ def train(
 
 @mx.compile
 def margin(logits: mx.array) -> mx.array:
-    """How far the best class is ahead of the second, on average."""
+    """The mean difference between the best and the second logit."""
     best = mx.topk(logits, 2)
     return mx.mean(mx.abs(best[:, 0] - best[:, 1]))
 
 
 def accuracy(logits: mx.array, kinds: mx.array) -> mx.array:
-    """The part of the recordings that is told right."""
+    """The share of recordings that are classified correctly."""
     guesses = mx.argmax(logits, axis=-1)
     return mx.mean(guesses == kinds)
 
 
 def main() -> None:
     """Train on some recordings, then evaluate on others."""
-    parser = argparse.ArgumentParser(description="Tell waves apart.")
+    parser = argparse.ArgumentParser(description="Classify waves.")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=3e-3)

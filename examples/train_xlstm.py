@@ -1,16 +1,15 @@
-"""Train a small xLSTM to keep track of something, on short sequences, and ask it about longer ones.
+"""Train a small xLSTM to track a state on short sequences, and test it on longer ones.
 
     python examples/train_xlstm.py
     python examples/train_xlstm.py --task cups --blocks ms --plot curve.svg
 
-After each token the model must say what state the tokens so far have led to: whether the number of
-ones is odd (`parity`), or under which of three cups the pea is (`cups`). That takes a memory whose
-next state depends on the last one, as the sLSTM's does through its recurrent weights. An mLSTM only
-adds up what it reads: blocks of that kind (`--blocks m`) guess as soon as sequences are longer than
-those of the training.
+After each token the model predicts the state that the tokens so far lead to: whether the number of
+ones is odd (`parity`), or which of three cups the pea is under (`cups`). This needs a memory whose
+next state depends on the last one, as in the sLSTM with its recurrent weights. An mLSTM only sums
+what it reads: its blocks (`--blocks m`) guess on sequences that are longer than the training's.
 
-It takes less than a minute on two cores; the first time a compiler runs too. On a Mac the kernels
-run on Metal. `--plot` needs matplotlib: `python -m pip install ".[examples]"`.
+It takes less than a minute on two cores; the first run also compiles. On a Mac the kernels run on
+Metal. `--plot` needs matplotlib: `python -m pip install ".[examples]"`.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from xlstm_kernels.nn import xLSTM, xLSTMConfig
 
-LONGER = (4, 16)  # how many times the length of training the tests go on for
+LONGER = (4, 16)  # lengths of the tests, in lengths of the training
 TESTS = 256  # sequences
-MAX_NORM = 1.0  # of the gradients of a step, all together
+MAX_NORM = 1.0  # of all gradients of a step
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """From token ids (B, S), 0 to `states` - 1, to the state after each of them, of as many."""
+    """A map from token ids (B, S), 0 to `states` - 1, to the state after each token."""
 
     name: str
     states: int
@@ -49,13 +48,13 @@ class Task:
 
     @property
     def chance(self) -> float:
-        """The share of right answers of one who guesses."""
+        """The accuracy of guessing."""
         return 1 / self.states
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     task: Task
     blocks: str
@@ -71,7 +70,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The loss and the share of right answers of each step, and the seconds of all."""
+    """The loss and the accuracy of each step, and the seconds of all steps."""
 
     losses: tuple[float, ...]
     accuracies: tuple[float, ...]
@@ -82,14 +81,14 @@ class Training:
 
 
 def parity(bits: mx.array) -> mx.array:
-    """Whether the number of ones up to here is odd."""
+    """Return 1 after each token if the number of ones so far is odd, else 0."""
     return mx.remainder(mx.cumsum(bits, axis=1), mx.array(2))
 
 
 def cups(swaps: mx.array) -> mx.array:
-    """Under which of three cups the pea is; it starts under the first.
+    """Return the cup that the pea is under; it starts under the first of three.
 
-    The token t swaps cup t with its right neighbour, the last with the first. The pea goes from
+    The token t swaps cup t with the next one, the last with the first. The pea goes from
     p to 2t + 1 - p modulo 3: the sum of the 2t + 1 with alternating signs says where it is.
     """
     turn = mx.arange(swaps.shape[1])
@@ -102,7 +101,7 @@ TASKS = {one.name: one for one in (Task("parity", 2, parity), Task("cups", 3, cu
 
 
 def draw(task: Task, count: int, length: int) -> tuple[mx.array, mx.array]:
-    """Sequences at random, and the right answers, (count, length) each."""
+    """Draw random sequences and their correct answers, (count, length) each."""
     tokens = mx.random.randint(0, task.states, (count, length))
     return tokens, task.track(tokens)
 
@@ -111,7 +110,7 @@ def draw(task: Task, count: int, length: int) -> tuple[mx.array, mx.array]:
 
 
 def build(options: Options) -> xLSTM:
-    """A model with a block for each letter: s for sLSTM, m for mLSTM."""
+    """Build a model with a block for each letter: s for sLSTM, m for mLSTM."""
     return xLSTM(
         xLSTMConfig(
             vocab_size=options.task.states,
@@ -125,8 +124,8 @@ def build(options: Options) -> xLSTM:
     )
 
 
-def right(logits: mx.array, answers: mx.array) -> mx.array:
-    """Which answers are right, (B, S), as ones and zeros."""
+def correct(logits: mx.array, answers: mx.array) -> mx.array:
+    """Return ones for correct answers and zeros for others, (B, S)."""
     return (mx.argmax(logits, axis=-1) == answers).astype(mx.float32)
 
 
@@ -134,78 +133,78 @@ def loss_and_accuracy(
     model: xLSTM, tokens: mx.array, answers: mx.array
 ) -> tuple[mx.array, mx.array]:
     logits = model(tokens)
-    return mx.mean(nn.losses.cross_entropy(logits, answers)), mx.mean(right(logits, answers))
+    return mx.mean(nn.losses.cross_entropy(logits, answers)), mx.mean(correct(logits, answers))
 
 
 # --- training ----------------------------------------------------------------------------------
 
 
 def schedule(peak: float, steps: int) -> Callable[[mx.array], mx.array]:
-    """Up to the peak in a twentieth of the steps, then down half a cosine to a twentieth of it."""
+    """Rise to the peak in 1/20 of the steps, then fall along half a cosine to 1/20 of the peak."""
     rise = math.ceil(steps / 20)
     fall = optim.cosine_decay(peak, max(steps - rise, 1), peak / 20)
     return optim.join_schedules([optim.linear_schedule(peak / 20, peak, rise), fall], [rise])
 
 
 def train(model: xLSTM, options: Options) -> Iterator[list[float]]:
-    """Update the model in place; the loss and the accuracy of each step.
+    """Update the model in place, and yield the loss and the accuracy of each step.
 
-    They are read while the next step runs, so that nothing waits for the reader.
+    They are read while the next step runs, so that the GPU does not wait.
     """
-    wanted = options.task, options.batch, options.length
+    shape = options.task, options.batch, options.length
     optimizer = optim.AdamW(learning_rate=schedule(options.learning_rate, options.steps))
     gradients_of = nn.value_and_grad(model, loss_and_accuracy)
     state = [model.state, optimizer.state]
 
     def update(tokens: mx.array, answers: mx.array) -> mx.array:
-        told, gradients = gradients_of(model, tokens, answers)
+        measured, gradients = gradients_of(model, tokens, answers)
         clipped, _ = optim.clip_grad_norm(gradients, MAX_NORM)
         optimizer.update(model, clipped)
-        return mx.stack(told)
+        return mx.stack(measured)
 
     step = mx.compile(update, inputs=state, outputs=state)
-    told = step(*draw(*wanted))
-    mx.async_eval(told, state)
+    measured = step(*draw(*shape))
+    mx.async_eval(measured, state)
     for _ in range(options.steps - 1):
-        following = step(*draw(*wanted))
+        following = step(*draw(*shape))
         mx.async_eval(following, state)
-        yield told.tolist()  # embercoach: ignore[HOST-PULL-001] the next step is running
-        told = following
-    mx.eval(told, state)
-    yield told.tolist()  # embercoach: ignore[HOST-PULL-001] there is no next step
+        yield measured.tolist()  # embercoach: ignore[HOST-PULL-001] the next step is running
+        measured = following
+    mx.eval(measured, state)
+    yield measured.tolist()  # embercoach: ignore[HOST-PULL-001] there is no next step
 
 
-def watch(told_of_steps: Iterator[list[float]], steps: int, console: Console) -> Training:
-    """Run the steps behind a progress bar, if there is somebody to watch it."""
-    start, told = time.perf_counter(), []
+def watch(measured_steps: Iterator[list[float]], steps: int, console: Console) -> Training:
+    """Run the steps, with a progress bar on a terminal."""
+    start, measured = time.perf_counter(), []
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     about = TextColumn("{task.fields[about]}")
     with Progress(*columns, about, console=console, disable=not console.is_terminal) as bar:
         run = bar.add_task("training", total=steps, about="compiling")
-        for loss, accuracy in told_of_steps:
-            told.append((loss, accuracy))
-            bar.update(run, advance=1, about=f"loss {loss:.4f}, {accuracy:.1%} right")
-    losses, accuracies = zip(*told, strict=True)
+        for loss, accuracy in measured_steps:
+            measured.append((loss, accuracy))
+            bar.update(run, advance=1, about=f"loss {loss:.4f}, {accuracy:.1%} correct")
+    losses, accuracies = zip(*measured, strict=True)
     return Training(losses, accuracies, time.perf_counter() - start)
 
 
 def accuracy_by_position(model: xLSTM, task: Task, length: int) -> mx.array:
-    """The share of right answers after each token of sequences never seen, (length,)."""
+    """Return the accuracy after each token of unseen sequences, (length,)."""
     tokens, answers = draw(task, TESTS, length)
-    return mx.mean(right(model(tokens), answers), axis=0)
+    return mx.mean(correct(model(tokens), answers), axis=0)
 
 
 def stretches(length: int) -> list[tuple[int, int]]:
-    """The positions of the training, and those that the tests add to them: first, end."""
+    """Return the positions (first, end) of the training, and those that the tests add."""
     ends = [length, *(length * times for times in LONGER)]
     return list(zip([0, *ends], ends, strict=False))
 
 
-# --- telling -----------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------
 
 
 def table(options: Options, accuracies: list[float]) -> Table:
-    shown = Table("tokens read", "", "right answers")
+    shown = Table("tokens read", "", "correct answers")
     for first, end in stretches(options.length):
         share = sum(accuracies[first:end]) / (end - first)
         kind = "longer than any in training" if first else "as long as in training"
@@ -232,7 +231,7 @@ def plot(path: Path, options: Options, training: Training, accuracies: list[floa
         lasting.plot(range(1, len(accuracies) + 1), accuracies)
         lasting.axvspan(1, options.length, color="tab:green", alpha=0.2, label="trained on")
         lasting.axhline(options.task.chance, color="gray", linestyle="--", label="guessing")
-        lasting.set(xlabel="tokens read", ylabel="right answers", ylim=(0, 1.05))
+        lasting.set(xlabel="tokens read", ylabel="correct answers", ylim=(0, 1.05))
         lasting.set_xscale("log", base=2)
         lasting.xaxis.set_major_formatter("{x:.0f}")
         lasting.legend(loc="lower left")
@@ -245,7 +244,7 @@ def plot(path: Path, options: Options, training: Training, accuracies: list[floa
 def picture_path(
     _context: click.Context, _option: click.Parameter, path: Path | None
 ) -> Path | None:
-    """Refuse what would fail after the training."""
+    """Reject a path that would fail after the training."""
     if path is None:
         return None
     if path.suffix != ".svg":

@@ -31,7 +31,7 @@ def host_number(operator: str, argument: str, number: object) -> float:
     """Return a number of the host, Python's or NumPy's, as a float: no bool, no array.
 
     Raises:
-        TypeError: for anything that is no real number.
+        TypeError: for anything that is not a real number.
         ValueError: for NaN, and for what is infinite in float32.
     """
     if isinstance(number, bool) or not isinstance(number, Real):

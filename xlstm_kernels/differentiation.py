@@ -20,7 +20,7 @@ Gradient: TypeAlias = Callable[[Arrays, Arrays], Arrays]
 def differentiable(
     function: Operation, gradient: Callable[..., Arrays], *, of_outputs: bool = False
 ) -> Operation:
-    """Return `function` with a gradient of its own.
+    """Return `function` with a custom gradient.
 
     Args:
         function: takes arrays, returns an array or a tuple of arrays; may launch kernels.
@@ -40,7 +40,7 @@ def differentiable(
 
 
 def gradient_of(reference: Operation) -> Gradient:
-    """The gradient that MLX derives from `reference`, which is made of its own operations."""
+    """Return the gradient that MLX derives from `reference`, which uses MLX operations."""
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         _, gradients = mx.vjp(reference, list(primals), list(cotangents))

@@ -71,7 +71,7 @@ class Kernel:
             through `<input>_strides` (in elements).
 
     Raises:
-        ValueError: for a name that is no C identifier, names that collide, or no output at all.
+        ValueError: for a name that is not a C identifier, names that collide, or no output at all.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Kernel:
             **settings: numbers of the host that the launch rule asks for, such as a size of blocks.
 
         Raises:
-            ValueError: for a wrong number of inputs, or an unknown backend.
+            ValueError: for an incorrect number of inputs, or an unknown backend.
             RuntimeError: if that executor, or with None every executor, cannot run here. A bare
                 kernel has no pure-MLX path to fall back to; the operators of this package have.
         """
@@ -138,7 +138,7 @@ class Kernel:
             **settings: as for a call.
 
         Raises:
-            ValueError: for a wrong number of inputs, a launch without threads, or one that MLX
+            ValueError: for an incorrect number of inputs, a launch without threads, or one that MLX
                 refuses.
         """
         launch = self._launch(inputs, settings)

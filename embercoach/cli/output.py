@@ -15,7 +15,7 @@ from embercoach.cli import codes
 from embercoach.cli.entry import silence_stdout
 from embercoach.report import text
 from embercoach.report.outcome import listed
-from embercoach.report.styled import print_diff, print_lines, print_text, width_of
+from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def render(
 ) -> None:
     """Write a report in one of the formats of `check`."""
     if form in FOR_PEOPLE:
-        lines = _findings(answer, form, width_of(stream), statistics, show_notes)
+        lines = _findings(answer, form, stream, statistics, show_notes)
         if not quiet:
             lines += _summary(answer, show_notes)
         print_lines(lines, stream)
@@ -178,7 +178,7 @@ def _link_prefix() -> str:
 
 
 def _findings(
-    answer: Answer, form: str, width: int, statistics: bool, show_notes: bool
+    answer: Answer, form: str, stream: TextIO, statistics: bool, show_notes: bool
 ) -> list[Line]:
     result = answer.result
     if statistics:
@@ -188,7 +188,8 @@ def _findings(
         return [*counts, *text.problem_lines(result.problems)]
     if form == "concise":
         return [*text.concise(result, show_notes=show_notes)]
-    return [*text.full(result, answer.sources, show_notes=show_notes, width=width)]
+    width, wrap = width_of(stream), wraps(stream)
+    return [*text.full(result, answer.sources, show_notes=show_notes, width=width, wrap=wrap)]
 
 
 def _summary(answer: Answer, show_notes: bool) -> list[Line]:

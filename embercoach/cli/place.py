@@ -17,7 +17,7 @@ from embercoach.engine.run import RunResult, run
 from embercoach.notebooks import is_notebook
 from embercoach.report import json_report, text
 from embercoach.report.outcome import Sources
-from embercoach.report.styled import print_lines, width_of
+from embercoach.report.styled import print_lines, width_of, wraps
 from embercoach.safe_read import read_bytes
 from embercoach.terminal_text import json_text
 
@@ -162,7 +162,8 @@ def _lines(
 ) -> Iterator[Line]:
     for finding in result.findings:
         one = RunResult((finding,))
-        yield from text.full(one, sources, show_notes=True, width=width_of(sys.stdout))
+        width, wrap = width_of(sys.stdout), wraps(sys.stdout)
+        yield from text.full(one, sources, show_notes=True, width=width, wrap=wrap)
         rule = rulebook.rule(finding.code)
         yield [(f"{finding.code} ({rule.name}): ", "code"), (f"{rule.summary}.", "")]
         yield [(f"See `embercoach explain {finding.code}`.", "faint")]

@@ -12,7 +12,7 @@ from embercoach import rulebook
 from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.outcome import Sources
-from embercoach.report.styled import STYLES, print_lines, wants_color, width_of
+from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
 from embercoach.terminal_text import json_text, log_line, without_commands
 
 if TYPE_CHECKING:
@@ -195,7 +195,8 @@ def _for_people(simulated: Simulated, stream: TextIO) -> None:
     if simulated.in_short:
         lines = text.concise(simulated, show_notes=shown)
     else:
-        lines = text.full(simulated, Sources(), show_notes=shown, width=width_of(stream))
+        width, wrap = width_of(stream), wraps(stream)
+        lines = text.full(simulated, Sources(), show_notes=shown, width=width, wrap=wrap)
     print_lines(lines, stream)
     if simulated.record.kernels:
         _print_table(simulated, stream)

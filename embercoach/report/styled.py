@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, TextIO
 
 from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 #: Text and the name of its style; "" is plain.
 Span = tuple[str, str]
@@ -46,6 +47,40 @@ def width_of(stream: TextIO) -> int:
     import shutil
 
     return max(shutil.get_terminal_size((WIDTH, 24)).columns, 40)
+
+
+def wraps(stream: TextIO) -> bool:
+    """Return whether long lines are wrapped: on terminals that are not dumb."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def wrapped(line: Line, prefix: int, width: int) -> Iterator[Line]:
+    """Break a line at spaces; its continuation is indented under the text after a prefix.
+
+    Args:
+        line: the spans to break.
+        prefix: how many spans come before the text and are not broken.
+        width: columns of the terminal; a prefix of more than half of it indents by four columns.
+    """
+    from rich.cells import cell_len
+
+    shown = harmless(line)
+    if cell_len(plain(shown)) <= width:
+        yield line
+        return
+    current, used = shown[:prefix], cell_len(plain(shown[:prefix]))
+    indent = used if used <= width // 2 else 4
+    for text, style in shown[prefix:]:
+        for word in re.findall(r" *[^ ]+| +\Z", text):
+            size = cell_len(word)
+            if used + size > width and used > indent:
+                yield current
+                current, used = [(" " * indent, "")], indent
+                word = word.lstrip(" ")  # noqa: PLW2901
+                size = cell_len(word)
+            current.append((word, style))
+            used += size
+    yield current
 
 
 def plain(line: Line) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.report.locations import place_of
 from embercoach.report.outcome import counts, listed
+from embercoach.report.styled import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,24 +18,34 @@ if TYPE_CHECKING:
 TRACEBACK = "\nTraceback (most recent call last):\n"
 
 
-def full(outcome: Outcome, sources: Sources, *, show_notes: bool, width: int) -> Iterator[Line]:
-    """Findings with source excerpts, help, and how to fix them; files in order."""
+def full(
+    outcome: Outcome, sources: Sources, *, show_notes: bool, width: int, wrap: bool = False
+) -> Iterator[Line]:
+    """Findings with source excerpts, help, and how to fix them; files in order.
+
+    With ``wrap``, messages and help texts are wrapped to the width.
+    """
     from embercoach.report.excerpt import excerpt
 
+    def lines(line: Line, prefix: int) -> Iterable[Line]:
+        return wrapped(line, prefix, width) if wrap else (line,)
+
     for finding in listed(outcome, show_notes=show_notes):
-        yield _head(finding)
+        yield from lines(_head(finding), 5)
         yield from excerpt(finding, sources.index(finding.path, finding.cell), width)
         gutter = " " * len(str(finding.end_line))
         if finding.help:
             first, *more = finding.help.split("\n")
-            yield [(f"{gutter} = ", "gutter"), ("help: ", "help"), (first, "")]
-            yield from ([(f"{gutter}   {line}", "")] for line in more)
+            yield from lines([(f"{gutter} = ", "gutter"), ("help: ", "help"), (first, "")], 2)
+            for further in more:
+                yield from lines([(f"{gutter}   ", ""), (further, "")], 1)
         if finding.fix:
             option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
             text = f"{finding.fix.title} ({option})"
-            yield [(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")]
+            yield from lines([(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")], 2)
         yield []
-    yield from problem_lines(outcome.problems)
+    for problem in problem_lines(outcome.problems):
+        yield from lines(problem, 1)
 
 
 def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
@@ -63,7 +74,8 @@ def _head(finding: Finding, *, context: bool = True) -> Line:
         (finding.code, "code"),
         (" ", ""),
         (finding.severity, finding.severity),
-        (f" {finding.message}", ""),
+        (" ", ""),
+        (finding.message, ""),
     ]
     if context and finding.context != "default":
         line.append((f" [{finding.context}]", "faint"))

@@ -3,8 +3,7 @@
 Every document is played in a folder of its own, from its first block to its last, as a reader
 would: blocks with a `title` are written to the file of that name, `bash` and `console` blocks are
 run, and what a `console` block shows below a command must be what the command prints, where `...`
-stands for what is left out. Run from the repository root as `python -m tests.docs.documents` to
-write today's output into the documents.
+stands for what is left out. `python -m tests.regenerate documents` writes today's output.
 """
 
 from __future__ import annotations
@@ -56,11 +55,14 @@ NOT_RUN = {
     "python -m venv .venv && . .venv/bin/activate": "makes the environment that this runs in",
     "pre-commit install": "writes into the hooks of the checkout",
     "pre-commit try-repo ../embercoach embercoach --all-files": "installs: test_fresh.py",
+    "python -m pytest -n auto -m commit": "is a part of the suite that runs this",
+    "python -m pytest -k HOST-PULL-001": "is a part of the suite that runs this",
     "python -m pytest -n auto": "is what runs this",
     "bash .ci/run": "runs this too: tests/repository/test_gate.py",
     "embercoach check --watch .": "never ends: tests/cli/test_watch.py",
     "python examples/lint_many_dask.py --shards 2 -o findings.json "
     "fleet/audio fleet/text fleet/vision": "test_lint_many_dask.py",
+    "python -m tests.regenerate": "writes into these documents",
     "python -m tests.fuzz python metal --seconds 600 --jobs 2 --corpus corpus": "test_harnesses.py",
     "python -m tests.fuzz python --reproduce fuzz-faults/python-0123456789ab": "test_harnesses.py",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
@@ -343,18 +345,16 @@ def regenerated(markdown: str, played: list[tuple[Block, list[tuple[Command, str
     return "".join(lines)
 
 
-def main(names: list[str]) -> int:
-    """Rewrite the documents of these names, or all."""
+def regenerate() -> Iterator[str]:
+    """Write today's output into the documents; yield the commands whose `...` were replaced."""
     for path in DOCUMENTS:
-        if names and path.name not in names:
-            continue
         markdown = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             played = list(Playground(Path(folder), path).play())
-        if (new := regenerated(markdown, played)) != markdown:
-            path.write_text(new, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        if (new := regenerated(markdown, played)) == markdown:
+            continue
+        path.write_text(new, encoding="utf-8")
+        for command, printed in (pair for _, ran in played for pair in ran):
+            shown = command.shown or ""
+            if shown.count("...") > printed.count("...") and shown not in new:
+                yield f"{path.name}: {command.line}"

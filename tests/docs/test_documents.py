@@ -15,6 +15,7 @@ from embercoach import __version__, rulebook
 from embercoach.cli.commands.check import FORMATS
 from embercoach.cli.entry import group
 from embercoach.config import load
+from tests import regenerate
 from tests.accuracy.test_accuracy import BARS
 from tests.docs.documents import (
     DOCUMENTS,
@@ -34,7 +35,8 @@ from tests.docs.documents import (
     regenerated,
     title,
 )
-from tests.examples.programs import PLANTED, ROOT, check
+from tests.examples import readme
+from tests.examples.programs import PLANTED, ROOT, check, imported
 from tests.examples.readme import blocks
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 BLOCKS = [(name, block) for name, text in TEXTS.items() for block in blocks(text)]
-REGENERATE = "run `python -m tests.docs.documents` to show today's output"
+REGENERATE = "run `python -m tests.regenerate documents` to show today's output"
+HINTS = (REGENERATE, readme.REGENERATE)
 
 
 def played(path: Path) -> pytest.param:
@@ -158,6 +161,14 @@ def test_regenerating_writes_what_was_printed() -> None:
     assert regenerated(text, ran) == text.replace("old", "new")
 
 
+def test_failures_name_parts_that_can_be_regenerated() -> None:
+    language = imported(".ci/language.py")
+    named = [re.findall(r"python -m tests.regenerate (\w+)", hint) for hint in HINTS]
+    assert named == [["documents"], ["readme"]]
+    assert {*regenerate.PARTS} >= {part for parts in named for part in parts}
+    assert language.HINT.split()[-1] in regenerate.PARTS
+
+
 def test_commands_are_read_from_blocks() -> None:
     shell = Block("", "bash", "a b \\\n  c  # why\n# nothing\nd\n", 0, 0)
     assert [one.line for one in commands(shell)] == ["a b   c  # why", "d"]
@@ -204,22 +215,23 @@ def test_the_version_is_this_one(document: str) -> None:
 
 def test_the_table_of_families_is_that_of_the_rules() -> None:
     families = {}
-    for cell, about in rows("rules.md", "family", "what it is about"):
+    for cell, about in rows("rules.md", "family", "what it reports"):
         name, target = re.fullmatch(r"\[`([A-Z-]+)`\]\((.+)\)", cell).groups()  # type: ignore[union-attr]
         assert target.startswith(f"../rules/{name}-")
         assert about
         families[name.lower()] = target
-    assert set(families) == {rule.family for rule in rulebook.rules().values()}
+    wanted = {rule.family for rule in rulebook.rules().values()}
+    assert set(families) == wanted, "write a row for each family in docs/rules.md"
 
 
 def test_the_table_of_contexts_is_that_of_the_rules() -> None:
-    contexts = [cell.strip("`") for cell, _ in rows("rules.md", "context", "the finding stands")]
-    assert [*contexts, "default"] == list(rulebook.CONTEXTS)
+    contexts = [cell.strip("`") for cell, _ in rows("rules.md", "context", "the finding is")]
+    assert [*contexts, "default"] == list(rulebook.CONTEXTS), "edit the table in docs/rules.md"
 
 
 def test_the_table_of_formats_is_that_of_the_command() -> None:
     formats = [cell.strip("`") for cell, _ in rows("reports.md", "`--output-format`", "for")]
-    assert sorted(formats) == sorted(FORMATS)
+    assert sorted(formats) == sorted(FORMATS), "edit the table in docs/reports.md"
 
 
 def test_the_exit_codes(tmp_path: Path) -> None:

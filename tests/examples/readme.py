@@ -1,30 +1,26 @@
-"""README.md as the tests see it: fenced blocks by heading, and the output that it shows.
-
-Run from the repository root as `python -m tests.examples.readme` to write what the commands under
-"Try it" and "Run kernels without a Mac" print today into the README.
-"""
+"""README.md as the tests see it: fenced blocks by heading, and the output that it shows."""
 
 from __future__ import annotations
 
 import functools
 import re
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 
+from embercoach import rulebook
 from tests.examples.programs import PLANTED, RACE, ROOT, check, run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 README = ROOT / "README.md"
-REGENERATE = "run `python -m tests.examples.readme` to show today's output"
+REGENERATE = "run `python -m tests.regenerate readme` to show today's output"
 
 TRY, SIMULATOR = "Try it", "Run kernels without a Mac"
-# The findings that the README shows; the others are cut out.
-SHOWN = ("DTYPE-002", "KERNEL-SIG-005", "HOST-PULL-002", "GRAPH-BREAK-003")
+#: The rules whose findings the README shows; the others are cut out.
+SHOWN = ("HOST-PULL-002",)
 CUT = "..."
 
 
@@ -102,13 +98,12 @@ def regenerated(markdown: str, outputs: Mapping[str, str]) -> str:
     return markdown
 
 
-def main() -> int:
-    """Rewrite the README."""
+def regenerate() -> None:
+    """Write what the commands print today, and the number of rules, into the README."""
     markdown = README.read_text(encoding="utf-8")
+    rules = len(rulebook.codes())
+    markdown = re.sub(
+        r"^(\| rules, .+ \| )\d+( \|)$", rf"\g<1>{rules}\g<2>", markdown, flags=re.MULTILINE
+    )
     outputs = {TRY: printed(), SIMULATOR: simulated()}
     README.write_text(regenerated(markdown, outputs), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

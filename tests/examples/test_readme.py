@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.programs import PLANTED, RACE, check
+from embercoach import rulebook
+from tests.examples.programs import PLANTED, RACE, ROOT, check, findings
 from tests.examples.readme import (
     README,
     REGENERATE,
@@ -23,6 +24,8 @@ from tests.examples.readme import (
     simulated,
     without_times,
 )
+from tests.simulator.suite_cases import BUGS, CLEAN
+from tests.simulator.test_suite import MISSED
 
 TEXT = README.read_text(encoding="utf-8")
 COMMANDS = (TRY, "Test it")
@@ -51,7 +54,7 @@ def test_the_simulator_is_shown_at_work() -> None:
     shown = block(TEXT, SIMULATOR, "text").text
     assert without_times(shown) == without_times(simulated()), REGENERATE
     assert "SIM-RACE-001" in shown
-    assert shown.startswith(("right\n", "wrong\n"))
+    assert shown.startswith(("correct\n", "incorrect\n"))
 
 
 def test_times_are_left_out_of_the_comparison() -> None:
@@ -70,7 +73,7 @@ def test_the_shown_findings_are_there_to_be_shown() -> None:
 
 
 def test_the_excerpt_marks_what_is_left_out() -> None:
-    one, two = "a.py:1:1: DTYPE-002 error one\n   |", "a.py:2:1: DTYPE-001 warning two\n   |"
+    one, two = "a.py:1:1: HOST-PULL-002 error one\n   |", "a.py:2:1: DTYPE-001 warning two\n   |"
     assert excerpt(f"{two}\n\n{two}\n\n{one}\n\n{two}\n\nFound 4.\n1 fixable.\n") == (
         f"...\n\n{one}\n\n...\n\nFound 4.\n1 fixable.\n"
     )
@@ -81,11 +84,40 @@ def test_regenerating_changes_nothing_but_the_output() -> None:
     assert regenerated(TEXT.replace(shown, "old\n"), {TRY: shown}) == TEXT
 
 
+# --- the figures -------------------------------------------------------------------------------
+
+
+def figure(words: str) -> list[int]:
+    """The whole numbers in the result of the row of the figures that contains the words."""
+    (row,) = re.findall(rf"^\|[^|]*{words}[^|]*\| ([^|]+) \|$", TEXT, re.MULTILINE)
+    return [int(number) for number in re.findall(r"\d+", row)]
+
+
+def test_the_number_of_rules() -> None:
+    assert figure("whose evidence runs") == [len(rulebook.codes())], REGENERATE
+
+
+def test_the_number_of_problems_in_the_example() -> None:
+    found = findings(PLANTED)
+    assert figure("problems of the example")[0] == sum(one["severity"] != "note" for one in found)
+
+
+def test_the_numbers_of_the_suite_of_kernels() -> None:
+    assert figure("injected kernel bugs") == [len(BUGS) - len(MISSED), len(BUGS)]
+    assert figure("correct kernels") == [0, len(CLEAN)]
+
+
+def test_the_number_of_operators() -> None:
+    page = (ROOT / "docs" / "kernel-pack.md").read_text(encoding="utf-8")
+    assert f"has [{page.count('| Metal, MLX |')} operators]" in TEXT
+
+
 # --- the snippets ------------------------------------------------------------------------------
 
 
 def test_the_kernel_example_is_clean(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "kernel-pack.md").read_text(encoding="utf-8")
     path = tmp_path / "pack.py"
-    path.write_text(block(TEXT, "The kernel pack", "python").text, encoding="utf-8")
+    path.write_text(block(page, "The kernel pack", "python").text, encoding="utf-8")
     result = check("--isolated", str(path))
     assert result.returncode == 0, result.stdout

@@ -194,7 +194,7 @@ def test_all_tokens_and_answers_are_drawn_alike(task) -> None:
 
 def test_answers_are_counted() -> None:
     logits = mx.array([[[2.0, 1.0], [0.0, 1.0], [0.0, 1.0]]])
-    assert example.right(logits, mx.array([[0, 1, 0]])).tolist() == [[1, 1, 0]]
+    assert example.correct(logits, mx.array([[0, 1, 0]])).tolist() == [[1, 1, 0]]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 40, 200])
@@ -234,7 +234,7 @@ def test_a_terminal_gets_a_progress_bar() -> None:
     assert told.losses == (0.5, 0.25)
     assert told.accuracies == (0.75, 1.0)
     assert "2/2" in screen.getvalue()
-    assert "loss 0.2500, 100.0% right" in screen.getvalue()
+    assert "loss 0.2500, 100.0% correct" in screen.getvalue()
 
 
 def test_a_pipe_gets_none() -> None:

@@ -18,7 +18,7 @@ from embercoach.finding import Finding
 from embercoach.fixes.source_file import LineIndex
 from embercoach.report import statistics, text
 from embercoach.report.excerpt import excerpt
-from embercoach.report.styled import Line, plain, print_lines, wants_color
+from embercoach.report.styled import Line, plain, print_lines, wants_color, wrapped, wraps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +46,62 @@ def test_full(
 def test_narrow(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
     report = printed(text.full(outcome, sources, show_notes=True, width=50))
     assert report == snapshot
+
+
+def test_wrapped(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+    report = printed(text.full(outcome, sources, show_notes=True, width=60, wrap=True))
+    assert report == snapshot
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 1000])
+def test_wrapping_changes_nothing_but_spaces(
+    outcome: Outcome, sources: Sources, width: int
+) -> None:
+    plainly = printed(text.full(outcome, sources, show_notes=True, width=width))
+    report = printed(text.full(outcome, sources, show_notes=True, width=width, wrap=True))
+    assert report.split() == plainly.split()
+    long = [line for line in report.splitlines() if len(line) > max(width, 50)]
+    assert set(long) <= set(plainly.splitlines() if width > 100 else ())
+
+
+HEAD: Line = [("a.py:1:1: ", "path"), ("one two three", ""), (" [loop]", "faint")]
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "expected"),
+    [
+        (HEAD, 30, ["a.py:1:1: one two three [loop]"]),
+        (HEAD, 29, ["a.py:1:1: one two three", "          [loop]"]),
+        (HEAD, 20, ["a.py:1:1: one two", "          three", "          [loop]"]),
+        (HEAD, 18, ["a.py:1:1: one two", "    three [loop]"]),
+        (HEAD, 4, ["a.py:1:1:", "    one", "    two", "    three", "    [loop]"]),
+        ([("", ""), ("\u6f22\u5b57 \u6f22\u5b57", "")], 8, ["\u6f22\u5b57", "\u6f22\u5b57"]),
+        ([("- ", ""), ("a\x1b b", "")], 7, ["- a\\x1b", "  b"]),
+        ([("- ", ""), ("a ::error::x", "")], 6, ["- a", "  \\x3a:error::x"]),
+        ([("- ", ""), (f"a {'b' * 20} c", "")], 10, ["- a", f"  {'b' * 20}", "  c"]),
+    ],
+)
+def test_continuation_is_indented_under_the_text(
+    line: Line, width: int, expected: list[str]
+) -> None:
+    lines = printed(wrapped(line, 1, width)).splitlines()
+    assert [one.rstrip() for one in lines] == expected
+
+
+def test_wrapped_spans_keep_their_style() -> None:
+    (_, second) = wrapped(HEAD, 1, 29)
+    assert ("[loop]", "faint") in second
+
+
+@pytest.mark.parametrize(
+    ("terminal", "term", "expected"),
+    [(True, "xterm", True), (False, "xterm", False), (True, "dumb", False)],
+)
+def test_terminals_alone_get_wrapped_lines(
+    terminal: bool, term: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert wraps(Screen(terminal=terminal)) is expected
 
 
 @pytest.mark.parametrize("show_notes", [False, True])

@@ -1,19 +1,24 @@
-"""CONTRIBUTING.md is correct: its steps add a rule, and it names every package."""
+"""CONTRIBUTING.md and the page on the architecture are correct: the steps add a rule."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from embercoach.rulebook import SIMULATED
 from tests.examples.readme import blocks
 from tests.rules.pages import page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -72,7 +77,31 @@ def test_the_simulators_pages_are_described() -> None:
     assert f"`rules/{SIMULATED}*.md`" in TEXT
 
 
-def test_every_room_is_named() -> None:
-    named = set(re.findall(r"`embercoach/([a-z_]+)`", TEXT))
-    rooms = {path.name for path in (ROOT / "embercoach").iterdir() if path.is_dir()}
-    assert named == {room for room in rooms if not room.startswith("__")}
+def test_every_package_is_named() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `embercoach/([a-z_]+)` \|", page, re.MULTILINE))
+    packages = {path.name for path in (ROOT / "embercoach").iterdir() if path.is_dir()}
+    assert named == {name for name in packages if not name.startswith("__")}
+
+
+def test_modules_and_names_of_the_architecture_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z_/]+\.py`.*?) \| (`.+?`) \| .+ \|$", page, re.MULTILINE)
+    assert len(rows) > 40
+    for modules, names in rows:
+        paths = [ROOT / "embercoach" / name for name in re.findall(r"`(.+?)`", modules)]
+        assert [path for path in paths if not path.is_file()] == []
+        defined = {name for path in paths for name in names_in(path)}
+        assert set(re.findall(r"`(.+?)`", names)) <= defined, modules
+    for folder, module in re.findall(r"`((?:[a-z_]+/)+)([a-z_]+\.py)?`", page):
+        assert (ROOT / "embercoach" / folder / module).exists() or (ROOT / folder / module).exists()
+
+
+def names_in(module: Path) -> Iterator[str]:
+    """The functions and classes of a module, and the methods as ``Class.method``."""
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+            yield from (f"{node.name}.{one.name}" for one in node.body if hasattr(one, "name"))

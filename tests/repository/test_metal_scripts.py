@@ -26,12 +26,12 @@ COMPUTED = "computed: " + " ".join(map(str, MIRRORED)) + "\n"
 @pytest.mark.parametrize(
     ("stdout", "stderr", "status", "case", "reason"),
     [
-        (DEVICE + COMPUTED, "", 0, "metal-right", "Apple M4"),
-        (DEVICE + "computed: " + "0 " * 128, "", 0, "metal-wrong", "returned '0 0 0"),
-        (DEVICE + COMPUTED.replace(" 1 ", " 2 "), "", 0, "metal-wrong", "returned"),
-        (DEVICE, "", 0, "metal-wrong", "returned ''"),
-        (DEVICE, "RuntimeError: unable to build", 1, "metal-wrong", "unable to build"),
-        (DEVICE, "", -6, "metal-wrong", "status -6"),
+        (DEVICE + COMPUTED, "", 0, "metal-works", "Apple M4"),
+        (DEVICE + "computed: " + "0 " * 128, "", 0, "metal-broken", "returned '0 0 0"),
+        (DEVICE + COMPUTED.replace(" 1 ", " 2 "), "", 0, "metal-broken", "returned"),
+        (DEVICE, "", 0, "metal-broken", "returned ''"),
+        (DEVICE, "RuntimeError: unable to build", 1, "metal-broken", "unable to build"),
+        (DEVICE, "", -6, "metal-broken", "status -6"),
         ("", "MLX sees no Metal device", 3, "no-metal", "MLX sees no Metal device"),
         ("", "libc++abi: no device\n", -6, "no-metal", "libc++abi: no device"),
     ],
@@ -49,7 +49,7 @@ def test_a_broken_probe_is_no_verdict() -> None:
 
 def test_a_hang_is_wrong() -> None:
     verdict = probe.probe(timeout_seconds=0.001)
-    assert verdict.case == "metal-wrong"
+    assert verdict.case == "metal-broken"
     assert "did not finish" in verdict.reason
 
 
@@ -61,15 +61,15 @@ def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("case", ["metal-right", "metal-wrong", "no-metal"])
+@pytest.mark.parametrize("case", ["metal-works", "metal-broken", "no-metal"])
 def test_report(case: str, workflow: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probe.report(probe.Verdict(case, "why"))
     assert (workflow / "GITHUB_OUTPUT").read_text(encoding="utf-8") == f"metal={case}\n"
     summary = (workflow / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
     assert f"`{case}`" in summary
     assert "why" in summary
-    assert ("did not run" in summary) == (case != "metal-right")
-    assert ("::warning" in capsys.readouterr().out) == (case != "metal-right")
+    assert ("did not run" in summary) == (case != "metal-works")
+    assert ("::warning" in capsys.readouterr().out) == (case != "metal-works")
 
 
 def run_probe(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -95,7 +95,7 @@ def test_no_metal_here(arguments: list[str], status: int) -> None:
 def test_metal_is_right_here() -> None:
     result = run_probe("--require")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.startswith("metal-right: ")
+    assert result.stdout.startswith("metal-works: ")
 
 
 REPORT = '<testsuites><testsuite name="pytest">{}</testsuite></testsuites>'

@@ -127,8 +127,8 @@ def test_metal_tests_run_only_where_metal_is_right() -> None:
     by_script = {step.get("run", "").split(" ")[-1]: step for step in job["steps"]}
     tests = next(step for step in job["steps"] if "pytest -m metal" in step.get("run", ""))
     count = by_script["metal-report.xml"]
-    assert tests["if"] == "steps.probe.outputs.metal == 'metal-right'"
-    assert "metal-right" in count["if"]
+    assert tests["if"] == "steps.probe.outputs.metal == 'metal-works'"
+    assert "metal-works" in count["if"]
     assert tests["env"]["METAL_DEVICE_WRAPPER_TYPE"] == "1"
     assert "--junitxml=metal-report.xml" in tests["run"]
 

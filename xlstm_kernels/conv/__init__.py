@@ -1,1 +1,1 @@
-"""Convolutions along time, each channel with a filter of its own."""
+"""Convolutions along time, with a separate filter for each channel."""

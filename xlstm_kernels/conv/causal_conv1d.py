@@ -1,7 +1,7 @@
 """Causal depthwise convolution: y_t = act(bias + sum_j w_j x_{t-(K-1)+j}) in each channel.
 
-Every channel has its own w and bias. w_{K-1} meets x_t, and x before the first step is what
-`initial_states` holds, or zero: the names and the order of Dao's causal-conv1d (Tri Dao, 2023),
+Every channel has its own w and bias. w_{K-1} is multiplied with x_t, and x before the first step
+is `initial_states`, or zero: the names and the order of Dao's causal-conv1d (Tri Dao, 2023),
 channels last. xLSTM's mLSTM block makes q and k of it, with K = 4 and silu (Beck et al., 2024).
 """
 
@@ -50,7 +50,8 @@ def causal_conv1d(
 
     Args:
         x: (B, S, C); float32, float16 or bfloat16. B, S and C may be 0.
-        weight: (C, K) of any of these dtypes, 1 <= K <= 32; weight[:, K-1] meets the present step.
+        weight: (C, K) of any of these dtypes, 1 <= K <= 32; weight[:, K-1] applies to the
+            current step.
         bias: (C,) of any of these dtypes, or None for none.
         initial_states: (B, K-1, C) of any of these dtypes, the K-1 steps before the first of x, the
             latest last; None for zeros.
@@ -197,7 +198,7 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """Whether a call has a bias, initial states, final states, silu."""
+    """The options of a call: bias, initial states, final states, silu."""
 
     biased: bool
     continued: bool

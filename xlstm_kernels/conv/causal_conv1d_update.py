@@ -33,7 +33,7 @@ def causal_conv1d_update(
         x: (B, C), one step; or (B, S, C), S steps. float32, float16 or bfloat16.
         conv_state: (B, K-1, C) of any of these dtypes, the steps before x, the latest last: zeros
             at the start, or the final states of `causal_conv1d`, or what this function returned.
-        weight: (C, K), 1 <= K <= 32; weight[:, K-1] meets the present step.
+        weight: (C, K), 1 <= K <= 32; weight[:, K-1] is multiplied with the current step.
         bias: (C,), or None for none.
         activation: None; or "silu", also called "swish".
         backend: as in `causal_conv1d`.

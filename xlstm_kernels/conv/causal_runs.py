@@ -58,7 +58,7 @@ class Runs:
             width: number of taps.
             dtype: of x.
             outputs: shape and dtype of each output.
-            template: what the body needs beside T, TAPS, RUN and PLACES.
+            template: the template arguments of the body besides T, TAPS, RUN and PLACES.
         """
         shapes, dtypes = zip(*outputs, strict=True)
         return Launch(

@@ -28,7 +28,7 @@ _STEPS_PER_THREAD = 4
 def depthwise_conv_3tap(
     x: mx.array, weight: mx.array, bias: mx.array | None = None, *, backend: str | None = None
 ) -> mx.array:
-    """Convolve each channel of `x` with three taps of its own, centred on the present step.
+    """Convolve each channel of `x` with its own three taps, centered on the current step.
 
     The ports to MLX had two operators under this name. Their Python kernels see x_{t-1}, x_t and
     x_{t+1}, as this one does; their Depthwise3.metal sees x_t, x_{t+1} and x_{t+2}, so that its y_t
@@ -186,7 +186,7 @@ def _convolve(windowed: str, store: str, *, bias: str = "0.0f", mirrored: bool =
         windowed: name of the input, of the shape of `values`.
         store: MSL statements.
         bias: expression of the bias.
-        mirrored: whether the filter's last tap meets the step before.
+        mirrored: whether the filter's last tap is multiplied with the previous step.
     """
     body = _WINDOW.replace("@windowed", windowed).replace("@bias", bias).replace("@store", store)
     first, last = ("2", "0") if mirrored else ("0", "2")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def metal_kernel(kernel: Kernel) -> Callable[..., list[mx.array]]:
     """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew.
 
-    A simulator may stand in for MLX for a while. What each of the two has built stays its own.
+    A simulator may replace MLX for a while. Neither uses kernels that the other has built.
     Threads that ask at the same time get the same object.
     """
     with _building:

@@ -1,7 +1,7 @@
 """The contract of an executor, and the choice among those registered.
 
-`"native"` is no executor. It names the path without kernels: the MLX operations that every operator
-of the pack has beside its kernel.
+`"native"` is not an executor. It names the path without kernels: the MLX operations that every
+operator of the pack has in addition to its kernel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Copy: y = x. Of use to nobody but the reader who is about to write a first kernel.
 
-Every kernel of this package has the parts that this one has, in the order in which a call meets
-them: a public function that checks its arguments, a reference in MLX operations, a launch rule, a
-body in Metal, and an operation that has a gradient. Here nothing else stands in their way.
+Every kernel of this package has the parts of this one, in the order in which a call uses them: a
+public function that checks its arguments, a reference in MLX operations, a launch rule, a
+body in Metal, and an operation that has a gradient. This kernel has nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELEMENTS_PER_THREAD = 4
 
 
 def copy(x: mx.array, *, backend: str | None = None) -> mx.array:
-    """Copy `x` into memory of its own, row-contiguous.
+    """Copy `x` into new memory, row-contiguous.
 
     MLX's arrays are values, so no program needs this: it is an example of a kernel. Differentiable
     where `x` is floating.

@@ -100,7 +100,7 @@ def require_eps(operator: str, eps: float) -> float:
     """Return eps as a float of the host.
 
     Raises:
-        TypeError: for anything that is no number.
+        TypeError: for anything that is not a number.
         ValueError: for a negative or infinite one.
     """
     number = host_number(operator, "eps", eps)

@@ -34,7 +34,7 @@ _SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
-    """What an `mLSTMBackend` runs; fields and defaults are those of NX-AI's `mlstm_kernels`.
+    """The configuration of an `mLSTMBackend`, with fields and defaults of `mlstm_kernels`.
 
     Attributes:
         chunkwise_kernel: the form for whole sequences; see `get_available_mlstm_kernels()`. The
@@ -54,7 +54,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         normalize_siging: whether a form with a sigmoid input gate normalises; others always do.
 
     Raises:
-        TypeError: for a chunk size or an eps that is no number.
+        TypeError: for a chunk size or an eps that is not a number.
         ValueError: for an unknown name, mode or dtype, for a number out of range, and for
             `return_last_states` with a parallel form or with padding, as in NX-AI's package.
     """

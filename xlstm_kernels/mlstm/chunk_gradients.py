@@ -8,7 +8,7 @@ other implementations take for a constant),
     dk_s = sum_t E_ts q_t / sqrt(DK) + e_s (dC v_s + dn)
     dv_s = sum_t P_ts (q_t . k_s) u_t / sqrt(DK) + e_s k_s dC
 
-where C, n are the states before the chunk, dC, dn the gradients in those behind it, and e_s =
+where C, n are the states before the chunk, dC, dn the gradients in those after it, and e_s =
 exp(log i'_s + G_L - G_s). m counts as a constant: what it changes is in `gate_gradients`.
 """
 

@@ -1,4 +1,4 @@
-"""What the chunked forms of the mLSTM share: checks, composition of the kernels, and the gradient.
+"""The shared parts of the chunked mLSTMs: checks, composition of the kernels, and the gradient.
 
 Forward, the gates come first, then the states between chunks, then what the steps read of both; the
 fused form has the last two in one kernel. Backward, the states are computed again, the gradients in
@@ -35,7 +35,7 @@ Result = mx.array | tuple[mx.array, States]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is fixed before arrays come in.
+    """The settings that do not depend on arrays.
 
     Attributes:
         chunk_size: steps of a chunk, None for all in one.
@@ -97,7 +97,7 @@ def require_chunk_size(operator: str, chunk_size: int) -> int:
     """Return a chunk size of at least 1.
 
     Raises:
-        TypeError: for anything that is no int.
+        TypeError: for anything that is not an int.
         ValueError: for one below 1.
     """
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):

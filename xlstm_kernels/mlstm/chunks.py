@@ -42,7 +42,7 @@ def admitted_rows(array: mx.array, gates: LogGates) -> mx.array:
 
 
 def chunked_prefix(gates: LogGates, chunk_size: int) -> pairs.Pair:
-    """G as (B, NH, NC, L); a step behind the last one keeps all."""
+    """G as (B, NH, NC, L); a step after the last one keeps all."""
     return pairs.Pair(
         in_chunks(gates.prefix, chunk_size, fill=None),
         in_chunks(gates.prefix_rest, chunk_size, fill=None),

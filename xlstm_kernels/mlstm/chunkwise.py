@@ -60,12 +60,12 @@ def mlstm_chunkwise(
             gates were large.
         chunk_size: steps of a chunk, at least 1; 64 to 256 is fast.
         normalizer_grad: whether gradients flow through the normaliser and through m. Without, they
-            are those of NX-AI's kernels: right only where a norm over each head follows.
+            are those of NX-AI's kernels: correct only if a norm over each head follows.
         fused: run one kernel, which keeps the state in registers and writes none between chunks:
             for inference with many heads or long prompts. The chunk size is its own then, and DK
             must be at most 512. The same numbers but for rounding.
         mask: (B, S) booleans. Where False the step is skipped: the state stays, h is zero,
-            whatever stands in q, k, v and the gates.
+            whatever the values of q, k, v and the gates.
         backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
             the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
@@ -74,7 +74,7 @@ def mlstm_chunkwise(
         h (B, NH, S, DV) in the dtype of v; or (h, (c, n, m)) with float32 states.
 
     Raises:
-        TypeError: for a dtype that is not listed, an eps or chunk size that is no number.
+        TypeError: for a dtype that is not listed, an eps or chunk size that is not a number.
         ValueError: for shapes that do not fit, states that are incomplete, a chunk size below 1,
             an eps that is negative or not finite, a DK too wide for `fused`, an unknown backend.
         RuntimeError: for a backend that cannot run here.

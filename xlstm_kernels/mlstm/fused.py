@@ -57,8 +57,8 @@ def fused_outputs(
 
 
 # A threadgroup keeps 32 columns of C, simdgroup s of them the rows 8 s .. 8 s + 7 of every slab of
-# 8 x SIMDGROUPS rows (of DK). Queries and keys come slab by slab; each simdgroup multiplies what
-# meets its own rows; the partial products are summed through threadgroup memory, where n is too.
+# 8 x SIMDGROUPS rows (of DK). Queries and keys come slab by slab; each simdgroup multiplies its
+# own rows; the partial products are summed through threadgroup memory, where n is too.
 
 
 def _launch(queries: mx.array, _keys: mx.array, values: mx.array, *_others: mx.array) -> Launch:

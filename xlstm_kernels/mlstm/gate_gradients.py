@@ -1,4 +1,4 @@
-"""Gradients of the mLSTM in its gates and in m, from what those of queries and keys leave behind.
+"""Gradients of the mLSTM in its gates and in m, from those of queries and keys.
 
 With m for a constant, and L_t = log sigmoid(f_t),
 
@@ -86,7 +86,7 @@ def gate_gradients(
 def _past_steps(
     ending: mx.array, beginning: mx.array, flows: mx.array, chunk_size: int
 ) -> mx.array:
-    """What flows past every step, summed from the edge of its chunk that has less to sum."""
+    """Return the sums of terms across steps, each from the chunk's edge with smaller terms."""
     ending, beginning = in_chunks(ending, chunk_size), in_chunks(beginning, chunk_size)
     terms = ending - beginning
     sizes = mx.abs(ending) + mx.abs(beginning)
@@ -112,6 +112,6 @@ def _back_to_choices(cotangent: mx.array, chosen: mx.array) -> mx.array:
 
 
 def _earlier(array: mx.array, steps: int) -> mx.array:
-    """`array` as many steps earlier, and zeros behind."""
+    """Return `array` as many steps earlier, with zeros at the end."""
     behind = mx.zeros((*array.shape[:-1], steps), dtype=array.dtype)
     return mx.concatenate([array[..., steps:], behind], axis=-1)

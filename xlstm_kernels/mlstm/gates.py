@@ -1,4 +1,4 @@
-"""Log-gate prefix sums: what the gates alone say of every step, before any key meets a query.
+"""Log-gate prefix sums: the values of every step that depend on the gates alone.
 
 The recurrence m_t = max(log sigmoid(f_t) + m_{t-1}, i_t) (Beck et al., "xLSTM", 2024, equation 15)
 does not need the keys. With m known for every step, the factors of a step are at most one,
@@ -8,8 +8,9 @@ does not need the keys. With m known for every step, the factors of a step are a
 and the weight of step s in the state after step t is exp(log i'_s + sum_{s < r <= t} log f'_r). In
 a form that goes in chunks, those sums are differences of a prefix sum G within the chunk. All sums
 are kept as pairs of floats (see `pairs`), as G may be in the thousands where a difference of it
-near zero matters. A factor below exp(-200) is zero in float32 whatever it meets; cut off there, a
-hard reset (f = -inf) stays a finite number, and the prefix sums differ by it without a NaN.
+near zero matters. A factor below exp(-200) is zero in float32 whatever it is multiplied with; cut
+off there, a hard reset (f = -inf) stays a finite number, and the prefix sums differ by it without a
+NaN.
 
 A step that is masked has log f' = 0 and log i' = -inf. The variant with a sigmoid input gate
 (mLSTMsig; Beck et al., "Tiled Flash Linear Attention", 2025) has log f' = log sigmoid(f), log i' =
@@ -34,7 +35,7 @@ _CUT = -200.0
 
 
 class LogGates(NamedTuple):
-    """What the gates say of each step; (B, NH, S) float32, but for m.
+    """The values of each step that depend on the gates; (B, NH, S) float32, except m.
 
     Attributes:
         prefix: G, the sum of log f' from the chunk's first step to this one.

@@ -71,7 +71,7 @@ def updated(
 
 
 def read_out(q: mx.array, c: mx.array, n: mx.array, floor: mx.array, eps: float) -> mx.array:
-    """What q (B, NH, DK) reads from the states after a step: h (B, NH, DV), float32."""
+    """Return h (B, NH, DV), float32: the states after a step, read by q (B, NH, DK)."""
     query = mx.expand_dims(q.astype(mx.float32), axis=2)
     query = query * mx.array(1 / math.sqrt(q.shape[2]), dtype=query.dtype)
     read = mx.squeeze(query @ c, axis=2)

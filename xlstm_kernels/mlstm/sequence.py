@@ -74,7 +74,7 @@ def mlstm_sequence(
         c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1), float32.
 
     Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
         ValueError: for shapes that do not fit, initial states of which one is missing, an `eps`
             that is negative or infinite, an unknown backend, and on Metal a DK beyond 16384.
         RuntimeError: for a backend that cannot run here.

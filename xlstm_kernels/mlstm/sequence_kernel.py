@@ -18,7 +18,7 @@ _MAX_ROWS = 32
 # numbers. Where it is, `PARTS` lanes share one: fewer columns, and more rows a simdgroup.
 #
 # At each step a lane has the query, the key and the normaliser's state of one row or a few of its
-# simdgroup's, and tells them to the others when their turn comes. Sums over the simdgroups go
+# simdgroup's, and broadcasts them to the others in turn. Sums over the simdgroups go
 # through threadgroup memory, by turns in one of two places, so that one barrier a step will do: who
 # writes to a place has passed the barrier that its reader reached after reading. What a step needs
 # is read during the one before.

@@ -72,7 +72,7 @@ def mlstm_step(
         h (B, NH, DV) in the dtype of v, and the states c, n in `dtype_state`, m (B, NH, 1) float32.
 
     Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
         ValueError: for shapes that do not fit, a negative or infinite `eps`, an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
@@ -141,7 +141,7 @@ def mlstm_step_reference(
 
 # A threadgroup takes 32 columns of C, a lane a column, so that its simdgroups read and write whole
 # lines of memory. They share the rows, 32 at a time: each lane has the query, the key and the
-# normaliser's state of one row, and tells them to the others when their turn comes. The grid is
+# normaliser's state of one row, and broadcasts them to the others in turn. The grid is
 # whole threadgroups, and every bound in the loops is one of the simdgroup, so all lanes take part.
 
 

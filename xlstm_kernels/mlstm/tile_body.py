@@ -176,7 +176,7 @@ def _state_products(tiles: Tiles) -> str:
 
 
 def _pair_products(tiles: Tiles) -> str:
-    """What the rows have of other steps of the chunk."""
+    """The contribution of other steps of the chunk to the rows."""
     if tiles.past:
         steps, met = (
             "uint from = begin; from < first + count",

@@ -34,7 +34,7 @@ class Tiles:
         columns: factor of k.
         sums: factor of v.
         past: columns are the steps up to the row's; else those from the row's on.
-        carried: whether there is a state at all. With `past`, rows read the state before the
+        carried: whether a state exists. With `past`, rows read the state before the
             chunk, by exp(G); else the one after it, by their weight in it.
         transposed: whether the state has shape (width of v, width of q), not the reverse.
         bias: whose step b belongs to: "row", "column", or "" for none.

@@ -1,4 +1,4 @@
-"""The residual blocks of an xLSTM: a memory, then a feed-forward layer, each behind a norm."""
+"""The residual blocks of an xLSTM: a memory, then a feed-forward layer, each after a norm."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class CausalConv1d(nn.Module):
 
     Args:
         channels: C.
-        kernel_size: K, from 1 to 32; weight[:, K-1] meets the present step.
+        kernel_size: K, from 1 to 32; weight[:, K-1] is multiplied with the current step.
         activation: None or "silu".
     """
 
@@ -42,7 +42,7 @@ class CausalConv1d(nn.Module):
             y (B, S, C), and the last K-1 steps, (B, K-1, C).
 
         Raises:
-            TypeError: for a mask that is no array of booleans.
+            TypeError: for a mask that is not an array of booleans.
             ValueError: for shapes that do not fit.
         """
         if mask is None:

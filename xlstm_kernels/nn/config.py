@@ -1,4 +1,4 @@
-"""What the layers and the model are made from, with the names of Hugging Face's `xLSTMConfig`."""
+"""The configuration of the layers and the model, with the names of Hugging Face's `xLSTMConfig`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
             Metal, and in inference mode, which takes any length and can be trained too.
 
     Raises:
-        TypeError: for what is no number where one is needed.
+        TypeError: for a value that is not a number where one is needed.
         ValueError: for numbers out of range, and for widths that heads cannot share out.
     """
 
@@ -91,7 +91,7 @@ class sLSTMLayerConfig:  # noqa: N801
         num_hidden_layers: blocks of the model.
 
     Raises:
-        TypeError: for what is no number where one is needed.
+        TypeError: for a value that is not a number where one is needed.
         ValueError: for numbers out of range, and for a width that heads cannot share out.
     """
 
@@ -131,7 +131,7 @@ class sLSTMLayerConfig:  # noqa: N801
 
 @dataclass(frozen=True, slots=True)
 class xLSTMConfig:  # noqa: N801
-    """An xLSTM of mLSTM blocks as in xLSTM-7B and, where it is told to, sLSTM blocks.
+    """An xLSTM of mLSTM blocks as in xLSTM-7B and, if configured, sLSTM blocks.
 
     The names are those of Hugging Face's `xLSTMConfig`, and so are the defaults, xLSTM-7B's, but
     for the kernels: here they are Metal's, where there is Metal. `from_dict` reads a `config.json`.
@@ -166,7 +166,7 @@ class xLSTMConfig:  # noqa: N801
         conv1d_kernel_size: of the convolution in an sLSTM block; 0 for none.
 
     Raises:
-        TypeError: for what is no number where one is needed.
+        TypeError: for a value that is not a number where one is needed.
         ValueError: for numbers out of range, widths that heads cannot share out, unknown kernels.
     """
 
@@ -219,13 +219,13 @@ class xLSTMConfig:  # noqa: N801
         """A configuration from Hugging Face's `config.json`.
 
         Args:
-            values: what the file holds. Names that are not ours are passed over, as there are many
+            values: the contents of the file. Unknown names are ignored, as there are many
                 about training, generation and files.
             **changes: fields that are to be other than in the file, such as the kernels: those of
                 NX-AI's checkpoints are `native`, which never runs Metal.
 
         Raises:
-            TypeError: for a change of something that is no field.
+            TypeError: for a change of something that is not a field.
             ValueError: if `embedding_dim` and `hidden_size`, or `num_blocks` and
                 `num_hidden_layers`, contradict each other; and as the constructor.
         """

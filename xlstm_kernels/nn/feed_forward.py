@@ -20,7 +20,7 @@ class FeedForward(nn.Module):
     Args:
         hidden_size: D, the width of the residual stream.
         up_size: the width in between.
-        activation: of the gate: `"silu"` as in xLSTM-7B, `"gelu"` as behind an sLSTM, or `"relu"`.
+        activation: of the gate: `"silu"` as in xLSTM-7B, `"gelu"` as after an sLSTM, or `"relu"`.
         use_bias: whether the linear layers have biases.
         num_hidden_layers: blocks of the model, which scale the initial values of the way down.
 

@@ -105,8 +105,7 @@ class xLSTM(nn.Module):  # noqa: N801
 
         Args:
             inputs: (B, S), token ids.
-            cache: what a call returned, or `init_cache` made; None for the start, when no cache is
-                wanted either.
+            cache: what a call returned, or `init_cache` made; None for the start without a cache.
             mask: (B, S) booleans. A token where it is False is not there, for any other one,
                 wherever it stands: padding on the left or on the right; its own logits mean
                 nothing.
@@ -116,7 +115,7 @@ class xLSTM(nn.Module):  # noqa: N801
             with.
 
         Raises:
-            TypeError: for a mask that is no array of booleans.
+            TypeError: for a mask that is not an array of booleans.
             ValueError: for shapes that do not fit, a cache of another number of blocks.
         """
         hidden, after = self.backbone(inputs, cache, mask)

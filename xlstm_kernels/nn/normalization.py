@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Norm(nn.Module):
-    """A weight of ones and a bias of zeros, where they are wanted."""
+    """A weight of ones and a bias of zeros, if they are enabled."""
 
     def __init__(
         self,

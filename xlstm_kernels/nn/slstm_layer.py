@@ -19,7 +19,7 @@ _STATES = 4
 
 
 class sLSTMState(NamedTuple):  # noqa: N801
-    """What a sequence goes on from: conv (B, K-1, D), the last inputs; cell (4, B, N, DH)."""
+    """The state of a sequence: conv (B, K-1, D), the last inputs; cell (4, B, N, DH)."""
 
     conv: mx.array
     cell: mx.array

@@ -57,7 +57,7 @@ def multi_head_layer_norm(
         (B, S, NH*DH), in the dtype of `x`.
 
     Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
         ValueError: for shapes that do not fit, an `eps` that is negative or not finite, an unknown
             backend.
         RuntimeError: for a backend that cannot run here.
@@ -92,7 +92,7 @@ def multi_head_rms_norm(
         (B, S, NH*DH), in the dtype of `x`.
 
     Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
         ValueError: for shapes that do not fit, an `eps` that is negative or not finite, an unknown
             backend.
         RuntimeError: for a backend that cannot run here.
@@ -163,7 +163,7 @@ def _normalise(
         fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
         if array.shape != fitting:
             raise ValueError(
-                f"{operator}: {name} must have shape {fitting} beside x of {x.shape}, "
+                f"{operator}: {name} must have shape {fitting} for x of {x.shape}, "
                 f"got {array.shape}"
             )
     resolved = executors.resolve(backend)

@@ -55,7 +55,7 @@ def rms_norm(
         `x`, as it does in `mx.fast.rms_norm`.
 
     Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is no number.
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
         ValueError: for a 0-d `x`, a weight that does not fit, an `eps` that is negative or not
             finite, an unknown backend.
         RuntimeError: for a backend that cannot run here.

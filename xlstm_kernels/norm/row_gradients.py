@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
-# Up to five arrays of them are in registers beside x.
+# Up to five arrays of them are in registers, in addition to x.
 _MAX_VALUES = 8
 _ROWS_PER_GROUP = 32
 

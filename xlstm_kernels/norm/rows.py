@@ -26,8 +26,8 @@ _COLUMNS_PER_THREAD = 4
 # every GPU still takes threadgroups of 512. What is left of wider rows is read again.
 _MAX_VALUES = 16
 _MAX_ROW_GROUPS = 65535
-# A threadgroup takes as many rows as this, so that a weight costs little beside them, unless that
-# leaves fewer elements under way at a time than a GPU's memory takes to be busy.
+# A threadgroup takes as many rows as this, so that a weight costs little compared with them, unless
+# that leaves fewer elements in flight than a GPU's memory needs to be busy.
 _ROWS_PER_GROUP = 16
 _BUSY_ELEMENTS = 2**18
 
@@ -52,10 +52,10 @@ def row_launch(
         dtype: of the rows.
         output_shapes: of the launch.
         output_dtypes: of the launch.
-        heads: how many sets of rows there are, each with a weight of its own.
+        heads: how many sets of rows there are, each with its own weight.
         rows_per_group: how many of them a threadgroup takes, if that leaves enough threadgroups.
         max_values: elements of a row that a thread keeps in registers, a power of two.
-        streams: how many arrays like the rows are read beside each other.
+        streams: how many arrays like the rows are read together.
 
     Returns:
         A grid of threadgroups one row wide, along x over the rows, along y over the heads.
@@ -157,7 +157,7 @@ def read_factor(extra: str) -> str:
 
 
 def _moments(centred: bool) -> str:
-    """From the row's elements, held on the way, to `scale` and what `normalise` needs beside."""
+    """Compute `scale`, and the other inputs of `normalise`, from the elements of a row."""
     length = "static_cast<float>(columns)"
     if not centred:
         return f"""

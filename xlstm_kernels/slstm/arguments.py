@@ -14,7 +14,7 @@ _GATES = 4
 
 @dataclass(frozen=True, slots=True)
 class RecurrentGradient:
-    """What becomes of the gradient in a y that R feeds back, before others join it.
+    """The treatment of the gradient in a y that R feeds back, before others are added.
 
     Attributes:
         clipval: each element is brought into [-clipval, clipval]; None for no limit.

@@ -48,8 +48,8 @@ def slstm_gradient(
 ) -> Arrays:
     """The gradients in Wx, R, b and the initial states, in their dtypes, and zeros for the mask.
 
-    Beside what the kernel takes and gives, it moves R y of all steps, once out and once in, and y a
-    step later: gates are found again by one product of matrices, not step by step.
+    In addition to the inputs and outputs of the kernel, it moves R y of all steps, once out and
+    once in, and y a step later: gates are recomputed by one matrix product, not step by step.
 
     Args:
         inputs: Wx (B, T, 4, N, D), R, b, the initial states (4, B, N, D) float32, and a mask

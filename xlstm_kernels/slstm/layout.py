@@ -21,7 +21,7 @@ _MAX_RESIDENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What becomes of a number of units; sizes are rounded up, as each is compiled.
+    """The distribution of units over threads; sizes are rounded up, as each is compiled.
 
     Attributes:
         capacity: the units, rounded up to 32, 64, 128 and so on.

@@ -1,6 +1,6 @@
 """The sLSTM in MLX operations, a step at a time; the equations are in `sequence`.
 
-Exponents are carried as pairs of float32, as in the kernel.
+Exponents are pairs of float32, as in the kernel.
 """
 
 from __future__ import annotations

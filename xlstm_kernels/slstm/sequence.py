@@ -9,9 +9,9 @@ With the pre-activations g_t = Wx_t + R y_{t-1} + b of the gates i, f and o and 
 for every unit by itself (Beck et al., "xLSTM", 2024, equations 8 to 17; Poeppel et al., "FlashRNN",
 2024). Where nothing was ever let in, n = 0, y is zero.
 
-Only c exp(m) and n exp(m) mean something, and an m of 100 is right to 4e-6 in float32. Inside, m is
-therefore a pair of floats. In the states that are told m is rounded, and c and n are scaled by what
-that takes away: to go on from them loses nothing, however often a sequence is cut.
+Only c exp(m) and n exp(m) are meaningful, and an m of 100 is accurate to 4e-6 in float32. Inside, m
+is therefore a pair of floats. In the returned states m is rounded, and c and n are scaled by the
+remainder: continuing from them loses nothing, however often a sequence is cut.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def slstm(
         first holds y = 0, and the second the y that the next step feeds back.
 
     Raises:
-        TypeError: for a dtype that is not listed, a limit that is no number, a cut that is no bool.
+        TypeError: for a dtype that is not listed, a limit that is not a number, a cut that is not
+            a bool.
         ValueError: for shapes that do not fit, another function, an unknown backend, a limit that
             is negative or not finite, and for more than 4096 units a head on any backend but
             `"native"`.

@@ -1,0 +1,66 @@
+"""Write what is generated and kept in the repository: `python -m tests.regenerate [PART...]`.
+
+Each test that compares such a part with today's names its command. Snapshots are written by
+`python -m pytest --snapshot-update`, MLX's API by `python -m embercoach.analysis.mlx_api.generate`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.config import json_schema
+from tests.docs import documents
+from tests.examples import readme
+from tests.examples.programs import ROOT, imported
+from tests.report import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def schema() -> None:
+    """Write the configuration's JSON Schema."""
+    path = ROOT / "embercoach" / "config" / "embercoach.schema.json"
+    path.write_text(json_schema.rendered(), encoding="utf-8")
+
+
+def counts() -> None:
+    """Write the counts of excluded words and of long messages that went down."""
+    language = imported(".ci/language.py")
+    language.lower("words", language.counts(language.all_hits()))
+    with tempfile.TemporaryDirectory() as folder:
+        found = messages.messages(Path(folder))
+    language.lower("messages", messages.measured(found))
+    click.echo(messages.described(found))
+
+
+def outputs() -> None:
+    """Write today's output into the documents."""
+    for command in documents.regenerate():
+        click.echo(f"{command}: leave out lines with `...` again")
+
+
+#: Each part by its name, in the order in which they are written.
+PARTS: dict[str, Callable[[], None]] = {
+    "schema": schema,
+    "readme": readme.regenerate,
+    "documents": outputs,
+    "counts": counts,
+}
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
+def main(parts: tuple[str, ...]) -> None:
+    """Write the parts, by default all of them."""
+    for name in parts or PARTS:
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
