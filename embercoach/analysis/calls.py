@@ -17,6 +17,7 @@ from embercoach.analysis import (
     members,
     mlx_api,
     mutation,
+    shapes,
     spread,
     transforms,
     visits,
@@ -30,6 +31,7 @@ from embercoach.analysis.lattice import (
     options,
     pulls_of,
     with_pulls,
+    with_shape,
 )
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result, result_value
@@ -238,10 +240,13 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
-        cast = Array(known, array.literal, array.scalar, array.traced, array.pulls)
+        given = (array.literal, array.scalar, array.traced, array.pulls)
+        cast = Array(known, *given, shape=array.shape)
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
+    if name in ("reshape", "flatten"):
+        result = with_shape(result, shapes.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 
 

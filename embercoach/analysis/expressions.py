@@ -33,7 +33,9 @@ from embercoach.analysis.lattice import (
 from embercoach.analysis.narrowing import narrow, test
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.values import (
+    INT,
     NONE,
+    SHAPE,
     STR,
     UNKNOWN,
     Array,
@@ -80,7 +82,8 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if path is not None and node.attr.value in ("shape", "size"):
-        return extents.measure(value, path)
+        is_measured = type(owner) is Array or value is SHAPE or value is INT
+        return extents.measure(value, path) if is_measured else value
     return value
 
 

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import constants, exactness, spread
+from embercoach.analysis import constants, exactness, shapes, spread
 from embercoach.analysis.dispatch import evaluate
 from embercoach.analysis.facts import Argument
 from embercoach.analysis.fourier import detached
 from embercoach.analysis.frame import Frame
 from embercoach.analysis.kernels import holds_kernel
-from embercoach.analysis.lattice import join, join_all, options, pulls_of
+from embercoach.analysis.lattice import (
+    as_array,
+    join,
+    join_all,
+    options,
+    pulls_of,
+    with_shape,
+)
 from embercoach.analysis.parameters import (
     annotated_result,
     canonical_values,
@@ -298,6 +305,9 @@ def seen_in(visit: Visit) -> list[Fact]:
     for name, value in values.items():
         if type(value) is Kernel:  # which an annotation as a callable would hide
             frame.names[name] = value
+        array = as_array(frame.names[name])
+        if array is not None and (shape := shapes.of_value(value)) is not None:
+            frame.names[name] = with_shape(array, shape)
     frame.outer = visit.closure or frame.outer
     frame.exact, frame.rounds_left = True, exactness.MAX_ROUNDS
     frame.visit = visit

@@ -21,6 +21,7 @@ from embercoach.analysis.values import (
     Pulls,
     Sequence,
     Setting,
+    Shape,
     Str,
     Tree,
     Union,
@@ -107,6 +108,7 @@ def _merge(a: Value, b: Value) -> Value:
             a.traced or b.traced,
             a.pulls | b.pulls,
             a.role if a.role == b.role else None,
+            None if a.shape is None or b.shape is None else a.shape.join(b.shape),
         )
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(
@@ -293,6 +295,11 @@ def with_pulls(value: Value, pulls: Pulls) -> Value:
     if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
         return replace(value, pulls=value.pulls | pulls)
     return value
+
+
+def with_shape(value: Value, shape: Shape | None) -> Value:
+    """An array of a shape; any other value as it is."""
+    return replace(value, shape=shape) if shape is not None and type(value) is Array else value
 
 
 def holds_arrays(value: Value, depth: int = 3) -> bool:

@@ -14,6 +14,7 @@ from embercoach.analysis import (
     mlx_api,
     numpy_api,
     promotion,
+    shapes,
     string_methods,
     transforms,
 )
@@ -28,6 +29,7 @@ from embercoach.analysis.lattice import (
     join_all,
     options,
     pulls_of,
+    with_shape,
 )
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result
@@ -133,7 +135,7 @@ def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if entry.kind == "class":
         return LibraryObject(entry.name)
-    return api_result(entry, arguments)
+    return with_shape(api_result(entry, arguments), shapes.of_call(name, arguments))
 
 
 def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
@@ -141,6 +143,11 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
     if not arguments:
         return ARRAY
     value = arguments[0].value
+    shape = shapes.of_items(value) or shapes.of_value(value)
+    return with_shape(_array_of(value, arguments), shape)
+
+
+def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
     given = next((a.value for a in arguments if a.keyword == "dtype"), None)
     if given is None and len(arguments) > 1 and arguments[1].keyword is None:
         given = arguments[1].value

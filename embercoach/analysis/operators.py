@@ -13,6 +13,7 @@ from embercoach.analysis import (
     files,
     fourier,
     promotion,
+    shapes,
     string_methods,
 )
 from embercoach.analysis.dispatch import evaluate
@@ -25,6 +26,7 @@ from embercoach.analysis.lattice import (
     join,
     join_all,
     pulls_of,
+    with_shape,
 )
 from embercoach.analysis.narrowing import record_truth, test
 from embercoach.analysis.values import (
@@ -135,6 +137,8 @@ def binary(
             BinaryFact(node, frame.place(), symbol, left, right, left_node, right_node, in_place)
         )
     result = _with_arrays(node, symbol, left, right, a, b)
+    if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
+        result = with_shape(result, shapes.of_operation(symbol, left, right))
     if (a is not None and a.role is not None) or (b is not None and b.role is not None):
         return fourier.operate(result, symbol, (left, left_node), (right, right_node))
     return result
@@ -301,7 +305,8 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     if array is not None:
         if frame.record and type(node.operator) is cst.BitInvert:
             frame.add(InvertFact(node, frame.place(), value))
-        return Array(array.dtype, array.literal, array.scalar, array.traced, array.pulls)
+        given = (array.dtype, array.literal, array.scalar, array.traced, array.pulls)
+        return Array(*given, shape=array.shape)
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value
     return UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts import Argument, CallFact
+from embercoach.analysis.facts import Argument, CallFact, calls_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.values import (
     Array,
@@ -17,7 +17,6 @@ from embercoach.analysis.values import (
     Symbol,
     Value,
 )
-from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernels import count, launched, report_at
 from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import check

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.facts import calls_of
 from embercoach.analysis.lattice import as_array
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.trees import around, children, statements_below
 from embercoach.analysis.values import Str
-from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.kernel_cache import runs_once
 from embercoach.checks.kernels import definitions
 from embercoach.checks.quotients import is_data_size

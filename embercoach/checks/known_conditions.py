@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import libcst as cst
 
+from embercoach.analysis.facts import calls_of
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.trees import children, evaluated, walk
-from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.sizes import bound_in, scope_of
 
 if TYPE_CHECKING:

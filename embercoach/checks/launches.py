@@ -12,9 +12,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from embercoach.analysis import shapes
 from embercoach.analysis.lattice import as_array, as_number
-from embercoach.analysis.values import NONE, DType, Number, Sequence, Value
-from embercoach.checks.array_shapes import Shape, has_dimensions, shape_of, shape_of_value
+from embercoach.analysis.values import NONE, DType, Number, Sequence, Shape, Value
 from embercoach.checks.kernels import (
     has_spread,
     header_of,
@@ -60,7 +60,7 @@ class OutputShape:
     @property
     def elements(self) -> int | None:
         """Number of elements, None when unknown."""
-        return None if self.shape is None else elements(self.shape)
+        return None if self.shape is None else self.shape.elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,6 @@ class Launch:
         return {output.name: shape.elements for output, shape in pairs}
 
 
-def elements(shape: Shape) -> int | None:
-    """Number of elements of a shape, None when unknown."""
-    known = [size for size in shape if size is not None]
-    return prod(known) if len(known) == len(shape) else None
-
-
 def launches_of(definition: Definition, module: Module) -> tuple[Launch, ...]:
     """The launches of a kernel in a file."""
     known = _launches_in(module)
@@ -133,7 +127,7 @@ def _launch(definition: Definition, fact: CallFact, module: Module) -> Launch:
         grid=entries_of(fact, "grid", module),
         threadgroup=entries_of(fact, "threadgroup", module),
         template=None if template is None else {n: _plain(v) for n, v in template.items()},
-        inputs=_inputs(definition, fact, module),
+        inputs=_inputs(definition, fact),
         outputs=outputs,
         shapes=shapes,
         has_init_value=None if initial is None and has_spread(fact) else known_initial,
@@ -161,31 +155,22 @@ def _setting(definition: Definition, name: str, *, default: bool) -> bool | None
     return bool(value.const) if type(value) is Number and value.const is not None else None
 
 
-def _inputs(definition: Definition, fact: CallFact, module: Module) -> tuple[Input, ...] | None:
+def _inputs(definition: Definition, fact: CallFact) -> tuple[Input, ...] | None:
     names = names_of(definition.fact, "input_names")
     argument = fact.keyword("inputs")
     if names is None:
         return None
     values = items_of(argument.value) if argument is not None else None
-    if argument is None or values is None or len(values) != len(names):
+    if values is None or len(values) != len(names):
         return tuple(map(Input, names))
-    scope = scope_at(fact, module)
-    whole = resolve(Size(argument.node, scope))
-    nodes = display(whole.node) or ()
-    sizes = (
-        [Size(n, whole.scope) for n in nodes] if len(nodes) == len(names) else [None] * len(names)
-    )
-    return tuple(_input(n, v, s, module) for n, v, s in zip(names, values, sizes, strict=True))
+    return tuple(map(_input, names, values))
 
 
-def _input(name: str, value: Value, size: Size | None, module: Module) -> Input:
-    shape = shape_of_value(value)
-    if shape is None and size is not None:
-        shape = shape_of(size, module)
-    dtype = dtype_of(value)
-    if shape is None:
-        return Input(name, dtype, ranked=size is not None and has_dimensions(size, module))
-    return Input(name, dtype, len(shape), elements(shape))
+def _input(name: str, value: Value) -> Input:
+    shape, dtype = shapes.of_value(value), dtype_of(value)
+    if shape is None or shape.sizes is None:
+        return Input(name, dtype, ranked=shape is not None)
+    return Input(name, dtype, len(shape.sizes), shape.elements)
 
 
 def dtype_of(value: Value) -> str | None:
@@ -236,10 +221,12 @@ def _output_shape(value: Value | None, size: Size | None) -> OutputShape:
         return OutputShape(None, size)
     nodes = None if size is None else display(resolve(size).node)
     if size is None or nodes is None or len(nodes) != len(items):
-        return OutputShape(tuple(entry_of(None, item).known for item in items), size)
+        return OutputShape(Shape(tuple(entry_of(None, item).known for item in items)), size)
     scope = resolve(size).scope
     pairs = zip(items, nodes, strict=True)
-    return OutputShape(tuple(entry_of(Size(n, scope), item).known for item, n in pairs), size)
+    return OutputShape(
+        Shape(tuple(entry_of(Size(n, scope), item).known for item, n in pairs)), size
+    )
 
 
 def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | None:
