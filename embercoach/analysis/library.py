@@ -70,7 +70,7 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return transforms.transform(frame, node, name, arguments)
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(frame, node, arguments)
+        return with_shape(special(frame, node, arguments), shapes.of_call(name, arguments))
     library = name.partition(".")[0]
     if library == "mlx":
         return _mlx(name, arguments)

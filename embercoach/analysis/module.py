@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts import CallFact, Fact
     from embercoach.analysis.import_graph import Node
     from embercoach.analysis.project import Project
+    from embercoach.analysis.scopes import Scope
     from embercoach.analysis.source_tree import SourceTree
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
@@ -84,6 +85,8 @@ class Module:
         #: What this file's calls of shared functions gave.
         self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        #: What the names of the file and of its functions are bound to, as far as checks ask.
+        self.scopes: dict[FunctionInfo | None, Scope] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.scopes import Expression, items, scope_of
 from embercoach.checks.kernels import (
     Definition,
     definitions,
@@ -19,7 +20,6 @@ from embercoach.checks.kernels import (
 )
 from embercoach.checks.launches import launches_of, program_of
 from embercoach.checks.registry import Report
-from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,8 +146,6 @@ def name_node(definition: Definition, parameter: str, index: int, module: Module
     """The expression of one of ``input_names``, or of the whole list where it is elsewhere."""
     argument = definition.argument(parameter)
     assert argument is not None
-    nodes = display(argument.node)
-    if nodes is None:
-        scope = scope_of(module, definition.fact.place.function)
-        nodes = display(resolve_name(Size(argument.node, scope)).node)
-    return nodes[index] if nodes is not None and index < len(nodes) else argument.node
+    scope = scope_of(module, definition.fact.place.function)
+    names = items(Expression(argument.node, scope))
+    return names[index].node if names is not None and index < len(names) else argument.node

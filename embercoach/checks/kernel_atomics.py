@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.contexts import context_of
+from embercoach.analysis.scopes import Expression, items, scope_at
 from embercoach.checks.contracted import contracted
 from embercoach.checks.kernels import definitions
 from embercoach.checks.launches import launches_of
 from embercoach.checks.registry import Report, file_check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +56,8 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
     argument = fact.keyword("output_dtypes")
     if argument is None:
         return fact.node
-    scope = scope_at(fact, module)
-    nodes = display(resolve_name(Size(argument.node, scope)).node)
-    return nodes[index] if nodes is not None and index < len(nodes) else argument.node
+    dtypes = items(Expression(argument.node, scope_at(fact, module)))
+    return dtypes[index].node if dtypes is not None and index < len(dtypes) else argument.node
 
 
 @file_check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")

@@ -10,11 +10,11 @@ import libcst as cst
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Visit
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.scopes import scope_of
 from embercoach.analysis.trees import around, children, names_below
 from embercoach.checks.kernels import definitions
 from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.registry import Report, file_check
-from embercoach.checks.sizes import scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,8 +97,8 @@ def _made_by_a_factory(
         return
     name = factory.name
     if factory.cls is None:
-        bound = scope_of(module, factory.outer).bindings.get(name)
-        if bound is None or bound.node is not factory.node:
+        found = scope_of(module, factory.outer).find(name)
+        if found is None or found[1] is None or found[1].node is not factory.node:
             return
     elif name in attributes_set(module):
         return

@@ -10,11 +10,11 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.facts import BinaryFact, CallFact, Fact, Place
 from embercoach.analysis.lattice import as_array, options
 from embercoach.analysis.results import match
+from embercoach.analysis.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.trees import SCOPES, children, statements_below
 from embercoach.analysis.values import Kernel, Value
 from embercoach.checks.kernels import report_at
 from embercoach.checks.registry import file_check
-from embercoach.checks.sizes import Size, resolve_name, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,10 +77,12 @@ class _Lists:
     def holds(self, node: cst.CSTNode, function: FunctionInfo | None) -> bool:
         """Whether an expression is such a list, by itself or by the one name it is bound to."""
         scope = scope_of(self.module, function)
-        node = resolve_name(Size(node, scope)).node
+        node = resolve_name(Expression(node, scope)).node
         if not isinstance(node, cst.Call):
             return False
-        return node in self.calls or resolve_name(Size(node.func, scope)).node in self.functions
+        return (
+            node in self.calls or resolve_name(Expression(node.func, scope)).node in self.functions
+        )
 
     def misuses(self, facts: list[Fact]) -> Iterator[tuple[Place, cst.CSTNode, str]]:
         """Where such a list stands for an array: place, expression, and what comes of it."""

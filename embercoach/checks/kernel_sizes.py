@@ -5,18 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.ceil_division import grows_with_data
 from embercoach.analysis.facts import CallFact
 from embercoach.checks.kernels import launched, report_at
-from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
-from embercoach.checks.quotients import data_size_in
+from embercoach.checks.launches import MAX_THREADS, entries_of
 from embercoach.checks.registry import check
-from embercoach.checks.sizes import same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.module import Module
-    from embercoach.checks.launch_sizes import Entries, Entry
+    from embercoach.checks.launches import Entries, Entry
     from embercoach.checks.registry import Report
 
 SIMD_WIDTH = 32
@@ -94,6 +93,4 @@ def _is_large(grid: Entries, group: Entries) -> bool:
 def _follows_data(entry: Entry, group: Entry) -> bool:
     if entry.size is None or entry.known is not None:
         return False
-    if data_size_in(entry.size) is None:
-        return False
-    return group.size is None or not same(entry.size, group.size)
+    return grows_with_data(entry.size) and entry.size != group.size

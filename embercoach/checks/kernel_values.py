@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts import Argument, CallFact, calls_of
 from embercoach.analysis.lattice import as_array
+from embercoach.analysis.scopes import Expression, display, resolve_name, scope_at
+from embercoach.analysis.symbolic import is_float, symbolic
 from embercoach.analysis.values import (
     Array,
     DType,
@@ -18,9 +20,7 @@ from embercoach.analysis.values import (
     Value,
 )
 from embercoach.checks.kernels import count, launched, report_at
-from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     if count(value) is None or not isinstance(value, Sequence):
         return
     scope = scope_at(fact, module)
-    for size, item in _written(Size(argument.node, scope), value):
+    for size, item in _written(Expression(argument.node, scope), value):
         node = argument.node if size is None else size.node
         problem = _no_pair(item)
         if problem is not None:
@@ -82,16 +82,16 @@ def _no_pair(item: Value) -> str | None:
     return f"an entry of `template` has {parts} {noun}, and a name and a value are wanted"
 
 
-def _written(size: Size | None, value: Sequence) -> list[tuple[Size | None, Value]]:
+def _written(size: Expression | None, value: Sequence) -> list[tuple[Expression | None, Value]]:
     """The items of a list: their expressions, where they are written in the call, and values."""
     items = value.items or ()
     nodes = None if size is None else display(size.node)
     if size is None or nodes is None or len(nodes) != len(items):
         return [(None, item) for item in items]
-    return [(Size(node, size.scope), item) for node, item in zip(nodes, items, strict=True)]
+    return [(size.at(node), item) for node, item in zip(nodes, items, strict=True)]
 
 
-def _unfit(value: Value, size: Size | None) -> tuple[str, str] | None:
+def _unfit(value: Value, size: Expression | None) -> tuple[str, str] | None:
     """Why MLX refuses a template value, and what to pass instead; None if it may take it."""
     number = value if type(value) is Number else None
     if number is not None and isinstance(number.const, int) and number.kind != "bool":
@@ -99,7 +99,7 @@ def _unfit(value: Value, size: Size | None) -> tuple[str, str] | None:
             return None
         what, instead = "a number of more than 32 bits", "pass it as an input: `inputs=[..., n]`"
     elif number is not None and number.kind in ("float", "complex"):
-        if number.const is None and (size is None or not is_float(size)):
+        if number.const is None and (size is None or not is_float(symbolic(size))):
             return None
         what, instead = f"a {number.kind}", "pass it as an input, which may be a Python number"
     elif isinstance(value, Str):
@@ -136,7 +136,7 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
         )
     argument = fact.keyword("stream")
     scope = scope_at(fact, module)
-    if argument is not None and _is_cpu(argument, Size(argument.node, scope), module):
+    if argument is not None and _is_cpu(argument, Expression(argument.node, scope), module):
         yield report_at(
             "KERNEL-ARGS-006",
             fact,
@@ -161,7 +161,7 @@ def _doubles(fact: CallFact) -> Iterator[tuple[cst.CSTNode, str]]:
                 yield nodes[index] if len(nodes) == len(items) else argument.node, noun
 
 
-def _is_cpu(argument: Argument, size: Size, module: Module) -> bool:
+def _is_cpu(argument: Argument, size: Expression, module: Module) -> bool:
     """Whether it is the CPU, or a stream of it."""
     if argument.value == CPU:
         return True

@@ -11,8 +11,8 @@ import libcst as cst
 
 from embercoach.analysis.facts import calls_of
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.scopes import is_rebound, scope_of
 from embercoach.analysis.trees import children, evaluated, walk
-from embercoach.checks.sizes import bound_in, scope_of
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
@@ -124,11 +124,10 @@ class Conditions:
                 values[argument.keyword.value] = self.constant(argument.value)
             elif index < len(placed):
                 values[placed[index]] = self.constant(argument.value)
-        rebound = bound_in(info)
         return frozenset(
             (name, value)
             for name, value in values.items()
-            if not isinstance(value, _Unknown) and name not in rebound
+            if not isinstance(value, _Unknown) and not is_rebound(info.module, info, name)
         )
 
 

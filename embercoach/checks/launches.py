@@ -13,7 +13,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import shapes
+from embercoach.analysis.ceil_division import alternatives, whole_multiple
 from embercoach.analysis.lattice import as_array, as_number
+from embercoach.analysis.scopes import Expression, items, scope_at
+from embercoach.analysis.symbolic import symbolic
 from embercoach.analysis.values import NONE, DType, Number, Sequence, Shape, Value
 from embercoach.checks.kernels import (
     has_spread,
@@ -24,9 +27,6 @@ from embercoach.checks.kernels import (
     source_of,
     template_of,
 )
-from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
-from embercoach.checks.quotients import whole_multiple
-from embercoach.checks.sizes import Size, display, resolve, same, scope_at
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 
 if TYPE_CHECKING:
@@ -34,15 +34,68 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts import Argument, CallFact
     from embercoach.analysis.module import Module
+    from embercoach.analysis.symbolic import SymInt
     from embercoach.checks.kernels import Definition
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Program
 
 TemplateValue = int | bool | str | None
+#: Threads of a threadgroup that Metal allows at most.
+MAX_THREADS = 1024
 #: Threads along x that an unknown threadgroup is tried with.
 TRIED = (64, 256)
 MAX_CONFIGURATIONS = 4
 _DTYPES = {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of ``grid``, ``threadgroup`` or a shape.
+
+    Attributes:
+        size: None where the tuple is put together elsewhere.
+        known: its value.
+        limit: the most that it can be: ``known``, or the constant of ``min(256, n)``.
+    """
+
+    size: SymInt | None = None
+    known: int | None = None
+    limit: int | None = None
+
+
+Entries = tuple[Entry, Entry, Entry]
+
+
+def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
+    """The three entries of ``grid`` or ``threadgroup``, None where they are not to be seen."""
+    argument = fact.keyword(name)
+    if argument is None:
+        return None
+    entries = _entries(Expression(argument.node, scope_at(fact, module)), items_of(argument.value))
+    if len(entries) != 3:
+        return None
+    x, y, z = entries
+    return x, y, z
+
+
+def _entries(expression: Expression | None, values: tuple[Value, ...] | None) -> tuple[Entry, ...]:
+    """The entries of a tuple by what is written and by what inference knows; none if unknown."""
+    written = None if expression is None else items(expression)
+    if written is None:
+        return tuple(_entry(None, value) for value in values or ())
+    if values is None or len(values) != len(written):
+        return tuple(_entry(symbolic(size), None) for size in written)
+    return tuple(_entry(symbolic(s), v) for s, v in zip(written, values, strict=True))
+
+
+def _entry(size: SymInt | None, value: Value | None) -> Entry:
+    known = None if size is None else size.known
+    if known is None and type(value) is Number and type(value.const) is int:
+        known = value.const
+    if known is not None or size is None:
+        return Entry(size, known, known)
+    choices = (choice.known for choice in alternatives(size))
+    return Entry(size, None, min((n for n in choices if n is not None), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +104,13 @@ class OutputShape:
 
     Attributes:
         shape: None where even the rank is unknown.
-        size: the expression of the shape.
+        sizes: its sizes, None where they are put together elsewhere.
+        expression: what is passed.
     """
 
     shape: Shape | None = None
-    size: Size | None = None
+    sizes: tuple[SymInt, ...] | None = None
+    expression: Expression | None = None
 
     @property
     def elements(self) -> int | None:
@@ -197,13 +252,12 @@ def _outputs(
     )
     shapes = _listed(fact, "output_shapes", len(names))
     argument = fact.keyword("output_shapes")
-    sizes: list[Size | None] = [None] * len(names)
+    given: list[Expression | None] = [None] * len(names)
     if argument is not None:
-        whole = resolve(Size(argument.node, scope_at(fact, module)))
-        nodes = display(whole.node) or ()
-        if len(nodes) == len(names):
-            sizes = [Size(node, whole.scope) for node in nodes]
-    return outputs, tuple(map(_output_shape, shapes, sizes))
+        written = items(Expression(argument.node, scope_at(fact, module)))
+        if written is not None and len(written) == len(names):
+            given = [*written]
+    return outputs, tuple(map(_output_shape, shapes, given))
 
 
 def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
@@ -213,20 +267,14 @@ def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
     return items if items is not None and len(items) == length else (None,) * length
 
 
-def _output_shape(value: Value | None, size: Size | None) -> OutputShape:
-    items = items_of(value)
-    if items is None and isinstance(value, Sequence) and value.kind == "shape":
-        items = value.items
-    if items is None:
-        return OutputShape(None, size)
-    nodes = None if size is None else display(resolve(size).node)
-    if size is None or nodes is None or len(nodes) != len(items):
-        return OutputShape(Shape(tuple(entry_of(None, item).known for item in items)), size)
-    scope = resolve(size).scope
-    pairs = zip(items, nodes, strict=True)
-    return OutputShape(
-        Shape(tuple(entry_of(Size(n, scope), item).known for item, n in pairs)), size
-    )
+def _output_shape(value: Value | None, expression: Expression | None) -> OutputShape:
+    values = items_of(value)
+    if values is None and isinstance(value, Sequence) and value.kind == "shape":
+        values = value.items
+    entries = _entries(expression, values)
+    sizes = tuple(entry.size for entry in entries if entry.size is not None)
+    shape = None if values is None else Shape(tuple(entry.known for entry in entries))
+    return OutputShape(shape, sizes if len(sizes) == len(entries) > 0 else None, expression)
 
 
 def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | None:
@@ -369,6 +417,4 @@ def _quotient(threads: Entry, group: Entry) -> int | None:
         return 1
     if threads.known is not None and group.known is not None and group.known > 0:
         return -(-threads.known // group.known)
-    if threads.size is not None and group.size is not None and same(threads.size, group.size):
-        return 1
-    return None
+    return 1 if threads.size is not None and threads.size == group.size else None
