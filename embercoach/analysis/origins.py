@@ -14,7 +14,8 @@ import libcst as cst
 from embercoach.analysis.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.lattice import as_array, holds_arrays
 from embercoach.analysis.module import small_statements
-from embercoach.analysis.reaching import Binding, Reaching
+from embercoach.analysis.reaching import Binding
+from embercoach.analysis.scopes import scope_of
 from embercoach.analysis.stops import Stop, told_binding, told_parameter
 from embercoach.analysis.trees import head_of, names_below, walk
 from embercoach.analysis.values import BoundMember, Kernel, LibraryObject, Symbol
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo, Parameter
     from embercoach.analysis.facts import Place
     from embercoach.analysis.module import Module
+    from embercoach.analysis.reaching import Reaching
 
 MOST_STEPS = 8
 #: Bindings or calls that are told where more than one may hold; more of them say nothing.
@@ -58,8 +60,6 @@ class Origins:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._has_walrus = ":=" in module.source
-        self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: Operands of operators that stand in operators, by function: where each one leads.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
@@ -216,11 +216,9 @@ class Origins:
         return None
 
     def _scope(self, function: FunctionInfo | None) -> Reaching:
-        scope = self._scopes.get(function)
-        if scope is None:
-            node = self._module.tree if function is None else function.node
-            scope = self._scopes[function] = Reaching(node, has_walrus=self._has_walrus)
-        return scope
+        reaching = scope_of(self._module, function).reaching
+        assert reaching is not None
+        return reaching
 
     def _declared(self) -> frozenset[str]:
         """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""

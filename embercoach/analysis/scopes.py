@@ -12,6 +12,8 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.reaching import Reaching
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import CallFact, Visit
     from embercoach.analysis.module import Module
@@ -114,11 +116,11 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     known = module.scopes.get(function)
     if known is not None:
         return known
-    has_walrus = ":=" in module.source
+    node = module.tree if function is None else function.node
+    reaching = Reaching(node, has_walrus=":=" in module.source)
     if function is None:
-        scope = Scope(module, None, Reaching(module.tree, has_walrus=has_walrus))
+        scope = Scope(module, None, reaching)
     else:
-        reaching = Reaching(function.node, has_walrus=has_walrus)
         names = frozenset(function.global_names)
         scope = Scope(module, scope_of(module, function.outer), reaching, elsewhere=names)
     module.scopes[function] = scope
@@ -157,17 +159,23 @@ def _visited(visit: Visit, module: Module) -> Scope:
     )
 
 
-def passed_by(visit: Visit) -> dict[str, cst.CSTNode]:
+def passed_by(visit: Visit) -> dict[str, cst.BaseExpression]:
     """The expressions that a call passes for parameters, by their names."""
-    names = [p.name for p in visit.function.parameters if not p.star and not p.keyword_only]
-    if visit.bound is not None:
-        names = names[1:]
-    placed = [a.node for a in visit.arguments if a.keyword is None]
-    found: dict[str, cst.CSTNode] = dict(zip(names, placed, strict=False))
-    for argument in visit.arguments:
-        if argument.keyword is not None:
-            found[argument.keyword] = argument.node
-    return found
+    pairs = ((argument.keyword, argument.node) for argument in visit.arguments)
+    return by_parameter(visit.function, pairs, is_bound=visit.bound is not None)
+
+
+def by_parameter(
+    function: FunctionInfo,
+    arguments: Iterable[tuple[str | None, cst.BaseExpression]],
+    *,
+    is_bound: bool,
+) -> dict[str, cst.BaseExpression]:
+    """The expressions of arguments by parameters, of keywords and expressions without stars."""
+    names = [p.name for p in function.parameters if not p.star and not p.keyword_only]
+    free = iter(names[is_bound:])
+    pairs = ((keyword or next(free, None), node) for keyword, node in arguments)
+    return {name: node for name, node in pairs if name is not None}
 
 
 def resolve_name(expression: Expression) -> Expression:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.conditions import attributes_set
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Visit
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.scopes import scope_of
 from embercoach.analysis.trees import around, children, names_below
 from embercoach.checks.kernels import definitions
-from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:

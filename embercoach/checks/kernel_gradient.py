@@ -6,6 +6,7 @@ parameters that the gradient is taken for, through calls, to launches whose inpu
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +15,13 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.classes import find_method
+from embercoach.analysis.conditions import Conditions
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import CallFact
 from embercoach.analysis.kernels import kernels_in
+from embercoach.analysis.must_execute import must_execute
 from embercoach.analysis.paths import dotted
+from embercoach.analysis.scopes import by_parameter
 from embercoach.analysis.statements import target_names
 from embercoach.analysis.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.trees import SCOPES, children, walk
@@ -29,17 +33,15 @@ from embercoach.analysis.values import (
     Sequence,
     Symbol,
 )
-from embercoach.checks.certain_paths import certain_nodes
-from embercoach.checks.known_conditions import Conditions
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.conditions import Known
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Fact
     from embercoach.analysis.module import Module
-    from embercoach.checks.known_conditions import Known
 
 CUSTOM = "mlx.core.custom_function"
 MODULE_TRANSFORM = "module_value_and_grad"
@@ -101,7 +103,7 @@ def _reached(
             continue
         names = _dependent(visit)
         body, conditions = visit.function.node.body, Conditions(visit.function, names, visit.given)
-        running = dict.fromkeys(certain_nodes(body, conditions.holds))
+        running = dict.fromkeys(must_execute(body, conditions.holds))
         for fact in filter(_is_launch, own):
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)
@@ -233,18 +235,12 @@ def _called(node: cst.Call, function: FunctionInfo) -> list[FunctionInfo]:
 def _given(node: cst.Call, info: FunctionInfo, names: frozenset[str]) -> set[str]:
     """The parameters that are passed something that depends on the names."""
     parameters = [p.name for p in info.parameters if not p.star]
-    found: set[str] = set()
-    if info.is_method and parameters:
-        owner = parameters.pop(0)
-        if _mentions(node.func, names):
-            found.add(owner)
-    for index, argument in enumerate(node.args):
-        if argument.star:
-            break
-        keyword = argument.keyword.value if argument.keyword is not None else None
-        name = keyword or (parameters[index] if index < len(parameters) else None)
-        if name in parameters and _mentions(argument.value, names):
-            found.add(name)
+    plain = itertools.takewhile(lambda argument: not argument.star, node.args)
+    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in plain)
+    given = by_parameter(info, pairs, is_bound=info.is_method)
+    found = {name for name in parameters if name in given and _mentions(given[name], names)}
+    if info.is_method and parameters and _mentions(node.func, names):
+        found.add(parameters[0])
     return found
 
 

@@ -1,4 +1,4 @@
-"""What of a function runs for certain, given what is known of its conditions."""
+"""The expressions of a function that must execute, given what is known of its conditions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import libcst as cst
 
 from embercoach.analysis.trees import SCOPES, children, statements_below
 
-#: What a condition comes to, None where nobody knows.
+#: The truth of a condition, None where it is unknown.
 Judge: TypeAlias = Callable[[cst.BaseExpression], "bool | None"]
 
 
-def certain_nodes(body: cst.CSTNode, judge: Judge) -> tuple[cst.CSTNode, ...]:
+def must_execute(body: cst.CSTNode, judge: Judge) -> tuple[cst.CSTNode, ...]:
     """The expressions of a function's body that run whenever it does, functions inside left out.
 
     Loops are taken to run at least once, and a branch that only raises not to be taken. Nothing
-    behind an exit that may be taken is certain.
+    after an exit that may be taken is certain.
     """
     walk = _Walk(judge)
     if isinstance(body, cst.BaseExpression):
@@ -33,7 +33,7 @@ class _Walk:
         self.found: list[cst.CSTNode] = []
 
     def block(self, node: cst.CSTNode) -> bool:
-        """Follow statements; whether what comes behind them runs for certain."""
+        """Follow statements; whether what comes after them must execute."""
         return all(self.statement(child) for child in getattr(node, "body", ()))
 
     def statement(self, node: cst.CSTNode) -> bool:
@@ -79,7 +79,7 @@ class _Walk:
         return otherwise is None or self.block(otherwise.body)
 
     def expression(self, node: cst.CSTNode) -> None:
-        """Note an expression and what of it is computed for certain."""
+        """Note an expression and the parts of it that must be computed."""
         self.found.append(node)
         for child in self._computed(node):
             if not isinstance(child, SCOPES):

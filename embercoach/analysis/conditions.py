@@ -1,34 +1,29 @@
-"""What the conditions of a function come to in one visit of it, as far as that is known."""
+"""The conditions of a function, where some of its parameters are known."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 
+from embercoach.analysis import exactness
+from embercoach.analysis.dispatch import EVALUATORS
 from embercoach.analysis.facts import calls_of
+from embercoach.analysis.operators import COMPARISONS
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.scopes import is_rebound, scope_of
-from embercoach.analysis.trees import children, evaluated, walk
+from embercoach.analysis.scopes import by_parameter, is_rebound, scope_of
+from embercoach.analysis.trees import children, walk
+from embercoach.analysis.values import NONE, UNKNOWN, Str, Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.module import Module
 
-Constant: TypeAlias = "bool | int | str | None"
-#: Parameters and what they are.
-Known: TypeAlias = frozenset[tuple[str, Constant]]
-
-
-class _Unknown:
-    """What no constant is."""
-
-
-UNKNOWN: Final = _Unknown()
-_WORDS: dict[str, Constant] = {"True": True, "False": False, "None": None}
+#: Parameters and the constants that they are.
+Known: TypeAlias = frozenset[tuple[str, Value]]
 #: A kernel runs with Metal only, so that these hold where one matters.
 _AVAILABLE = "mlx.core.metal.is_available"
 _DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
@@ -62,83 +57,64 @@ class Conditions:
         if isinstance(test, cst.Call):
             fact = calls_of(self.function.module).get(test)
             return True if fact is not None and fact.symbol == _AVAILABLE else None
-        value = self.constant(test)
-        return None if isinstance(value, _Unknown) else bool(value)
+        return exactness.truth(self.constant(test))
 
     def _compared(self, test: cst.Comparison) -> bool | None:
-        if len(test.comparisons) != 1:
+        symbol = COMPARISONS.get(type(test.comparisons[0].operator))
+        if len(test.comparisons) != 1 or symbol not in ("==", "!=", "is", "is not"):
             return None
-        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-        if not isinstance(operator, (cst.Equal, cst.NotEqual, cst.Is, cst.IsNot)):
-            return None
-        same = self._same(test.left, other)
-        if same is None:
-            return None
-        return same is isinstance(operator, (cst.Equal, cst.Is))
-
-    def _same(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool | None:
+        left, right = test.left, test.comparisons[0].comparator
         if _asks_for_device(left) and (dotted(right) or "").endswith(_GPU):
-            return True
-        first, second = self.constant(left), self.constant(right)
-        if isinstance(left, cst.Name) and left.value in self.arrays and second is None:
-            return False
-        if isinstance(first, _Unknown) or isinstance(second, _Unknown):
-            return None
-        return first == second
+            return symbol in ("==", "is")
+        one, other = self.constant(left), self.constant(right)
+        if isinstance(left, cst.Name) and left.value in self.arrays and other is NONE:
+            return symbol in ("!=", "is not")
+        # Constants that are equal are one object, as far as such code is concerned.
+        return exactness.compare(symbol.replace("is not", "!=").replace("is", "=="), one, other)
 
-    def constant(self, node: cst.BaseExpression) -> Constant | _Unknown:
+    def constant(self, node: cst.BaseExpression) -> Value:
         """The constant that an expression is."""
-        written = _literal(node)
-        if not isinstance(written, _Unknown):
-            return written
         if isinstance(node, cst.Name):
-            return self._named(node.value)
+            found = scope_of(self.function.module, self.function).find(node.value)
+            if found is not None and found[1] is None:
+                return dict(self.given).get(node.value, UNKNOWN)
+            if found is not None and found[1] is not None:
+                shared = found[0].outer is None
+                if not shared or node.value in _set_by_functions(self.function.module):
+                    return UNKNOWN
+                return _literal(found[1].node, self.function.module)
         path = dotted(node)
         if path is not None and path.startswith("self.") and path.count(".") == 1:
             return _attribute(path[5:], self.function)
-        return UNKNOWN
-
-    def _named(self, name: str) -> Constant | _Unknown:
-        """A parameter, or a constant of the module that nothing binds anew."""
-        found = scope_of(self.function.module, self.function).find(name)
-        if found is None:
-            return UNKNOWN
-        scope, bound = found
-        if bound is None:
-            return next((value for given, value in self.given if given == name), UNKNOWN)
-        if scope.outer is not None or name in _set_by_functions(self.function.module):
-            return UNKNOWN
-        return _literal(bound.node)
+        return _literal(node, self.function.module)
 
     def passed(self, call: cst.Call, info: FunctionInfo) -> Known:
         """What is known of the parameters in a call of a function."""
         if any(argument.star for argument in call.args):
             return frozenset()
-        parameters = [p for p in info.parameters if not p.star]
-        placed = [p.name for p in parameters if not p.keyword_only][info.is_method :]
-        values: dict[str, Constant | _Unknown] = {
-            p.name: _literal(p.default) for p in parameters if p.default is not None
+        values = {
+            p.name: _literal(p.default, info.module)
+            for p in info.parameters
+            if p.default is not None and not p.star
         }
-        for index, argument in enumerate(call.args):
-            if argument.keyword is not None:
-                values[argument.keyword.value] = self.constant(argument.value)
-            elif index < len(placed):
-                values[placed[index]] = self.constant(argument.value)
+        pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.args)
+        given = by_parameter(info, pairs, is_bound=info.is_method)
+        values.update((name, self.constant(node)) for name, node in given.items())
         return frozenset(
             (name, value)
             for name, value in values.items()
-            if not isinstance(value, _Unknown) and not is_rebound(info.module, info, name)
+            if value is not UNKNOWN and not is_rebound(info.module, info, name)
         )
 
 
-def _literal(node: cst.CSTNode) -> Constant | _Unknown:
-    if isinstance(node, cst.Name):
-        return _WORDS.get(node.value, UNKNOWN)
-    if isinstance(node, cst.SimpleString):
-        text = evaluated(node)
-        return text if isinstance(text, str) else UNKNOWN
-    number = evaluated(node) if isinstance(node, cst.Integer) else None
-    return number if isinstance(number, int) else UNKNOWN
+def _literal(node: cst.CSTNode, module: Module) -> Value:
+    """The value of ``True``, ``None``, an integer or a string; ``UNKNOWN`` for anything else."""
+    is_word = isinstance(node, cst.Name) and node.value in ("True", "False", "None")
+    if not is_word and not isinstance(node, (cst.Integer, cst.SimpleString)):
+        return UNKNOWN
+    value = EVALUATORS[type(node)](module.frame, node)
+    is_known = value is NONE or getattr(value, "const", None) is not None
+    return value if is_known or (isinstance(value, Str) and value.text is not None) else UNKNOWN
 
 
 def _asks_for_device(node: cst.CSTNode) -> bool:
@@ -148,14 +124,14 @@ def _asks_for_device(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Call) and (dotted(node.func) or "").endswith(_DEVICE)
 
 
-def _attribute(name: str, function: FunctionInfo) -> Constant | _Unknown:
+def _attribute(name: str, function: FunctionInfo) -> Value:
     """An attribute that ``__init__`` sets to a constant, and nothing else in the file sets."""
     cls = function.cls
     values = attributes_set(function.module).get(name, [])
     made = cls.methods.get("__init__") if cls is not None else None
     if made is None or len(values) != 1 or values[0][0] is not made.node:
         return UNKNOWN
-    return _literal(values[0][1])
+    return _literal(values[0][1], function.module)
 
 
 @lru_cache(maxsize=4)
