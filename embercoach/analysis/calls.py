@@ -99,6 +99,8 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     )
     if frame.module.mentions_kernels and any(a.star == "**" for a in arguments):
         arguments = tuple(spread.written_out(arguments))
+    if frame.must is not None:
+        frame.must.note(node, arguments)
     return apply(frame, node, callee, arguments, receiver, receiver_node)
 
 

@@ -209,6 +209,19 @@ def _dict(frame: Frame, node: cst.Dict) -> Value:
 
 
 def _comprehension(frame: Frame, node: Any) -> Value:
+    if frame.must is None:
+        return _comprehended(frame, node)
+    clause = node.for_in
+    evaluate(frame, clause.iter)
+    while clause is not None and not clause.ifs:
+        clause = clause.inner_for_in
+    if clause is None:
+        return _comprehended(frame, node)
+    with frame.must.unsure():
+        return _comprehended(frame, node)
+
+
+def _comprehended(frame: Frame, node: Any) -> Value:
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_names = frame.names.version()
     result: Value
@@ -254,8 +267,16 @@ def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
 
 def _conditional(frame: Frame, node: cst.IfExp) -> Value:
     value = test(frame, node.test, "ternary")
-    if frame.exact and (truth := exactness.truth(value)) is not None:
+    if frame.decides and (truth := exactness.truth(value)) is not None:
         return evaluate(frame, node.body if truth else node.orelse)
+    if frame.must is None:
+        return _either(frame, node)
+    with frame.must.unsure():
+        return _either(frame, node)
+
+
+def _either(frame: Frame, node: cst.IfExp) -> Value:
+    """A conditional expression of which either side may be the result."""
     before = frame.fork()
     narrow(frame, node.test, True)
     body = evaluate(frame, node.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from embercoach.analysis.lattice import (
     pulls_of,
     with_shape,
 )
+from embercoach.analysis.must_execute import MustExecute
 from embercoach.analysis.parameters import (
     annotated_result,
     canonical_values,
@@ -29,7 +31,9 @@ from embercoach.analysis.parameters import (
     parameter_value,
     plain,
 )
+from embercoach.analysis.scopes import assigned_attributes, is_rebound
 from embercoach.analysis.values import (
+    ARRAY,
     NO_PULLS,
     NONE,
     STR,
@@ -43,8 +47,11 @@ from embercoach.analysis.values import (
     Str,
     Value,
 )
+from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from embercoach.analysis.definitions import FunctionInfo
     from embercoach.analysis.facts import Fact, Visit
 
@@ -313,6 +320,45 @@ def seen_in(visit: Visit) -> list[Fact]:
     frame.visit = visit
     _execute(info, frame)
     return frame.seen
+
+
+def must_execute(
+    info: FunctionInfo, arrays: frozenset[str], given: Iterable[tuple[str, Value]]
+) -> dict[cst.Call, tuple[Argument, ...]]:
+    """The calls that must execute when a function runs, with their arguments.
+
+    Args:
+        info: the function.
+        arrays: names in it that hold arrays, and not None.
+        given: what is known of its parameters, and of those of the functions around it.
+    """
+    if info.in_progress:
+        return {}
+    values: list[Value] = [ARRAY if p.name in arrays else UNKNOWN for p in info.parameters]
+    owner = info.parameters[0].name if info.is_method and info.parameters else ""
+    values[:1] = canonical_values(info)[:1] if owner else values[:1]
+    frame = _entered(info, tuple(values), record=False, depth=1)
+    frame.names.set_all(given)
+    if owner:  # any of several assignments may hold, of whatever object they are
+        repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
+        frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
+    frame.must = MustExecute(arrays)
+    with suppress(WorkExceededError):
+        _execute(info, frame)
+    return frame.must.calls
+
+
+def constants_passed(
+    info: FunctionInfo, arguments: tuple[Argument, ...]
+) -> Iterator[tuple[str, Value]]:
+    """The parameters that hold a constant in a call and are not bound again."""
+    if any(argument.star for argument in arguments):
+        return
+    values = _bind(info, UNKNOWN if info.is_method else None, arguments)
+    for parameter in info.parameters:
+        known = constants.of_parameter(info, parameter, values.get(parameter.name))
+        if known is not None and not is_rebound(info.module, info, parameter.name):
+            yield parameter.name, known
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

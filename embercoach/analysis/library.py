@@ -35,6 +35,7 @@ from embercoach.analysis.paths import dotted
 from embercoach.analysis.results import api_result
 from embercoach.analysis.values import (
     ARRAY,
+    BOOL,
     FLOAT,
     INT,
     NONE,
@@ -280,6 +281,10 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.core.eval": _evaluated,
     "mlx.core.async_eval": _async_evaluated,
     kernels.METAL_KERNEL: kernels.define,
+    # A kernel runs with Metal only, so that there is Metal where one matters.
+    "mlx.core.metal.is_available": lambda frame, node, given: (
+        BOOL if frame.must is None else Number("bool", True)
+    ),
     "mlx.core.vjp": _immediate,
     "mlx.core.jvp": _immediate,
     "mlx.utils.tree_map": _tree_map,

@@ -295,7 +295,8 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     """``-x``, ``+x``, ``~x``, ``not x``."""
     if type(node.operator) is cst.Not:
         value = test(frame, node.expression, "not")
-        return exactness.negated(value) if frame.module.mentions_kernels else BOOL
+        decides = frame.module.mentions_kernels or frame.must is not None
+        return exactness.negated(value) if decides else BOOL
     value = evaluate(frame, node.expression)
     if type(value) is Number:
         if value.const is not None and type(node.operator) is cst.Minus:
@@ -322,8 +323,11 @@ def evaluate_comparison(frame: Frame, node: cst.Comparison) -> Value:
         right = evaluate(frame, right_node)
         symbol = COMPARISONS.get(type(target.operator), "is")
         result = _compare(frame, node, symbol, left, right, left_node, right_node)
-        if frame.module.mentions_kernels:
+        if frame.module.mentions_kernels or frame.must is not None:
             result = exactness.compared(symbol, left, right, result)
+        if frame.must is not None:
+            outcome = frame.must.compared(symbol, left_node, right_node, right)
+            result = result if outcome is None else Number("bool", outcome)
         results.append(result)
         left_node, left = right_node, right
     if len(results) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import libcst as cst
 
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.reaching import Reaching
+from embercoach.analysis.trees import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,6 +178,20 @@ def by_parameter(
     free = iter(names[is_bound:])
     pairs = ((keyword or next(free, None), node) for keyword, node in arguments)
     return {name: node for name, node in pairs if name is not None}
+
+
+@lru_cache(maxsize=4)
+def assigned_attributes(module: Module) -> Counter[str]:
+    """How often a file assigns to an attribute of each name, of whatever object."""
+    found: Counter[str] = Counter()
+    for node in walk(module.tree, (cst.BaseExpression,)):
+        targets: list[cst.BaseExpression] = []
+        if isinstance(node, cst.Assign):
+            targets = [target.target for target in node.targets]
+        elif isinstance(node, (cst.AnnAssign, cst.AugAssign)) and node.value is not None:
+            targets = [node.target]
+        found.update(t.attr.value for t in targets if isinstance(t, cst.Attribute))
+    return found
 
 
 def resolve_name(expression: Expression) -> Expression:

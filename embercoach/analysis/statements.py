@@ -228,6 +228,8 @@ def _return(frame: Frame, node: cst.Return) -> bool:
     value: Value = NONE if node.value is None else _evaluate_last(frame, node.value)
     frame.returned = value if frame.returned is None else join(frame.returned, value)
     frame.pulls |= pulls_of(value)
+    if frame.must is not None:
+        frame.must.returns += 1
     return False
 
 

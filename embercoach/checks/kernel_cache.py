@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.conditions import attributes_set
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import Visit
 from embercoach.analysis.paths import dotted
-from embercoach.analysis.scopes import scope_of
+from embercoach.analysis.scopes import assigned_attributes, scope_of
 from embercoach.analysis.trees import around, children, names_below
 from embercoach.checks.kernels import definitions
 from embercoach.checks.registry import Report, file_check
@@ -100,7 +99,7 @@ def _made_by_a_factory(
         found = scope_of(module, factory.outer).find(name)
         if found is None or found[1] is None or found[1].node is not factory.node:
             return
-    elif name in attributes_set(module):
+    elif name in assigned_attributes(module):
         return
     for fact in facts:
         if not isinstance(fact, Visit) or fact.function is not factory:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.classes import find_method
-from embercoach.analysis.conditions import Conditions
 from embercoach.analysis.contexts import context_of
 from embercoach.analysis.facts import CallFact
+from embercoach.analysis.functions import constants_passed, must_execute
 from embercoach.analysis.kernels import kernels_in
-from embercoach.analysis.must_execute import must_execute
 from embercoach.analysis.paths import dotted
 from embercoach.analysis.scopes import by_parameter
 from embercoach.analysis.statements import target_names
@@ -32,15 +31,15 @@ from embercoach.analysis.values import (
     Number,
     Sequence,
     Symbol,
+    Value,
 )
 from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.conditions import Known
     from embercoach.analysis.definitions import FunctionInfo
-    from embercoach.analysis.facts import Fact
+    from embercoach.analysis.facts import Argument, Fact
     from embercoach.analysis.module import Module
 
 CUSTOM = "mlx.core.custom_function"
@@ -60,7 +59,7 @@ class Visit:
     function: FunctionInfo
     names: frozenset[str]
     root: str
-    given: Known = frozenset()
+    given: frozenset[tuple[str, Value]] = frozenset()
 
 
 @file_check("KERNEL-GRAD-001")
@@ -102,8 +101,7 @@ def _reached(
         if any(fact.symbol == "mlx.core.stop_gradient" for fact in own):
             continue
         names = _dependent(visit)
-        body, conditions = visit.function.node.body, Conditions(visit.function, names, visit.given)
-        running = dict.fromkeys(must_execute(body, conditions.holds))
+        running = must_execute(visit.function, names, visit.given)
         for fact in filter(_is_launch, own):
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)
@@ -111,8 +109,8 @@ def _reached(
                 if fact.node not in told:
                     yield fact, visit.root
                 told.add(fact.node)
-        for node in running:
-            for following in _entered(node, visit, names, conditions):
+        for node, arguments in running.items():
+            for following in _entered(node, arguments, visit, names):
                 if following not in seen:
                     seen.add(following)
                     pending.append(following)
@@ -182,16 +180,14 @@ def _is_discrete(launch: CallFact) -> bool:
 
 
 def _entered(
-    node: cst.CSTNode, visit: Visit, names: frozenset[str], conditions: Conditions
+    node: cst.Call, arguments: tuple[Argument, ...], visit: Visit, names: frozenset[str]
 ) -> Iterator[Visit]:
     """The functions of linted files that a call enters with what depends on the names."""
-    if not isinstance(node, cst.Call):
-        return
     for info in _called(node, visit.function):
         if _has_gradient(info):
             continue
         found = _given(node, info, names)
-        known = conditions.passed(node, info)
+        known = frozenset(constants_passed(info, arguments))
         if info.outer is visit.function:
             own = {p.name for p in info.parameters}
             found |= names - own
