@@ -62,6 +62,7 @@ class Scope:
         self.reaching = reaching
         self._passed = bindings or {}
         self._elsewhere = elsewhere
+        self._found: dict[str, Expression | None] = {}  # one node for each target of several
 
     def find(self, name: str) -> tuple[Scope, Expression | None] | None:
         """The scope that binds a name, and to what, if that is one expression."""
@@ -82,13 +83,13 @@ class Scope:
         """What a name of this scope is bound to, if that is one expression."""
         if self.reaching is None:
             return self._passed.get(name)
-        binding, *more = self.reaching.bindings[name]
-        if more or self.reaching.gave_up:
-            return None
-        if binding.kind == "parameter":
-            return self._passed.get(name)
-        node = _value_of(binding)
-        return None if node is None else Expression(node, self)
+        if name not in self._found:
+            binding, *more = self.reaching.bindings[name]
+            node = None if more or self.reaching.gave_up else _value_of(binding)
+            self._found[name] = None if node is None else Expression(node, self)
+            if not more and binding.kind == "parameter":
+                self._found[name] = self._passed.get(name)
+        return self._found[name]
 
 
 def _value_of(binding: Binding) -> cst.CSTNode | None:

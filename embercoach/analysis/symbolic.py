@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.operators import SYMBOLS
+from embercoach.analysis.operators import LARGEST, SYMBOLS
 from embercoach.analysis.scopes import Expression, called, resolve_name, returned
 from embercoach.analysis.values import Number
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 #: Operations inside each other, and all of those of one expression, inlined functions included.
-MAX_DEPTH, MAX_STEPS = 12, 1_000
+MAX_DEPTH, MAX_STEPS = 12, 256
 #: Characters of an integer that is computed with. Python refuses to convert thousands of digits.
 _LONGEST_NUMBER = 100
 
@@ -33,7 +33,8 @@ class Term:
 
     kind: ``name``, ``attribute``, ``item``, ``call``, ``float``, ``opaque``, ``*`` or the symbol of
         another binary operator.
-    parts: operands, as symbolic integers; the factors of ``*`` with how often each occurs.
+    parts: operands, as symbolic integers; the factors of ``*`` with how often each occurs. A name
+        has the scope that binds it, and what is opaque its node.
     """
 
     kind: str
@@ -62,6 +63,11 @@ class SymInt:
         """The term that this is, None for a sum, a multiple or a number."""
         sole = self.sole
         return sole[0] if sole is not None and sole[1] == 1 and not self.number else None
+
+    @property
+    def is_huge(self) -> bool:
+        """Whether a number in it is too large to compute with."""
+        return any(abs(n) > LARGEST for n in (self.number, *(n for _, n in self.terms)))
 
     def __add__(self, other: SymInt) -> SymInt:
         """Add term by term."""
@@ -139,7 +145,7 @@ class _Evaluation:
         node = expression.node
         self.left -= 1
         if depth == 0 or self.left < 0:
-            return of_term("opaque", id(node))
+            return of_term("opaque", node)
         if isinstance(node, cst.Integer) and len(node.value) <= _LONGEST_NUMBER:
             return SymInt(number=int(node.value, 0))
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
@@ -147,7 +153,8 @@ class _Evaluation:
         if isinstance(node, cst.BinaryOperation):
             left = self.of(expression.at(node.left), depth - 1)
             right = self.of(expression.at(node.right), depth - 1)
-            return _operation(SYMBOLS[type(node.operator)], left, right)
+            result = _operation(SYMBOLS[type(node.operator)], left, right)
+            return of_term("opaque", node) if result.is_huge else result
         if isinstance(node, cst.Name):
             return _of_name(node.value, expression)
         if isinstance(node, cst.Attribute):
@@ -161,7 +168,7 @@ class _Evaluation:
                 return of_term("item", base, self.of(expression.at(index.value), depth - 1))
         if isinstance(node, cst.Call) and not any(argument.star for argument in node.args):
             return self._of_call(node, expression, depth - 1)
-        return of_term("float" if isinstance(node, cst.Float) else "opaque", id(node))
+        return of_term("float" if isinstance(node, cst.Float) else "opaque", node)
 
     def _of_call(self, node: cst.Call, expression: Expression, depth: int) -> SymInt:
         body = returned(expression)
@@ -194,7 +201,7 @@ def _of_name(name: str, expression: Expression) -> SymInt:
         value = expression.scope.module.frame.names.get(name)
         if isinstance(value, Number) and type(value.const) is int:
             return SymInt(number=value.const)
-    return of_term("name", name, None if found is None else id(found[0]))
+    return of_term("name", name, None if found is None else found[0])
 
 
 #: Functions that round up, and those that return floats.
