@@ -161,3 +161,18 @@ def _require(data: dict[str, Any], path: Path) -> None:
                 raise RulePageError(
                     f"{path}: [severity.{profile}] {context} = {value!r} is unknown"
                 )
+
+
+def described(rule: Rule, *, page: bool) -> dict[str, object]:
+    """Return a rule as plain data, for JSON."""
+    data: dict[str, object] = {
+        "code": rule.code,
+        "name": rule.name,
+        "family": rule.family,
+        "summary": rule.summary,
+        "since": rule.since,
+        "fix": rule.fix,
+        "severity": rule.severity,
+        "kind": rule.kind,
+    }
+    return data | {"page": rule.page} if page else data

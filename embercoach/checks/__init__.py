@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.project import Project
-from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
+from embercoach.analysis.project.project import Project
+from embercoach.checks.arrays import (  # noqa: F401  (importing a module registers its checks)
     complex_numbers,
     dtype,
     fft,
@@ -16,10 +16,10 @@ from embercoach.checks import (  # noqa: F401  (importing a module registers its
     host_pull_int,
     python_scalar,
 )
-from embercoach.checks.kernel_budgets import problem_of
+from embercoach.checks.file_reports import place_reports, reports_of
+from embercoach.checks.programs.kernel_budgets import problem_of
 from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES
-from embercoach.checks.run import place_reports, reports_of
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class FileReport:
 
 def registered_codes() -> frozenset[str]:
     """All codes that the checks may report."""
-    from embercoach.checks import host_copies, of_kernels  # noqa: F401
+    from embercoach.checks import of_kernels  # noqa: F401
+    from embercoach.checks.body import host_copies  # noqa: F401
 
     return frozenset(CODES)
 
@@ -78,7 +79,7 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
 
 def check_metal(source: str) -> FileReport:
     """Run the checks of Metal text over a ``.metal`` file. What does not parse has no findings."""
-    from embercoach.checks.metal_units import check_unit
+    from embercoach.checks.programs.metal_units import check_unit
 
     budget = WorkBudget.of(source)
     with deep_recursion():
@@ -88,7 +89,7 @@ def check_metal(source: str) -> FileReport:
 
 def check_objective_c(source: str) -> FileReport:
     """Check an Objective-C++ file: its host code, and the Metal text in its string literals."""
-    from embercoach.checks.metal_units import check_objective_c_file
+    from embercoach.checks.programs.metal_units import check_objective_c_file
 
     budget = WorkBudget.of(source)
     with deep_recursion():

@@ -5,35 +5,41 @@ They report nothing where there is no kernel, so that it makes no difference whe
 
 from __future__ import annotations
 
-from embercoach.checks import (  # noqa: F401  (importing a module registers its checks)
+from embercoach.checks.body import (  # noqa: F401  (importing a module registers its checks)
     kernel_atomics,
-    kernel_cache,
     kernel_cost,
     kernel_counts,
-    kernel_escapes,
     kernel_fill,
     kernel_flow,
-    kernel_gradient,
-    kernel_grid,
     kernel_index,
-    kernel_inputs,
     kernel_language,
-    kernel_launch,
     kernel_memory,
-    kernel_names,
     kernel_pointers,
     kernel_precision,
-    kernel_results,
-    kernel_rounding,
+    kernel_storage,
+    kernel_unit,
+    kernel_writes,
+)
+from embercoach.checks.contract import (  # noqa: F401  (importing a module registers its checks)
+    kernel_escapes,
+    kernel_inputs,
+    kernel_names,
     kernel_settings,
     kernel_signature,
-    kernel_sizes,
     kernel_source,
-    kernel_storage,
     kernel_strides,
-    kernel_unit,
+)
+from embercoach.checks.launch import (  # noqa: F401  (importing a module registers its checks)
+    kernel_cache,
+    kernel_gradient,
+    kernel_grid,
+    kernel_launch,
+    kernel_results,
+    kernel_rounding,
+    kernel_sizes,
     kernel_values,
     kernel_varying,
-    kernel_writes,
+)
+from embercoach.checks.programs import (  # noqa: F401  (importing a module registers its checks)
     metal_bodies,
 )

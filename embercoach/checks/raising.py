@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.trees import children, walk
+from embercoach.analysis.syntax.trees import children, walk
 
 if TYPE_CHECKING:
-    from embercoach.analysis.module import Module
+    from embercoach.analysis.project.module import Module
 
 #: What pytest and unittest call their tests of errors.
 NAMES = frozenset({"raises", "assertRaises", "assertRaisesRegex"})

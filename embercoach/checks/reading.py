@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.parse import TooDeepError, TooManyFieldsError
+from embercoach.analysis.syntax.parse import TooDeepError, TooManyFieldsError
 from embercoach.analysis.work import WorkExceededError
 from embercoach.finding import PlacedError
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from embercoach.analysis.facts import CallFact, Fact, Place
-from embercoach.analysis.module import Module
-from embercoach.analysis.values import BoundMember, Symbol
+from embercoach.analysis.facts.facts import CallFact, Fact, Place
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.stops import Stop
+    from embercoach.analysis.facts.stops import Stop
 
 
 @dataclass(frozen=True, slots=True)

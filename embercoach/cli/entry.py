@@ -48,7 +48,7 @@ class CommandGroup(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"embercoach.cli.{cmd_name}")
+        module = import_module(f"embercoach.cli.commands.{cmd_name}")
         command: click.Command = module.command
         return command
 

@@ -13,12 +13,12 @@ import click
 
 from embercoach.cli import codes
 from embercoach.cli.config_warnings import idle_patterns, warn
-from embercoach.cli.origin import origin_of, problems_of
 from embercoach.cli.progress import ProgressBar
+from embercoach.cli.run_origin import origin_of, problems_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import Scope
 from embercoach.engine.checkouts import Division, Plan
-from embercoach.engine.files import is_excluded
+from embercoach.engine.discovery.files import is_excluded
 from embercoach.engine.run import RunResult, run
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from embercoach.cli.ratchet import Guard, Judged
+    from embercoach.cli.baseline_filter import Guard, Judged
     from embercoach.engine.checkouts import Outcome
+    from embercoach.engine.discovery.shard import Shard
     from embercoach.engine.fixing import FixSummary
     from embercoach.engine.problem import Problem
-    from embercoach.engine.shard import Shard
     from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison
 
@@ -177,7 +177,7 @@ def _guards(
     problems: list[Problem],
 ) -> tuple[Guard, ...]:
     if any(scope.settings.baseline for scope in scopes):
-        from embercoach.cli.ratchet import guards
+        from embercoach.cli.baseline_filter import guards
 
         several = len(scopes) > 1 and request.overrides.baseline is None
         return guards(scopes, configurations, division, problems=problems if several else None)
@@ -221,12 +221,12 @@ def _again(check: Check, scope: Scope) -> RunResult:
 
 
 def _annotated(check: Check, outcome: Outcome, watching: tuple[Guard, ...]) -> Answer:
-    from embercoach.engine.annotation import annotate_files
+    from embercoach.engine.suppression.annotation import annotate_files
 
     found = outcome.result
     new = found.findings
     if watching:
-        from embercoach.cli.ratchet import judge
+        from embercoach.cli.baseline_filter import judge
 
         new = judge(watching, found, Sources()).findings
     loud = [finding for finding in new if finding.severity != "note"]
@@ -303,7 +303,7 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
                 answer.summary = FixSummary(file.applied, 1)
         answer.result += RunResult(problems=troubles(files))
         answer.fixed_stdin = data
-    from embercoach.fixes.source import DecodingError, decode
+    from embercoach.fixes.source_file import DecodingError, decode
 
     try:
         answer.stdin = decode(data).text
@@ -331,7 +331,7 @@ def _report(
         code = codes.FOUND
     write_report(request, answer, [scope.settings for scope in scopes], code)
     if stale and judged is not None:
-        from embercoach.cli.ratchet import complain
+        from embercoach.cli.baseline_filter import complain
 
         complain(judged)
     return code
@@ -339,7 +339,7 @@ def _report(
 
 def _pass_over_known(request: Request, answer: Answer, watching: tuple[Guard, ...]) -> None:
     """Leave only what is new in an answer, with the fingerprints of the whole run."""
-    from embercoach.cli.ratchet import judge
+    from embercoach.cli.baseline_filter import judge
     from embercoach.report.fingerprints import fingerprints
 
     sources = answer.sources(request.name)

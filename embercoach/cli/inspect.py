@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
 from embercoach.cli import codes
-from embercoach.cli.applied import told_origin
+from embercoach.cli.effective_config import told_origin
 from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.provenance import facts
 from embercoach.report.styled import print_text

@@ -109,9 +109,9 @@ def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) 
     """The report in a format that needs to know no more than what was found."""
     result, comparison = answer.result, answer.comparison
     if form == "json":
-        from embercoach.report import machine
+        from embercoach.report import json_report
 
-        return machine.render(
+        return json_report.render(
             result,
             sources,
             show_notes=show_notes,
@@ -194,9 +194,9 @@ def print_diffs(
         The exit code: 1 if anything would change, 2 if something could not be checked.
     """
     from embercoach.engine.fixing import troubles
-    from embercoach.fixes.difference import unified
+    from embercoach.fixes.unified_diff import unified
     from embercoach.notebooks import is_notebook
-    from embercoach.notebooks.difference import unified_cells
+    from embercoach.notebooks.notebook_diff import unified_cells
 
     problems = [*problems, *troubles(files)]
     changed = [file for file in files if file.new != file.old]

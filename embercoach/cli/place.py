@@ -15,7 +15,7 @@ from embercoach.cli import codes
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.engine.run import RunResult, run
 from embercoach.notebooks import is_notebook
-from embercoach.report import machine, text
+from embercoach.report import json_report, text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines, width_of
 from embercoach.safe_read import read_bytes
@@ -24,9 +24,9 @@ from embercoach.terminal_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.checks.signatures import WrittenKernel
+    from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.finding import Finding
-    from embercoach.fixes.source import LineIndex
+    from embercoach.fixes.source_file import LineIndex
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.report.styled import Line
 
@@ -93,7 +93,7 @@ def explain(place: Place, output_format: str) -> int:
 
 
 def _source(place: Place) -> str:
-    from embercoach.fixes.source import DecodingError, LineIndex, decode
+    from embercoach.fixes.source_file import DecodingError, LineIndex, decode
 
     try:
         source = decode(read_bytes(place.file)).text
@@ -113,8 +113,8 @@ def _source(place: Place) -> str:
 
 
 def _cell(number: int, source: str, file: str) -> LineIndex:
-    from embercoach.notebooks.document import NotebookError
-    from embercoach.notebooks.module import parse
+    from embercoach.notebooks.cell_module import parse
+    from embercoach.notebooks.notebook_document import NotebookError
 
     try:
         notebook = parse(source)
@@ -145,7 +145,7 @@ def _kernels(
     if Path(place.file).suffix not in (".py", ".pyi", ""):
         return []
     from embercoach import checks
-    from embercoach.checks.signatures import mentions_kernels, written_kernels
+    from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
 
     is_kernel = any(f.code.startswith("KERNEL-") for f in found)
     if not is_kernel and not mentions_kernels(source, builders):
@@ -183,7 +183,7 @@ def _lines(
 
 
 def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
-    from embercoach.checks.signatures import MALFORMED
+    from embercoach.checks.programs.generated_signatures import MALFORMED
 
     for caption, head in kernel.captions():
         yield [(caption, "head")]
@@ -196,11 +196,10 @@ def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
 def _document(
     place: Place, result: RunResult, kernels: list[WrittenKernel], sources: Sources
 ) -> dict[str, Any]:
-    from embercoach.cli.explain import described
 
-    report = machine.document(result, sources, show_notes=True)
+    report = json_report.document(result, sources, show_notes=True)
     for finding in report["findings"]:
-        finding["rule"] = described(rulebook.rule(finding["code"]), page=False)
+        finding["rule"] = rulebook.described(rulebook.rule(finding["code"]), page=False)
     return {
         "path": place.file,
         **({} if place.cell is None else {"cell": place.cell}),

@@ -31,7 +31,7 @@ if root and root not in sys.path:
 _PROGRAM = f"""\
 {_BOOT}
 form, target, *rest = rest
-from embercoach.simulator.runner import main
+from embercoach.simulator.session.runner import main
 sys.exit(main(form, target, rest))
 """
 #: Nothing of ours is imported before pytest: it would warn that it can't rewrite our assertions.
@@ -126,7 +126,7 @@ def _interpreter_beside(word: str) -> _Interpreter:
 def _require_simulator(interpreter: str) -> None:
     if Path(interpreter).absolute() == Path(sys.executable).absolute():
         return
-    asked = [interpreter, "-c", "import embercoach.simulator.runner"]
+    asked = [interpreter, "-c", "import embercoach.simulator.session.runner"]
     if subprocess.run(asked, capture_output=True, check=False).returncode:
         raise click.UsageError(
             f"'{interpreter}' has no embercoach; install it there: "

@@ -71,7 +71,7 @@ def write_statistics(
 
 
 def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
-    from embercoach.cli.ratchet import Judged
+    from embercoach.cli.baseline_filter import Judged
 
     summary = document["summary"]
     findings = tuple(_finding(saved, fixes=fixes) for saved in document["findings"])

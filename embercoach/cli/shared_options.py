@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from embercoach.cli.values import Codes, Commas, joined
+from embercoach.cli.option_types import Codes, Commas, joined
 from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 

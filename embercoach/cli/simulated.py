@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from embercoach.report.styled import Line
     from embercoach.simulator.model import Finding as SimulatorFinding
-    from embercoach.simulator.places import Place
-    from embercoach.simulator.record import Record
+    from embercoach.simulator.reporting.kernel_lines import Place
+    from embercoach.simulator.session.record import Record
 
 #: Of the JSON report; raised when something in it is removed or changes its meaning.
 VERSION = 1

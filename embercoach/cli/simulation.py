@@ -19,8 +19,8 @@ from embercoach.cli.simulated import Simulated, render
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.report.styled import print_text
-from embercoach.simulator.options import VARIABLE, Options
-from embercoach.simulator.record import read
+from embercoach.simulator.session.options import VARIABLE, Options
+from embercoach.simulator.session.record import read
 
 if TYPE_CHECKING:
     from embercoach.cli.programs import Program

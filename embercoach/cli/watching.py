@@ -20,11 +20,11 @@ import click
 from embercoach.cli import codes
 from embercoach.cli.flow import UserError
 from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
-from embercoach.config.files import SHARED_FILE, folder_of, searched
+from embercoach.config.configuration_files import SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
-from embercoach.engine.workers import safe_path
+from embercoach.engine.parallel.workers import safe_path
 from embercoach.project_files import OWN_FILE
 from embercoach.report.styled import print_text
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_ABOUT, SIMULATOR_KEYS
-from embercoach.config.values import DEFINITIONS
+from embercoach.config.setting_types import DEFINITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.config.configuration_files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.errors import ConfigError, ConfigWarning
-from embercoach.config.files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.keys import SIMULATOR
 from embercoach.config.patterns import check_pattern
 from embercoach.config.schema import Layer, layer_of
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
+from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
-from embercoach.config.values import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from embercoach.config.settings import SimulatorSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embercoach.config.files import ConfigFile
+    from embercoach.config.configuration_files import ConfigFile
     from embercoach.kernel_builder import KernelBuilder
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from embercoach.notebooks.places import CellTable
+from embercoach.notebooks.cell_lines import CellTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embercoach.engine.directives import Directive
+    from embercoach.engine.suppression.directives import Directive
     from embercoach.finding import Finding, RawFinding, Step
-    from embercoach.notebooks.module import Notebook
+    from embercoach.notebooks.cell_module import Notebook
 
 _WHOLE_FILE = ("ignore-file", "skip-file")
 

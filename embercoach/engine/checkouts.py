@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError
-from embercoach.config.checkouts import Checkouts
-from embercoach.engine.files import discover
+from embercoach.config.checkout_folders import Checkouts
+from embercoach.engine.discovery.files import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from embercoach.config import Configurations
     from embercoach.config.load import Scope
-    from embercoach.engine.files import SourceFile
+    from embercoach.engine.discovery.files import SourceFile
+    from embercoach.engine.discovery.shard import Shard
     from embercoach.engine.problem import Problem
-    from embercoach.engine.shard import Shard
 
     Found = tuple[SourceFile, Scope]
 

@@ -27,7 +27,7 @@ DECISIVE = (
     "project_files.py",
     "quoting.py",
     "safe_read.py",
-    "fixes/source.py",
+    "fixes/source_file.py",
     "engine",
     "notebooks",
 )

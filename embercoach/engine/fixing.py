@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.engine.budget import Exceeded
-from embercoach.engine.directives import Directive
-from embercoach.engine.files import SourceFile
+from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.inspection import Inspection, Inspector, digest_of
+from embercoach.engine.parallel.budget import Exceeded
+from embercoach.engine.parallel.workers import Crash, spread
 from embercoach.engine.problem import Problem
+from embercoach.engine.suppression.directives import Directive
 from embercoach.engine.verdict import Judge
-from embercoach.engine.workers import Crash, spread
 from embercoach.fixes.rounds import BrokenSourceError, settle
-from embercoach.fixes.source import DecodingError, SourceText, decode, encode
+from embercoach.fixes.source_file import DecodingError, SourceText, decode, encode
 from embercoach.fixes.writing import distinct, replace_file
 from embercoach.notebooks import is_notebook
 from embercoach.safe_read import read_bytes
@@ -142,8 +142,8 @@ class Fixer:
 
 def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
     """Fixes of a notebook's module as those of its file."""
+    from embercoach.notebooks.cell_module import parse
     from embercoach.notebooks.editing import fix_in_file
-    from embercoach.notebooks.module import parse
 
     notebook = parse(text)
     if notebook is None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from embercoach.analysis.work import WorkExceededError
-from embercoach.engine.budget import size_problem
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
+from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.verdict import raw_to_tuple
 from embercoach.finding import PlacedError
 from embercoach.quoting import bounded
@@ -101,7 +101,7 @@ class Inspector:
             path: where the file is or would be, absolute; imports start there.
         """
         # Not at the top, here and below: a run from the cache alone needs none of it.
-        from embercoach.fixes.source import decode
+        from embercoach.fixes.source_file import decode
 
         digest = digest_of(data)
         try:
@@ -123,12 +123,12 @@ class Inspector:
             return _without("failed", digest, 1, 1, bounded(message))
 
     def _checked(self, data: bytes, text: str, digest: str, path: Path) -> Inspection:
-        from embercoach.engine.suppressions import may_hold_directives, read_directives
+        from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
 
         language = language_of(path.name)
         notebook = None
         if language == NOTEBOOK:
-            from embercoach.notebooks.module import parse
+            from embercoach.notebooks.cell_module import parse
 
             notebook = parse(text)
             if notebook is None:

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
 
-from embercoach.engine.directives import Kind as DirectiveKind
+from embercoach.engine.suppression.directives import Kind as DirectiveKind
 from embercoach.quoting import MOST_SAID
 from embercoach.terminal_text import escaped
 

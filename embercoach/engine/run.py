@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config import Configurations
-from embercoach.engine.budget import size_problem
 from embercoach.engine.cache import Cache, States
-from embercoach.engine.directives import Directive
-from embercoach.engine.files import SourceFile, discover
+from embercoach.engine.discovery.files import SourceFile, discover
 from embercoach.engine.fingerprint import fingerprint
 from embercoach.engine.inspection import Inspection, Inspectors, digest_of
 from embercoach.engine.languages import NOTEBOOK, Language, language_of, relevant
+from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
+from embercoach.engine.suppression.directives import Directive
 from embercoach.engine.verdict import Judge
 from embercoach.rulebook import RulePageError
 from embercoach.safe_read import read_bytes
@@ -217,8 +217,8 @@ def _spread(
     debug: bool,
 ) -> None:
     import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
-    from embercoach.engine.budget import Exceeded
-    from embercoach.engine.workers import Crash, spread
+    from embercoach.engine.parallel.budget import Exceeded
+    from embercoach.engine.parallel.workers import Crash, spread
 
     work = [(str(file.path), data, part.builders, part.max_size) for part, file, data, _ in tasks]
     sizes = [size for _, _, _, size in tasks]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
-from embercoach.engine.coverage import ALL, CoveredLines, FoundLines
-from embercoach.engine.directives import CODES, Directive
+from embercoach.engine.suppression.directives import CODES, Directive
+from embercoach.engine.suppression.suppression_coverage import ALL, CoveredLines, FoundLines
 from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity, Step
 from embercoach.quoting import MOST_PROPOSED, bounded
 
@@ -155,7 +155,7 @@ class Judge:
         directives: Sequence[Directive],
         found: FoundLines,
     ) -> None:
-        from embercoach.engine import unused
+        from embercoach.engine.suppression import unused
 
         known = rulebook.static_codes()
         covered = CoveredLines(directive for directive in directives if not directive.blanket)

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.grammar import tree_of
-from embercoach.metal.messages import Atom, Message, closing_brackets, find_messages, top_level
+from embercoach.metal.message_expressions import (
+    Atom,
+    Message,
+    closing_brackets,
+    find_messages,
+    top_level,
+)
 from embercoach.metal.syntax import Syntax, syntax_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.declarators import unpack
 from embercoach.metal.facts import AttributeUse, Barrier, Condition, Guard, Product, StrideLoop
+from embercoach.metal.integer_operators import COMPARISONS
 from embercoach.metal.numerals import whole_number
-from embercoach.metal.operators import COMPARISONS
 from embercoach.metal.scopes import NestingError
 from embercoach.metal.syntax import walk
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from embercoach.finding import Edit, Fix
 
 if TYPE_CHECKING:
-    from embercoach.notebooks.module import Notebook, Part
+    from embercoach.notebooks.cell_module import Notebook, Part
 
 
 def fix_in_file(fix: Fix, notebook: Notebook) -> Fix | None:

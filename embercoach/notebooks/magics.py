@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from tokenize import COMMENT, NEWLINE, OP, TokenError, generate_tokens
 
-from embercoach.fixes.source import LineIndex
+from embercoach.fixes.source_file import LineIndex
 
 #: A line that starts with one of these is IPython's: magics, shell, help, and its "autocall".
 ESCAPES = frozenset("%!?,;/")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
-    from embercoach.fixes.source import LineIndex
+    from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import Line
 
 TAB = 4

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from embercoach.finding import Finding
+    from embercoach.report.locations import Placed
     from embercoach.report.outcome import Sources
-    from embercoach.report.places import Placed
 
 
 def fingerprints(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.report.locations import place_of, region_in_file, start_in_file
 from embercoach.report.outcome import listed
-from embercoach.report.places import place_of, region_in_file, start_in_file
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:

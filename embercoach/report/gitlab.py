@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.report.address import in_repository
 from embercoach.report.fingerprints import fingerprints, of_places
-from embercoach.report.places import start_in_file, within_cell
+from embercoach.report.locations import start_in_file, within_cell
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from embercoach.report.locations import place_of, start_in_file
 from embercoach.report.outcome import listed
-from embercoach.report.places import place_of, start_in_file
 from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
+    from embercoach.report.locations import Placed
     from embercoach.report.outcome import Outcome, Problem, Sources
-    from embercoach.report.places import Placed
 
 NAME = "embercoach"
 #: The counts of a suite, and the elements that they count; each test is one.

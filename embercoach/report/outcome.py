@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from embercoach.finding import Finding
-    from embercoach.fixes.source import LineIndex
-    from embercoach.notebooks.module import Notebook
+    from embercoach.fixes.source_file import LineIndex
+    from embercoach.notebooks.cell_module import Notebook
 
 
 class Problem(Protocol):
@@ -132,7 +132,7 @@ class Sources:
 
     def index(self, path: str, cell: int | None = None) -> LineIndex:
         """A file's text, or that of a notebook's cell; empty if it cannot be read any more."""
-        from embercoach.fixes.source import LineIndex
+        from embercoach.fixes.source_file import LineIndex
 
         if cell is not None:
             notebook = self.notebook(path)
@@ -153,8 +153,8 @@ class Sources:
 
 
 def _notebook(text: str) -> Notebook | None:
-    from embercoach.notebooks.document import NotebookError
-    from embercoach.notebooks.module import parse
+    from embercoach.notebooks.cell_module import parse
+    from embercoach.notebooks.notebook_document import NotebookError
 
     try:
         return parse(text)
@@ -163,7 +163,7 @@ def _notebook(text: str) -> Notebook | None:
 
 
 def _text(path: str, root: str | None) -> str:
-    from embercoach.fixes.source import DecodingError, decode
+    from embercoach.fixes.source_file import DecodingError, decode
 
     try:
         return decode(read_bytes(path, root=root)).text

@@ -9,7 +9,7 @@ from embercoach import __version__, rulebook
 from embercoach.report.address import file_url, in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
 from embercoach.report.line_hashes import line_hashes
-from embercoach.report.places import fix_in_file, region_in_file, start_in_file, within_cell
+from embercoach.report.locations import fix_in_file, region_in_file, start_in_file, within_cell
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.report.locations import place_of
 from embercoach.report.outcome import counts, listed
-from embercoach.report.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.engine.directives import CODES
 from embercoach.engine.fixing import applicable
+from embercoach.engine.suppression.directives import CODES
 from embercoach.server.analysis import suppressed
 from embercoach.server.diagnostics import diagnostic
 from embercoach.server.wire import FIX_ALL, QUICK_FIX

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach import checks
-from embercoach.checks.signatures import mentions_kernels, written_kernels
-from embercoach.engine.annotation import annotated
-from embercoach.engine.files import SourceFile
+from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
+from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
 from embercoach.engine.run import RunResult, Tally
+from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
-from embercoach.fixes.source import bytes_of
+from embercoach.fixes.source_file import bytes_of
 from embercoach.server.baselines import Baselines
-from embercoach.server.positions import Positions
+from embercoach.server.editor_positions import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embercoach.checks.signatures import WrittenKernel
+    from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
     from embercoach.kernel_builder import KernelBuilder

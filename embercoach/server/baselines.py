@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.engine.problem import Problem
-from embercoach.report import baseline
+from embercoach.report import baseline_file
 from embercoach.report.outcome import Sources
 from embercoach.server.projects import Stamp, stamp_of
 
@@ -21,22 +21,22 @@ class Baselines:
 
     def __init__(self) -> None:
         """Make one that has read none."""
-        self._known: dict[Path, tuple[Stamp, baseline.Baseline]] = {}
+        self._known: dict[Path, tuple[Stamp, baseline_file.Baseline]] = {}
 
     def new_in(self, result: RunResult, path: Path, text: str, file: Path) -> RunResult:
         """What a baseline does not know of a file's findings; all, if it cannot be used."""
         try:
             entries = self._read(file).entries
-        except baseline.BaselineError as error:
+        except baseline_file.BaselineError as error:
             problem = Problem(str(path), 1, 1, str(error))
             return replace(result, problems=(problem, *result.problems))
-        found = baseline.entries_of(result.findings, Sources({str(path): text}), file)
+        found = baseline_file.entries_of(result.findings, Sources({str(path): text}), file)
         pairs = zip(result.findings, found, strict=True)
         return replace(result, findings=tuple(one for one, entry in pairs if entry not in entries))
 
-    def _read(self, file: Path) -> baseline.Baseline:
+    def _read(self, file: Path) -> baseline_file.Baseline:
         stamp = stamp_of(file)
         known = self._known.get(file)
         if known is None or known[0] != stamp:
-            known = self._known[file] = (stamp, baseline.read(file))
+            known = self._known[file] = (stamp, baseline_file.read(file))
         return known[1]

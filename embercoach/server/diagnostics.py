@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
-from embercoach.engine.directives import CODES
+from embercoach.engine.suppression.directives import CODES
 from embercoach.server.wire import (
     ERROR,
     HINT,

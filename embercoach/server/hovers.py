@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
-from embercoach.checks.signatures import MALFORMED
+from embercoach.checks.programs.generated_signatures import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.checks.signatures import WrittenKernel
+    from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.finding import Finding
     from embercoach.server.analysis import Checked
     from embercoach.server.wire import Hover

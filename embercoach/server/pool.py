@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from embercoach.engine.budget import MEMORY_EXIT, PROCESS_MEMORY
+from embercoach.engine.parallel.budget import MEMORY_EXIT, PROCESS_MEMORY
 from embercoach.server.process import EndedError, WorkerProcess
 from embercoach.server.worker import EXPIRED, WALL, Done, Failed
 

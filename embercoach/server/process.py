@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 
-from embercoach.engine.workers import Crash
+from embercoach.engine.parallel.workers import Crash
 from embercoach.server import frames
 
 #: Sets the module path before anything is imported: ``-c`` would begin it with the working

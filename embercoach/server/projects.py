@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError, Configurations, Settings
+from embercoach.config.configuration_files import SHARED_FILE, searched
 from embercoach.config.exclusion import excluding
-from embercoach.config.files import SHARED_FILE, searched
 from embercoach.project_files import OWN_FILE
 
 if TYPE_CHECKING:

@@ -361,7 +361,7 @@ def _register(service: Service) -> None:
     @service.feature(types.INITIALIZED)
     def _(server: Service, _params: types.InitializedParams) -> None:
         if server.watches:
-            from embercoach.config.files import SHARED_FILE
+            from embercoach.config.configuration_files import SHARED_FILE
 
             watcher = types.FileSystemWatcher(f"**/{{{OWN_FILE},{SHARED_FILE}}}")
             registration = types.Registration(

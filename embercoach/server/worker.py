@@ -19,8 +19,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.engine.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, resident
-from embercoach.engine.workers import LARGE, run_deep
+from embercoach.engine.parallel.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, resident
+from embercoach.engine.parallel.workers import LARGE, run_deep
 from embercoach.server import frames
 
 if TYPE_CHECKING:

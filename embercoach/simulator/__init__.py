@@ -16,7 +16,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from embercoach.simulator.activation import activate, is_active
     from embercoach.simulator.model import (
         CODE_OF_KIND,
         Finding,
@@ -24,21 +23,22 @@ if TYPE_CHECKING:
         SimulatorError,
         Traffic,
     )
-    from embercoach.simulator.recorder import KernelFault, Launch, Recorder
-    from embercoach.simulator.telling import report
+    from embercoach.simulator.reporting.messages import report
+    from embercoach.simulator.session.activation import activate, is_active
+    from embercoach.simulator.session.recorder import KernelFault, Launch, Recorder
 
 _HOMES = {
-    "activate": "activation",
-    "is_active": "activation",
+    "activate": "session.activation",
+    "is_active": "session.activation",
     "CODE_OF_KIND": "model",
     "Finding": "model",
     "Limits": "model",
     "SimulatorError": "model",
     "Traffic": "model",
-    "KernelFault": "recorder",
-    "Launch": "recorder",
-    "Recorder": "recorder",
-    "report": "telling",
+    "KernelFault": "session.recorder",
+    "Launch": "session.recorder",
+    "Recorder": "session.recorder",
+    "report": "reporting.messages",
 }
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from embercoach.simulator.pytest_session import SimulatedSession
+    from embercoach.simulator.session.pytest_session import SimulatedSession
 
 FLAG = "--embercoach-simulate"
 MARKER = "embercoach_allow"
@@ -62,7 +62,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def _start(config: pytest.Config, *, checks: bool) -> SimulatedSession:
     from embercoach.config import ConfigError
     from embercoach.simulator.model import SimulatorError
-    from embercoach.simulator.pytest_session import SimulatedSession
+    from embercoach.simulator.session.pytest_session import SimulatedSession
 
     try:
         session = SimulatedSession.start(config, checks=checks)

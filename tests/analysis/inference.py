@@ -23,12 +23,13 @@ from pathlib import Path
 
 import libcst as cst
 
-from embercoach.analysis import values as v
-from embercoach.analysis.dispatch import EVALUATORS, evaluate
-from embercoach.analysis.facts import Fact
-from embercoach.analysis.frame import Frame
-from embercoach.analysis.module import Module
-from embercoach.analysis.project import Project
+from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.facts.facts import Fact
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.project.project import Project
+from embercoach.analysis.values import lattice as v
 
 PRELUDE = """\
 import mlx.core as mx
@@ -51,7 +52,7 @@ def module_of(
         other.parent.mkdir(parents=True, exist_ok=True)
         other.write_text(textwrap.dedent(text), encoding="utf-8")
     module = Project().open(path, prelude + textwrap.dedent(source))
-    module.analyse()
+    analyse_module(module)
     return module
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.analysis.project import Project
+from embercoach.analysis.project.project import Project
 from embercoach.checks import check_source
 from embercoach.rulebook import CONTEXTS
 from tests.analysis.inference import PRELUDE

@@ -141,7 +141,7 @@ def test_enumerate_and_zip_tell_their_items_apart() -> None:
 
 
 def test_facts_of_a_loop_are_recorded_once() -> None:
-    from embercoach.analysis.facts import BinaryFact
+    from embercoach.analysis.facts.facts import BinaryFact
     from tests.analysis.inference import facts_of
 
     source = """

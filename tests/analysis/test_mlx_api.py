@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api import generate
-from embercoach.analysis.mlx_api.annotations import Accepts, accepts_of, result_of
-from embercoach.analysis.mlx_api.results import ATOMS, Result, parse_result, union_of
-from embercoach.analysis.mlx_api.signatures import merge_overloads, read_callable
+from embercoach.analysis.mlx_api.result_expressions import ATOMS, Result, parse_result, union_of
+from embercoach.analysis.mlx_api.stub_annotations import Accepts, accepts_of, result_of
+from embercoach.analysis.mlx_api.stub_signatures import merge_overloads, read_callable
 
 ENTRIES = [entry for name in mlx_api.names() if (entry := mlx_api.lookup(name)) is not None]
 KINDS = {"array", "bool", "callable", "dtype", "float", "int", "ints", "list[array]", "scalar"}

@@ -14,8 +14,8 @@ import pytest
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api import corrections
-from embercoach.analysis.mlx_api.results import Result, parse_result
-from embercoach.analysis.mlx_api.sources import read_sources
+from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
+from embercoach.analysis.mlx_api.stub_sources import read_sources
 
 mx = pytest.importorskip("mlx.core")
 nn = pytest.importorskip("mlx.nn")

@@ -10,7 +10,7 @@ import pytest
 from libcst._nodes.base import CSTNode
 
 import embercoach.checks
-from embercoach.analysis.parse import parse
+from embercoach.analysis.syntax.parse import parse
 
 VALIDATE, WHITESPACE, NEWLINE = CSTNode.__post_init__, cst.SimpleWhitespace, cst.Newline
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.analysis.project import Project
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.project.project import Project
 from embercoach.checks import check_source
 from tests.analysis.inference import all_revealed, module_of, revealed
 
@@ -237,11 +238,11 @@ def test_one_file_does_not_change_what_another_finds(tmp_path: Path) -> None:
     library.write_text(text)
     main = tmp_path / "main.py"
     alone = Project().open(library, text)
-    alone.analyse()
+    analyse_module(alone)
     project = Project()
-    project.open(main, "import mlx.core as mx\nfrom lib import f\nf('text')\n").analyse()
+    analyse_module(project.open(main, "import mlx.core as mx\nfrom lib import f\nf('text')\n"))
     after = project.open(library, text)
-    after.analyse()
+    analyse_module(after)
 
     def kinds(module: object) -> list[str]:
         return [type(fact).__name__ for fact in module.facts()]  # type: ignore[attr-defined]
@@ -338,7 +339,7 @@ def test_findings_do_not_depend_on_the_order_of_files(
 
 def test_what_was_let_go_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither importers nor caches of values keep modules beyond the limit."""
-    monkeypatch.setattr("embercoach.analysis.project.KEPT_CHARACTERS", 2_000)
+    monkeypatch.setattr("embercoach.analysis.project.project.KEPT_CHARACTERS", 2_000)
     project = Project()
     checked = []
     for number in range(12):
@@ -375,7 +376,7 @@ def test_modules_that_reach_too_much_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Imports in functions count, and neither the order of files nor what is loaded does."""
-    monkeypatch.setattr("embercoach.analysis.import_graph.MOST_REACHED", 3_600)
+    monkeypatch.setattr("embercoach.analysis.project.import_graph.MOST_REACHED", 3_600)
     texts = chain_of_imports(tmp_path)
     for path, text in texts.items():
         path.write_text(text)
@@ -392,7 +393,7 @@ def test_modules_that_reach_too_much_are_not_read(
 def test_a_cycle_of_imports_ends_where_it_reaches_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embercoach.analysis.import_graph.MOST_REACHED", 150)
+    monkeypatch.setattr("embercoach.analysis.project.import_graph.MOST_REACHED", 150)
     loop = "from {} import other\nimport mlx.core as mx\ndef made():\n    return mx.ones(3)\n"
     (tmp_path / "a.py").write_text(loop.format("b"))
     (tmp_path / "b.py").write_text(loop.format("a"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from embercoach.analysis import promotion
+from embercoach.analysis.values import promotion
 from tests.analysis.inference import all_revealed
 
 mx = pytest.importorskip("mlx.core")

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from embercoach.analysis.reaching import Reaching
-from embercoach.analysis.trees import statements_below
+from embercoach.analysis.facts.reaching import Reaching
+from embercoach.analysis.syntax.trees import statements_below
 
 NAMES = ("a", "b")
 #: Every binding gives its name the number of its line; ``probe`` tells what a name holds.

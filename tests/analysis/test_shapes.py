@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embercoach.analysis.values import SCALAR, SOME_AXES, Array, Number, Shape
+from embercoach.analysis.values.lattice import SCALAR, SOME_AXES, Array, Number, Shape
 from tests.analysis.inference import value_of
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from embercoach.analysis import source_tree
-from embercoach.analysis.parse import outline_of, parse
-from embercoach.analysis.positions import Span
-from embercoach.analysis.source_tree import SourceTree, read_tree
-from embercoach.fixes.source import LineIndex
+from embercoach.analysis.syntax import source_tree
+from embercoach.analysis.syntax.parse import outline_of, parse
+from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.syntax.source_tree import SourceTree, read_tree
+from embercoach.fixes.source_file import LineIndex
 from tests.analysis.programs import PROGRAMS
 
 SOURCES = {

@@ -7,10 +7,11 @@ from textwrap import dedent
 
 import pytest
 
-from embercoach.analysis import strings
-from embercoach.analysis.project import Project
-from embercoach.analysis.values import Str, Value
-from embercoach.checks.kernels import definitions, header_of, source_of
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.project.project import Project
+from embercoach.analysis.values import strings
+from embercoach.analysis.values.lattice import Str, Value
+from embercoach.checks.programs.kernels import definitions, header_of, source_of
 
 
 def value_of(program: str, name: str = "S") -> Value:
@@ -410,7 +411,7 @@ def kernels_of(program: str) -> list[tuple[str | None, str | None]]:
     """Body and header of each kernel that a program builds, where they are known."""
     module = Project().open(Path("program.py"), dedent(program))
     found = []
-    for definition in definitions(module, module.analyse()):
+    for definition in definitions(module, analyse_module(module)):
         texts = [source_of(definition.fact), header_of(definition.fact)]
         source, header = (None if t is None or t.holes else t.text.text for t in texts)
         found.append((source, header))

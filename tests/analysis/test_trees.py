@@ -7,7 +7,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from embercoach.analysis.trees import children, walk
+from embercoach.analysis.syntax.trees import children, walk
 
 HERE = Path(__file__)
 #: What files of a project rarely hold.

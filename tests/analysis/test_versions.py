@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.analysis.lattice import join
-from embercoach.analysis.names import Names
-from embercoach.analysis.values import FLOAT, INT, NONE, STR, Value
-from embercoach.analysis.versions import Version
+from embercoach.analysis.evaluate.names import Names
+from embercoach.analysis.values.joins import join
+from embercoach.analysis.values.lattice import FLOAT, INT, NONE, STR, Value
+from embercoach.analysis.values.persistent_maps import Version
 
 KEYS = st.sampled_from(["a", "b", "a.x", "a.x.y", "a.z", *(f"n{i}" for i in range(40))])
 VALUES = st.sampled_from([INT, FLOAT, NONE, STR])

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from embercoach.simulator import activate
-from embercoach.simulator.capture import Definition, capture
-from embercoach.simulator.objects import build
-from embercoach.simulator.toolchain import find_toolchain
+from embercoach.simulator.build.objects import build
+from embercoach.simulator.build.toolchain import find_toolchain
+from embercoach.simulator.session.capture import Definition, capture
 
 if TYPE_CHECKING:
-    from embercoach.simulator.toolchain import Toolchain
+    from embercoach.simulator.build.toolchain import Toolchain
 
 SUM_OF_ROWS = """
 threadgroup float parts[32];

@@ -7,8 +7,9 @@ from textwrap import dedent
 
 import pytest
 
+from embercoach.analysis.project.driver import analyse_module
 from embercoach.checks import Project, check_source
-from embercoach.checks.kernels import (
+from embercoach.checks.programs.kernels import (
     Definition,
     definitions,
     header_of,
@@ -16,7 +17,7 @@ from embercoach.checks.kernels import (
     readable,
     source_of,
 )
-from embercoach.checks.launches import launches_of
+from embercoach.checks.programs.launches import launches_of
 from embercoach.kernel_builder import Fixed, KernelBuilder
 
 MAPPED = (
@@ -70,7 +71,7 @@ def kernels_of(
 ) -> list[Definition]:
     """The kernels of a program that stands beside the package."""
     module = Project(builders or (CLASS,)).open(_written(folder, program, name), dedent(program))
-    return definitions(module, module.analyse())
+    return definitions(module, analyse_module(module))
 
 
 def texts_of(folder: Path, program: str, *builders: KernelBuilder) -> list[tuple[str, str] | None]:
@@ -154,7 +155,7 @@ def test_what_is_not_the_wrapper_builds_nothing(program: str, tmp_path: Path) ->
 def test_without_the_setting_nothing_is_built(tmp_path: Path) -> None:
     program = f"from pack import Kernel\nK = {CALL}"
     module = Project().open(_written(tmp_path, program, "user.py"), program)
-    assert definitions(module, module.analyse()) == []
+    assert definitions(module, analyse_module(module)) == []
     assert not module.mentions_kernels
 
 
@@ -324,7 +325,7 @@ def test_calls_of_what_is_built_are_no_launches(tmp_path: Path) -> None:
     kernels = kernels_of(tmp_path, program)
     assert len(kernels) == 2
     module = Project((CLASS,)).open(tmp_path / "user.py", dedent(program))
-    for kernel in definitions(module, module.analyse()):
+    for kernel in definitions(module, analyse_module(module)):
         assert kernel.launches == ()
         assert launches_of(kernel, module) == ()
     assert codes_of(tmp_path, program) == []

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.analysis.values import Shape
+from embercoach.analysis.values.lattice import Shape
 from embercoach.checks import Project
-from embercoach.checks.kernels import definitions
-from embercoach.checks.launches import (
+from embercoach.checks.file_reports import reports_of
+from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.launches import (
     Launch,
     configurations,
     kernel_of,
     launches_of,
     program_of,
 )
-from embercoach.checks.run import reports_of
 from embercoach.metal.contract import Input, Output, TemplateArgument
 from tests.checks.findings import IMPORTS
 
 if TYPE_CHECKING:
-    from embercoach.analysis.module import Module
-    from embercoach.checks.kernels import Definition
+    from embercoach.analysis.project.module import Module
+    from embercoach.checks.programs.kernels import Definition
 
 KERNEL = """
 import numpy as np

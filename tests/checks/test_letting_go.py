@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from embercoach.analysis.module import Module
+from embercoach.analysis.project.module import Module
 from embercoach.checks import Project, check_source
 
 SOURCE = """\

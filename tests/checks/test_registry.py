@@ -8,8 +8,9 @@ import pytest
 
 import embercoach.checks  # noqa: F401  (registers the checks)
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts import CallFact
-from embercoach.analysis.project import Project
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.project.project import Project
 from embercoach.checks.registry import OF_CALLS, checks_of
 
 
@@ -17,7 +18,7 @@ def names_for(source: str) -> set[str]:
     """The checks that see the last recorded call of a program."""
     head = "import math\nimport numpy as np\nimport mlx.core as mx\nx = mx.ones(2)\n"
     module = Project().open(Path("/nowhere/a.py"), head + source)
-    calls = [fact for fact in module.analyse() if isinstance(fact, CallFact)]
+    calls = [fact for fact in analyse_module(module) if isinstance(fact, CallFact)]
     return {check.__name__ for check in checks_of(calls[-1])}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from embercoach.checks import unit_plans
-from embercoach.checks.metal_checks import MetalKernel
+from embercoach.checks.programs import unit_plans
+from embercoach.checks.programs.metal_checks import MetalKernel
 from embercoach.metal import work_budget
 from embercoach.metal.work_budget import WorkBudget, WorkBudgetExceeded
 

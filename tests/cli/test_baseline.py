@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.cli.check import FORMATS
+from embercoach.cli.commands.check import FORMATS
 from embercoach.report.sarif import FINGERPRINT
 from tests.cli.conftest import Ran
 from tests.cli.test_formats import COUNTS

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from embercoach import rulebook
 from embercoach.config import json_schema
-from embercoach.engine.passing import Why
+from embercoach.engine.discovery.exclusion_reasons import Why
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.config.files import LARGEST
+from embercoach.config.configuration_files import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

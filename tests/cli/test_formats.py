@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
-from embercoach.cli.check import FORMATS
+from embercoach.cli.commands.check import FORMATS
 from tests.cli.conftest import Ran
 
 pytestmark = pytest.mark.usefixtures("planted")

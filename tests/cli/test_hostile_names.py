@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from embercoach.cli.check import FORMATS
+from embercoach.cli.commands.check import FORMATS
 from embercoach.cli.entry import start
 from embercoach.terminal_text import escaped
 
@@ -173,7 +173,7 @@ def test_what_is_told_of_a_simulated_program(in_short: bool) -> None:
     pytest.importorskip("numpy")
     from embercoach.cli.simulated import Simulated, render
     from embercoach.simulator.model import Finding
-    from embercoach.simulator.record import KernelRow, Record
+    from embercoach.simulator.session.record import KernelRow, Record
 
     names = (FOLDER, "::error::x", "x" * 64 + "::error::x" * 9, NAME)
     findings = tuple(

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from embercoach.cli.check import FORMATS
+from embercoach.cli.commands.check import FORMATS
 from embercoach.cli.entry import start
 
 if TYPE_CHECKING:

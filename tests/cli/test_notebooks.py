@@ -10,8 +10,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from embercoach.cli.check import FORMATS
-from embercoach.fixes.source import LineIndex
+from embercoach.cli.commands.check import FORMATS
+from embercoach.fixes.source_file import LineIndex
 from tests.cli.conftest import Ran
 from tests.cli.test_formats import COUNTS
 from tests.notebooks.written import code, notebook, prose, sources, written

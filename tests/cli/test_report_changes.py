@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from embercoach.report import machine
+from embercoach.report import json_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def test_beside_a_baseline(embercoach: Cli, project: Path) -> None:
     # What is saved says as much, and follows the published schema.
     check_to(embercoach, "saved.json", *baseline)
     document = json.loads(Path("saved.json").read_text())
-    schema = Path(machine.__file__).with_name("findings.schema.json")
+    schema = Path(json_report.__file__).with_name("findings.schema.json")
     jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(document)
     embercoach("report", "--from", "saved.json", "-q", "-o", "saved.html")
     assert changes_in(page("saved.html").css_first("#since-baseline")) == CHANGES

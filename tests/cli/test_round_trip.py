@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from embercoach.cli.check import FORMATS
+from embercoach.cli.commands.check import FORMATS
 from embercoach.report import gitlab
 from tests.cli.test_formats import cells
 

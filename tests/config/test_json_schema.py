@@ -17,7 +17,7 @@ from jsonschema import Draft7Validator
 
 from embercoach import rulebook
 from embercoach.config import ConfigError, json_schema
-from embercoach.config.files import ConfigFile, read
+from embercoach.config.configuration_files import ConfigFile, read
 from embercoach.config.keys import KEYS, SIMULATOR_KEYS
 from embercoach.config.patterns import check_pattern
 from embercoach.config.schema import layer_of

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from embercoach.config.places import Lines
+from embercoach.config.toml_lines import Lines
 
 DOCUMENT = '''\
 # ignore = [] is no statement

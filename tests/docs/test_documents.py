@@ -12,7 +12,7 @@ import pytest
 
 import xlstm_kernels
 from embercoach import __version__, rulebook
-from embercoach.cli.check import FORMATS
+from embercoach.cli.commands.check import FORMATS
 from embercoach.cli.entry import group
 from embercoach.config import load
 from tests.accuracy.test_accuracy import BARS

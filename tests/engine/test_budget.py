@@ -13,10 +13,10 @@ import pytest
 
 from embercoach.analysis import work
 from embercoach.config import Settings
-from embercoach.engine import budget
-from embercoach.engine.budget import Exceeded, Watch, size_problem
+from embercoach.engine.parallel import budget
+from embercoach.engine.parallel.budget import Exceeded, Watch, size_problem
+from embercoach.engine.parallel.workers import spread
 from embercoach.engine.run import run
-from embercoach.engine.workers import spread
 from embercoach.metal import work_budget
 
 if TYPE_CHECKING:

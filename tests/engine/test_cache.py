@@ -198,7 +198,12 @@ def test_the_fingerprint_knows_every_deciding_file(monkeypatch: pytest.MonkeyPat
     assert compute() == plain_one
     read = Path.read_bytes
     root = Path(fingerprint_module.__file__).parents[1]
-    for name in ("checks/graph_break.py", "analysis/values.py", "finding.py", "fixes/source.py"):
+    for name in (
+        "checks/arrays/graph_break.py",
+        "analysis/values/lattice.py",
+        "finding.py",
+        "fixes/source_file.py",
+    ):
         changed = root / name
         assert changed.exists()
 

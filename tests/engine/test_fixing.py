@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from embercoach.config import Settings
 from embercoach.engine import fixing
-from embercoach.engine.annotation import annotate_files, annotated
-from embercoach.engine.coverage import CoveredLines
 from embercoach.engine.fixing import FixSummary, fix_files, fix_once
 from embercoach.engine.run import RunResult, run
-from embercoach.engine.suppressions import read_directives
+from embercoach.engine.suppression.annotation import annotate_files, annotated
+from embercoach.engine.suppression.suppression_coverage import CoveredLines
+from embercoach.engine.suppression.suppressions import read_directives
 from embercoach.engine.verdict import Judge, raw_to_tuple
 from embercoach.finding import Finding, RawFinding
 

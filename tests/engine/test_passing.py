@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.config import DEFAULT_EXCLUDE, Configurations, Settings
-from embercoach.engine.files import discover
-from embercoach.engine.passing import Reason, passed_over
+from embercoach.engine.discovery.exclusion_reasons import Reason, passed_over
+from embercoach.engine.discovery.files import discover
 from embercoach.engine.run import run
 from embercoach.kernel_builder import KernelBuilder
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from embercoach import rulebook
 from embercoach.config import Settings
-from embercoach.engine.directives import Directive
-from embercoach.engine.suppressions import may_hold_directives, read_directives
+from embercoach.engine.suppression.directives import Directive
+from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
 from embercoach.engine.verdict import Judge, raw_to_tuple
 from embercoach.finding import Finding, Fix, RawFinding
 from embercoach.fixes.application import apply

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from embercoach.finding import Edit, Fix
 from embercoach.fixes.application import apply, deletion_of_line
-from embercoach.fixes.difference import unified
 from embercoach.fixes.rounds import BrokenSourceError, settle
+from embercoach.fixes.unified_diff import unified
 
 SOURCE = "alpha beta gamma\ndelta\n"
 

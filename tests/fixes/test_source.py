@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.fixes.source import DecodingError, LineIndex, SourceText, decode, encode
+from embercoach.fixes.source_file import DecodingError, LineIndex, SourceText, decode, encode
 
 NEWLINES = st.sampled_from(["\n", "\r\n", "\r"])
 TEXTS = st.text(alphabet=st.sampled_from("ab\n\r\t\f\x0b\u2028é日 "), max_size=60)

@@ -16,8 +16,8 @@ from embercoach.cli.recovered import write, write_statistics
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Step
-from embercoach.report import baseline, machine
-from embercoach.report.baseline import Baseline, BaselineError
+from embercoach.report import baseline_file, json_report
+from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.html.changes import has_fingerprints
 from embercoach.report.html.rendering import render
 from embercoach.report.html.saved import SavedReportError, parse
@@ -59,7 +59,7 @@ def _reports() -> tuple[dict[str, Any], ...]:
         checkouts = (Checkout(".", 3, 1, 2),)
         portion = Portion(number % 3 + 1, 3, 3, 9) if number % 3 else None
         changes = (Change("a.py", "DTYPE-001", 2, 1),)
-        document = machine.document(
+        document = json_report.document(
             result,
             Sources({"a.py": program}),
             show_notes=True,
@@ -92,7 +92,7 @@ def _folder() -> Path:
 
 def _report_seeds() -> Iterator[bytes]:
     for document in _reports():
-        yield machine.written(document).encode()
+        yield json_report.written(document).encode()
 
 
 def _execute_report(data: bytes) -> None:
@@ -105,7 +105,7 @@ def _execute_report(data: bytes) -> None:
     other = _reports()[len(data) % len(_reports())]
     merged = merge([Saved("a.json", document), Saved("b.json", other)]).document
     if sampled(data, 4):  # what was put together can be read again
-        parse(machine.written(merged).encode())
+        parse(json_report.written(merged).encode())
     form = FORMS[len(data) % len(FORMS)]
     stream = StringIO()
     write(document, form, stream, show_notes=True)
@@ -126,7 +126,7 @@ def _baselines() -> tuple[Any, ...]:
         for number in range(4)
     ]
     return tuple(
-        {"kind": baseline.KIND, "version": baseline.VERSION, "findings": entries[:count]}
+        {"kind": baseline_file.KIND, "version": baseline_file.VERSION, "findings": entries[:count]}
         for count in range(5)
     )
 
@@ -140,7 +140,7 @@ def _execute_baseline(data: bytes) -> None:
     file = _folder() / "known.json"
     file.write_bytes(data)
     try:
-        known = baseline.read(file)
+        known = baseline_file.read(file)
     except BaselineError as error:
         require("known.json" in str(error), "the error does not name the file")
         return
@@ -149,8 +149,8 @@ def _execute_baseline(data: bytes) -> None:
     if not sampled(data, 16):
         return
     again = _folder() / "again.json"
-    baseline.write(Baseline(again, known.entries))
-    require(baseline.read(again).entries == known.entries, "a baseline changes when written")
+    baseline_file.write(Baseline(again, known.entries))
+    require(baseline_file.read(again).entries == known.entries, "a baseline changes when written")
 
 
 REPORT = Target("saved-report", _report_seeds, json_mutation(_reports, WORDS), _execute_report)

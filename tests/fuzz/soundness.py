@@ -12,15 +12,15 @@ from pathlib import Path
 from zlib import crc32
 
 from embercoach.config import Settings
-from embercoach.engine.annotation import annotated
-from embercoach.engine.files import SourceFile
+from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspection, Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of
 from embercoach.engine.run import RunResult, Tally
+from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
-from embercoach.fixes.source import LineIndex, decode
-from embercoach.report import github, gitlab, junit, machine, markdown, sarif, text
+from embercoach.fixes.source_file import LineIndex, decode
+from embercoach.report import github, gitlab, json_report, junit, markdown, sarif, text
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
 from tests.fuzz.target import FaultError, require
@@ -141,7 +141,7 @@ def _require_suppressions(source: str, path: Path, result: RunResult) -> None:
 
 def require_reports(result: RunResult, sources: Sources) -> None:
     """Every format can be written, and read by what it is for."""
-    for form in (machine, gitlab):
+    for form in (json_report, gitlab):
         json.loads(form.render(result, sources, show_notes=True))
     codes = {finding.code for finding in result.findings}  # the other rules cost time alone
     json.loads(sarif.render(result, sources, profile="ember", exit_code=1, codes=codes))

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator
 from zlib import crc32
 
-from embercoach.engine.annotation import annotated
-from embercoach.engine.directives import Directive
 from embercoach.engine.languages import METAL, OBJECTIVE_C, PYTHON, Language
-from embercoach.engine.suppressions import read_directives
-from embercoach.engine.unused import report
+from embercoach.engine.suppression.annotation import annotated
+from embercoach.engine.suppression.directives import Directive
+from embercoach.engine.suppression.suppressions import read_directives
+from embercoach.engine.suppression.unused import report
 from embercoach.finding import Finding
 from embercoach.fixes.application import apply
-from embercoach.fixes.source import DecodingError, LineIndex, bytes_of, decode
+from embercoach.fixes.source_file import DecodingError, LineIndex, bytes_of, decode
 from embercoach.rulebook import static_codes
 from tests.fuzz import metal_source, seeds
 from tests.fuzz.mutation import text_mutation

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.fixes.source import LineIndex
-from embercoach.notebooks.document import NotebookError, read
-from embercoach.notebooks.module import parse
+from embercoach.fixes.source_file import LineIndex
+from embercoach.notebooks.cell_module import parse
+from embercoach.notebooks.notebook_document import NotebookError, read
 from tests.notebooks.written import code, notebook, prose, written
 
 

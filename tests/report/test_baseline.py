@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.finding import Finding
-from embercoach.report import baseline, sarif
-from embercoach.report.baseline import Baseline, BaselineError, Entry
+from embercoach.report import baseline_file, sarif
+from embercoach.report.baseline_file import Baseline, BaselineError, Entry
 from embercoach.report.outcome import Sources
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ ENTRIES = st.fixed_dictionaries(
 #: Documents that are nearly baselines, baselines among them.
 NEAR = st.fixed_dictionaries(
     {
-        "kind": st.just(baseline.KIND) | SCALARS,
+        "kind": st.just(baseline_file.KIND) | SCALARS,
         "version": st.just(1) | st.just(1.0) | SCALARS,
         "findings": st.lists(ENTRIES | JSON, max_size=3) | JSON,
     },
@@ -49,7 +49,7 @@ NEAR = st.fixed_dictionaries(
 
 def entries(source: str, *lines: int, path: str = "a.py", folder: Path) -> tuple[Entry, ...]:
     found = [Finding(path, n, 1, n, 2, "DTYPE-001", "error", "m", "", "default") for n in lines]
-    return baseline.entries_of(found, Sources({path: source}), folder / "baseline.json")
+    return baseline_file.entries_of(found, Sources({path: source}), folder / "baseline.json")
 
 
 def test_the_file(
@@ -61,14 +61,14 @@ def test_the_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "known.json"
-    found = baseline.entries_of(outcome.findings, sources, file)
-    baseline.write(Baseline(file, frozenset(found)))
+    found = baseline_file.entries_of(outcome.findings, sources, file)
+    baseline_file.write(Baseline(file, frozenset(found)))
     text = file.read_text(encoding="utf-8")
     assert text == snapshot
     VALIDATOR.validate(json.loads(text))
-    assert baseline.read(file) == Baseline(file, frozenset(found))
+    assert baseline_file.read(file) == Baseline(file, frozenset(found))
     # The order of findings does not show in the file, and its fingerprints are those of SARIF.
-    baseline.write(Baseline(file, frozenset(reversed(found))))
+    baseline_file.write(Baseline(file, frozenset(reversed(found))))
     assert file.read_text(encoding="utf-8") == text
     log = sarif.document(outcome, sources, profile="recommended", exit_code=1)
     assert [entry.fingerprint for entry in found] == [
@@ -78,8 +78,8 @@ def test_the_file(
 
 def test_an_empty_file(tmp_path: Path) -> None:
     empty = Baseline(tmp_path / "known.json")
-    baseline.write(empty)
-    assert baseline.read(empty.file) == empty
+    baseline_file.write(empty)
+    assert baseline_file.read(empty.file) == empty
     VALIDATOR.validate(json.loads(empty.file.read_text(encoding="utf-8")))
 
 
@@ -109,7 +109,7 @@ def test_entries_survive_moved_lines_and_other_folders(
 
 def refused(file: Path) -> str | None:
     try:
-        baseline.read(file)
+        baseline_file.read(file)
     except BaselineError as error:
         return str(error)
     return None
@@ -154,7 +154,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert "null" in str(refused(tmp_path / "a\0b"))
     for file in (tmp_path, tmp_path / "no" / "folder.json", tmp_path / "a\0b"):
         with pytest.raises(BaselineError, match="cannot be written: "):
-            baseline.write(Baseline(file))
+            baseline_file.write(Baseline(file))
 
 
 @REUSED
@@ -176,6 +176,6 @@ def test_what_is_read_is_what_the_schema_allows(document: Any, tmp_path: Path) -
 @given(found=st.frozensets(st.builds(Entry, *[st.text(min_size=1, max_size=8)] * 3), max_size=4))
 def test_what_is_written_is_read(found: frozenset[Entry], tmp_path: Path) -> None:
     file = tmp_path / "known.json"
-    baseline.write(Baseline(file, found))
-    assert baseline.read(file).entries == found
+    baseline_file.write(Baseline(file, found))
+    assert baseline_file.read(file).entries == found
     VALIDATOR.validate(json.loads(file.read_text(encoding="utf-8")))

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.finding import Finding, Fix, Step
-from embercoach.report import github, gitlab, junit, machine, markdown, sarif, statistics, text
+from embercoach.report import github, gitlab, json_report, junit, markdown, sarif, statistics, text
 from embercoach.report.html.rendering import render
 from embercoach.report.outcome import Comparison, Sources
 from embercoach.report.styled import harmless, plain, print_diff, print_lines
@@ -100,7 +100,7 @@ RENDERED: dict[str, Callable[[Told], str]] = {
         for form in ("full", "concise", "statistics")
         for color in (False, True)
     },
-    "json": lambda told: machine.render(told.outcome(), told.sources(), show_notes=True),
+    "json": lambda told: json_report.render(told.outcome(), told.sources(), show_notes=True),
     "gitlab": lambda told: gitlab.render(told.outcome(), told.sources(), show_notes=True),
     "sarif": lambda told: sarif.render(
         told.outcome(), told.sources(), profile="ember", exit_code=1
@@ -178,7 +178,7 @@ class Tags(HTMLParser):
 
 
 def page_of(told: Told) -> Tags:
-    document = machine.document(told.outcome(), told.sources(), show_notes=True)
+    document = json_report.document(told.outcome(), told.sources(), show_notes=True)
     page = render(document, readable=lambda _: False, earlier=())
     assert [*visible_lines(page.replace("\t", " "))]  # HTML takes a tab for a space
     return Tags(page)

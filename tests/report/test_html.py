@@ -14,7 +14,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.finding import SEVERITIES, Finding
-from embercoach.report import machine
+from embercoach.report import json_report
 from embercoach.report.html import sources as html_sources
 from embercoach.report.html.rendering import render
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
@@ -40,7 +40,7 @@ def data_of(tree: LexborHTMLParser) -> dict[str, Any]:
 
 
 def document_of(*findings: Finding) -> dict[str, Any]:
-    return machine.document(Outcome(findings), NO_SOURCES, show_notes=True)
+    return json_report.document(Outcome(findings), NO_SOURCES, show_notes=True)
 
 
 class _NoSources:
@@ -63,7 +63,7 @@ def document(
     outcome = replace(outcome, findings=found)
     odd = ODD.replace("\ud800", "?").encode()
     (tmp_path / "src/odd, name%.py").write_bytes(odd)
-    return machine.document(outcome, sources, show_notes=True)
+    return json_report.document(outcome, sources, show_notes=True)
 
 
 def test_landmarks_and_names(document: dict[str, Any]) -> None:
@@ -182,7 +182,7 @@ def test_it_is_deterministic(document: dict[str, Any]) -> None:
 
 
 def test_nothing_found(clean: Outcome) -> None:
-    document = machine.document(clean, NO_SOURCES, show_notes=True)
+    document = json_report.document(clean, NO_SOURCES, show_notes=True)
     tree = LexborHTMLParser(render(document, readable=everything))
     assert "Nothing found." in tree.css_first("#overview").text()
     assert data_of(tree)["findings"] == []
@@ -209,7 +209,7 @@ def test_nothing_can_inject(
     placed = replace(FINDINGS[1], path="hostile.py", line=2, column=1, end_line=2, end_column=2)
     fault = replace(PROBLEMS[0], path=hostile, message=hostile)
     found = replace(outcome, findings=(named, placed), problems=(fault,))
-    document = machine.document(found, NO_SOURCES, show_notes=True)
+    document = json_report.document(found, NO_SOURCES, show_notes=True)
     page = render(document, readable=everything)
     page.encode("utf-8")
     tree = LexborHTMLParser(page)

@@ -11,7 +11,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.finding import Step
-from embercoach.report import machine
+from embercoach.report import json_report
 from embercoach.report.html.rendering import render
 from embercoach.report.outcome import Sources
 from tests.notebooks.written import notebook, prose, written
@@ -56,7 +56,7 @@ def opened(tmp_path: Path) -> Open:
 
 
 def document_of(*findings: Any) -> dict[str, Any]:
-    return machine.document(Outcome(findings), Sources(), show_notes=True)
+    return json_report.document(Outcome(findings), Sources(), show_notes=True)
 
 
 def test_the_list_is_drawn_in_pages(opened: Open) -> None:

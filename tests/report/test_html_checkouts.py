@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from embercoach.report import machine
-from embercoach.report.html.checkouts import owners, rows
+from embercoach.report import json_report
+from embercoach.report.html.checkout_table import owners, rows
 from embercoach.report.origin import Checkout, Origin
 from embercoach.report.outcome import Sources
 from tests.report.conftest import FINDINGS, Outcome, Problem
@@ -44,7 +44,7 @@ def document(*tops: str) -> dict[str, Any]:
     found = [replace(FINDINGS[0], path=path) for path in ("a/x.py", "a/y.py", "data/a/x.py")]
     problems = (Problem("a/z.py", 1, 1, "syntax error"),)
     origin = Origin("0", "p", tuple(Checkout(top, 3, 2, 1) for top in tops))
-    return machine.document(
+    return json_report.document(
         Outcome(tuple(found), problems), Sources(), show_notes=True, origin=origin
     )
 

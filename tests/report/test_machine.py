@@ -17,8 +17,8 @@ from sarif_pydantic import Sarif
 from embercoach import rulebook
 from embercoach.finding import Edit, Finding, Fix
 from embercoach.fixes.application import apply
-from embercoach.fixes.source import LineIndex
-from embercoach.report import github, machine, sarif
+from embercoach.fixes.source_file import LineIndex
+from embercoach.report import github, json_report, sarif
 from embercoach.report.outcome import Sources
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def schema() -> dict[str, Any]:
 
 
 def test_json(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
-    report = machine.render(outcome, sources, show_notes=False)
+    report = json_report.render(outcome, sources, show_notes=False)
     assert report == snapshot
     jsonschema.Draft202012Validator(schema()).validate(json.loads(report))
 
@@ -53,13 +53,13 @@ def test_the_published_schema_is_one_and_says_no(outcome: Outcome, sources: Sour
         lambda d: d["findings"][2]["fix"].update(edits=[]),
         lambda d: d["summary"].pop("notes"),
     ):
-        document = json.loads(machine.render(outcome, sources, show_notes=False))
+        document = json.loads(json_report.render(outcome, sources, show_notes=False))
         damage(document)
         assert not validator.is_valid(document)
 
 
 def test_a_clean_run_in_json(clean: Outcome, sources: Sources) -> None:
-    document = machine.document(clean, sources, show_notes=False)
+    document = json_report.document(clean, sources, show_notes=False)
     jsonschema.Draft202012Validator(schema()).validate(document)
     assert document["findings"] == []
 
@@ -68,7 +68,7 @@ def test_notes_are_always_in_json_and_their_fixes_counted_when_listed(
     outcome: Outcome, sources: Sources
 ) -> None:
     for show_notes, unsafe in ((False, 0), (True, 1)):
-        document = machine.document(outcome, sources, show_notes=show_notes)
+        document = json_report.document(outcome, sources, show_notes=show_notes)
         assert document["summary"]["notes"] == 1
         assert [f["severity"] for f in document["findings"]].count("note") == 1
         assert document["summary"]["fixable_unsafe"] == unsafe
@@ -76,7 +76,7 @@ def test_notes_are_always_in_json_and_their_fixes_counted_when_listed(
 
 def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: Sources) -> None:
     """A program that knows lines and columns only gets what ``--fix`` writes."""
-    document = machine.document(outcome, sources, show_notes=True)
+    document = json_report.document(outcome, sources, show_notes=True)
     for finding, told in zip(outcome.findings, document["findings"], strict=True):
         if finding.fix is None:
             assert told["fix"] is None

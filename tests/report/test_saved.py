@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.report import machine
+from embercoach.report import json_report
 from embercoach.report.html.saved import SavedReportError, parse
 from embercoach.report.outcome import Sources
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA = json.loads(files("embercoach.report").joinpath("findings.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 SOURCES = Sources({"src/model.py": MODEL, "wide.py": WIDE, "src/odd, name%.py": ODD})
-DOCUMENT = machine.document(Outcome(FINDINGS, PROBLEMS), SOURCES, show_notes=True)
+DOCUMENT = json_report.document(Outcome(FINDINGS, PROBLEMS), SOURCES, show_notes=True)
 
 
 def encoded(document: object) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.finding import Finding
-from embercoach.fixes.source import LineIndex
+from embercoach.fixes.source_file import LineIndex
 from embercoach.report import statistics, text
 from embercoach.report.excerpt import excerpt
 from embercoach.report.styled import Line, plain, print_lines, wants_color

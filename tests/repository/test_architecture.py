@@ -189,21 +189,21 @@ def test_a_climb_is_seen(
 @pytest.mark.parametrize(
     ("place", "source", "forbidden"),
     [
-        ("analysis/names.py", "from embercoach.checks import dtype", True),
-        ("analysis/names.py", "from embercoach import checks", True),
-        ("analysis/names.py", "import embercoach.checks.dtype", True),
-        ("analysis/names.py", "from ..checks import dtype", True),
-        ("analysis/names.py", "from .. import checks", True),
-        ("analysis/names.py", "def f():\n    from embercoach.engine import run", True),
+        ("analysis/evaluate/names.py", "from embercoach.checks.arrays import dtype", True),
+        ("analysis/evaluate/names.py", "from embercoach import checks", True),
+        ("analysis/evaluate/names.py", "import embercoach.checks.arrays.dtype", True),
+        ("analysis/evaluate/names.py", "from ...checks import dtype", True),
+        ("analysis/evaluate/names.py", "from ... import checks", True),
+        ("analysis/evaluate/names.py", "def f():\n    from embercoach.engine import run", True),
         ("analysis/__init__.py", "from ..engine import run", True),
         ("metal/body.py", "from embercoach.finding import Finding", True),
         ("engine/run.py", "from embercoach.report import text", True),
         ("engine/run.py", "import xlstm_kernels", True),
-        ("analysis/names.py", "from . import values", False),
+        ("analysis/evaluate/names.py", "from . import values", False),
         ("analysis/__init__.py", "from .names import Name", False),
-        ("analysis/names.py", "from embercoach.metal import contract", False),
-        ("analysis/names.py", "import ast\nfrom libcst import Module", False),
-        ("cli/check.py", "from embercoach import __version__", False),
+        ("analysis/evaluate/names.py", "from embercoach.metal import contract", False),
+        ("analysis/evaluate/names.py", "import ast\nfrom libcst import Module", False),
+        ("cli/commands/check.py", "from embercoach import __version__", False),
     ],
 )
 def test_a_trespass_is_seen(
@@ -220,13 +220,13 @@ def test_a_trespass_is_seen(
 #: lines that are sanitized where they are written, before ``report`` is imported.
 WRITERS = {
     "analysis/mlx_api/generate.py",
-    "cli/completion.py",
-    "cli/config.py",
+    "cli/commands/completion.py",
+    "cli/commands/config.py",
     "cli/entry.py",
-    "cli/explain.py",
+    "cli/commands/explain.py",
     "cli/place.py",
-    "cli/rules.py",
-    "simulator/runner.py",
+    "cli/commands/rules.py",
+    "simulator/session/runner.py",
 }
 
 

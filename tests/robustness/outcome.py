@@ -14,7 +14,7 @@ from typing import Literal
 from embercoach.checks import FileReport, Project, SyntaxProblem, check_source
 from embercoach.finding import RawFinding
 from embercoach.fixes.application import apply
-from embercoach.fixes.source import DecodingError, LineIndex, decode
+from embercoach.fixes.source_file import DecodingError, LineIndex, decode
 from embercoach.rulebook import CONTEXTS, codes
 
 Outcome = Literal["checked", "refused"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from embercoach import checks
-from embercoach.checks import unit_plans
-from embercoach.checks.metal_units import check_unit
+from embercoach.checks.programs import unit_plans
+from embercoach.checks.programs.metal_units import check_unit
 from embercoach.metal.numerals import whole_number
 from embercoach.metal.work_budget import TOO_DEEP, WorkBudget
 from tests.benchmarks.metal_growth import FILES, HEAD, SHAPES, kernel

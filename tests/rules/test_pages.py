@@ -43,7 +43,7 @@ def blocks_in(section: str) -> list[pytest.param]:
 def simulated(block: Block) -> list[Found]:
     """What the simulator finds while the block runs, or is compiled; notes too."""
     from embercoach.simulator import activate
-    from embercoach.simulator.compiling import compiling
+    from embercoach.simulator.session.compiling import compiling
 
     compiles = block.path.stem.startswith("SIM-COMPILE")
     with compiling() if compiles else activate(timeout=PATIENCE) as recorder:
@@ -116,7 +116,7 @@ def test_names_and_summaries_are_unique() -> None:
 
 def test_checks_and_pages_are_the_same() -> None:
     from embercoach.checks import registered_codes
-    from embercoach.engine import suppressions
+    from embercoach.engine.suppression import suppressions
 
     reported = registered_codes() | set(suppressions.CODES)
     assert sorted(reported - rulebook.static_codes()) == [], "checks without a page"

@@ -13,7 +13,7 @@ from lsprotocol import types
 
 from embercoach import rulebook
 from embercoach.cli.entry import start
-from embercoach.server.positions import Positions
+from embercoach.server.editor_positions import Positions
 from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor, applied
 
@@ -393,7 +393,7 @@ def test_a_server_that_was_not_asked_to_shut_down_says_so() -> None:
 def test_without_pygls_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("embercoach.cli.server.find_spec", lambda name: None)
+    monkeypatch.setattr("embercoach.cli.commands.server.find_spec", lambda name: None)
     assert start(["server"]) == 2
     told = capfd.readouterr().err
     assert "needs lsprotocol and pygls" in told

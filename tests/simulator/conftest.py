@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.simulator.toolchain import Toolchain, find_toolchain
+from embercoach.simulator.build.toolchain import Toolchain, find_toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path

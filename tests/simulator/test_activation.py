@@ -15,10 +15,10 @@ import pytest
 
 from embercoach import simulator
 from embercoach.simulator import Limits, SimulatorError
-from embercoach.simulator.activation import activate
 from embercoach.simulator.model import Access, BuiltKernel, RawFinding, RunResult
-from embercoach.simulator.recorder import KernelFault
-from embercoach.simulator.rewrite_layout import read_layout
+from embercoach.simulator.rewrite.generated_layout import read_layout
+from embercoach.simulator.session.activation import activate
+from embercoach.simulator.session.recorder import KernelFault
 
 WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal")
 BODY = "uint i = thread_position_in_grid.x;\no[i] = 2 * a[i];"

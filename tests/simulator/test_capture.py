@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embercoach.simulator.buffers import buffers, to_array
-from embercoach.simulator.capture import Definition, capture
 from embercoach.simulator.model import Limits, SimulatorError
-from embercoach.simulator.rewrite_layout import read_layout
+from embercoach.simulator.rewrite.generated_layout import read_layout
+from embercoach.simulator.session.buffers import buffers, to_array
+from embercoach.simulator.session.capture import Definition, capture
 
 BODY = "uint i = thread_position_in_grid.x;\no[i] = a[i] + a_shape[0] + a_strides[0] + a_ndim;"
 ALL_DTYPES = [

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embercoach.simulator import connection
-from embercoach.simulator import process as process_module
-from embercoach.simulator.answers import MalformedError, check
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import Limits, RawFinding
-from embercoach.simulator.process import Process
-from embercoach.simulator.toolchain import Toolchain
+from embercoach.simulator.process import child_process as process_module
+from embercoach.simulator.process import connection
+from embercoach.simulator.process.answers import MalformedError, check
+from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, ends_soon, given, is_running, wanted
 
 X = np.arange(64, dtype=np.int32)
@@ -345,7 +345,7 @@ def _kernel_process(parent: int) -> int:
     listed = Path(f"/proc/{parent}/task/{parent}/children")
     for _ in range(1000):
         for pid in listed.read_text().split():
-            if b"simulator/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"simulator/process/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return int(pid)
         time.sleep(0.02)
     raise AssertionError("no kernel runs")

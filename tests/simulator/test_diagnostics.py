@@ -7,15 +7,15 @@ import pytest
 
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
-from embercoach.simulator.diagnostics import CompileError, Diagnostic, read_errors
+from embercoach.simulator.build.objects import build
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.objects import build
-from embercoach.simulator.rewrite import Rewritten, rewrite
+from embercoach.simulator.reporting.compiler_errors import CompileError, Diagnostic, read_errors
+from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.simulator.toolchain import Toolchain
+    from embercoach.simulator.build.toolchain import Toolchain
 
 X = Input.of_shape("x", (16,), "float32")
 C = Input.of_shape("c", (4,), "float32")

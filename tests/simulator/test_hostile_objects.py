@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from embercoach.simulator.build.object_cache import GRACE, ObjectCache
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.object_cache import GRACE, ObjectCache
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the simulator needs Unix")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from embercoach.simulator import KernelFault, activate
-from embercoach.simulator.diagnostics import CompileError
+from embercoach.simulator.reporting.compiler_errors import CompileError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 

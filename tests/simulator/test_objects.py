@@ -16,11 +16,11 @@ from elftools.elf.elffile import ELFFile
 
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
-from embercoach.simulator import objects
-from embercoach.simulator import toolchain as toolchains
+from embercoach.simulator.build import objects
+from embercoach.simulator.build import toolchain as toolchains
+from embercoach.simulator.build.object_cache import GRACE, ObjectCache
+from embercoach.simulator.build.toolchain import Toolchain, find_toolchain
 from embercoach.simulator.model import BuiltKernel, SimulatorError
-from embercoach.simulator.object_cache import GRACE, ObjectCache
-from embercoach.simulator.toolchain import Toolchain, find_toolchain
 
 X = Input.of_shape("x", (16,), "float32")
 Y = Output("y", "float32")
@@ -295,8 +295,8 @@ def test_many_processes_build_the_same(object_cache: Path, tmp_path: Path) -> No
     script.write_text(
         "import sys\n"
         "from pathlib import Path\n"
-        "from embercoach.simulator.objects import build\n"
-        "from embercoach.simulator.toolchain import find_toolchain\n"
+        "from embercoach.simulator.build.objects import build\n"
+        "from embercoach.simulator.build.toolchain import find_toolchain\n"
         f"built = build({generated(body)!r}, 'k', {body!r}, '', checks=True,\n"
         "    toolchain=find_toolchain(), cache=Path(sys.argv[1]))\n"
         "print(built.object, len(built.object.read_bytes()))\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embercoach.simulator.model import Finding
-from embercoach.simulator.places import Place, place_of
+from embercoach.simulator.reporting.kernel_lines import Place, place_of
 
 HEAD = "import mlx.core as mx\n\n"
 BUILD = (

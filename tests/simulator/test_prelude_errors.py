@@ -10,14 +10,14 @@ import pytest
 
 from embercoach.metal.msl_names import MLX_NAMES
 from embercoach.simulator import activate
-from embercoach.simulator.diagnostics import CompileError
-from embercoach.simulator.objects import HEADERS
-from embercoach.simulator.toolchain import mlx_includes
+from embercoach.simulator.build.objects import HEADERS
+from embercoach.simulator.build.toolchain import mlx_includes
+from embercoach.simulator.reporting.compiler_errors import CompileError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.simulator.toolchain import Toolchain
+    from embercoach.simulator.build.toolchain import Toolchain
 
 
 def compiled(body: str, header: str = "") -> None:

@@ -10,9 +10,9 @@ import pytest
 from embercoach.config import ConfigError
 from embercoach.config.settings import SimulatorSettings
 from embercoach.simulator.model import Finding
-from embercoach.simulator.options import VARIABLE, Options, options_for
-from embercoach.simulator.record import KernelRow, read, record_of, write
-from embercoach.simulator.recorder import Launch, Recorder
+from embercoach.simulator.session.options import VARIABLE, Options, options_for
+from embercoach.simulator.session.record import KernelRow, read, record_of, write
+from embercoach.simulator.session.recorder import Launch, Recorder
 
 FAULT = Finding(
     "threadgroup-race", "turn", "body", 3, (1, 0, 0), "Told. Why.", "y = x;", ("/a.py", 7), 2

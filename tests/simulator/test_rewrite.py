@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.rewrite import Rewritten, rewrite
-from embercoach.simulator.rewrite_text import TextEdit, apply, blanked
+from embercoach.simulator.rewrite.line_edits import TextEdit, apply, blanked
+from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 
 X = Input.of_shape("x", (16,), "float32")
 Y = Output("y", "float32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embercoach.metal.syntax import parse_body, parse_unit
-from embercoach.simulator.rewrite_locals import fillings
+from embercoach.simulator.rewrite.local_variables import fillings
 
 
 def filled(body: str) -> str:

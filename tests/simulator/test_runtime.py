@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import CODE_OF_KIND, Buffer, RawFinding
-from embercoach.simulator.process import Process
-from embercoach.simulator.toolchain import Toolchain
+from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, begun, given, wanted
 
 X = np.arange(64, dtype=np.int32) + 1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.simulator.lines import read_image, read_lines, variable_name
+from embercoach.simulator.build.object_lines import read_image, read_lines, variable_name
+from embercoach.simulator.build.toolchain import Host, Toolchain, _zig
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.toolchain import Host, Toolchain, _zig
 
 SOURCE = """
 #if defined(__APPLE__)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import Limits
-from embercoach.simulator.process import Process
-from embercoach.simulator.toolchain import Toolchain
+from embercoach.simulator.process.child_process import Process
 from tests.simulator import units
 from tests.simulator.units import Bench, begun, wanted
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embercoach.simulator.diagnostics import CompileError, Diagnostic
 from embercoach.simulator.model import (
     CODE_OF_KIND,
     Access,
@@ -17,7 +16,8 @@ from embercoach.simulator.model import (
     RawFinding,
     SourceMap,
 )
-from embercoach.simulator.telling import TOLD, report, tell
+from embercoach.simulator.reporting.compiler_errors import CompileError, Diagnostic
+from embercoach.simulator.reporting.messages import TOLD, report, tell
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
 KERNEL = BuiltKernel("twice", Path("none"), (), SOURCE, SourceMap(1, 3, 2), True)

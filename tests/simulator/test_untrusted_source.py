@@ -14,10 +14,11 @@ import mlx.core as mx
 import pytest
 
 import embercoach
-from embercoach.simulator import SimulatorError, activate, tools
-from embercoach.simulator.diagnostics import CompileError
+from embercoach.simulator import SimulatorError, activate
+from embercoach.simulator.build import tools
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import BuiltKernel
-from embercoach.simulator.toolchain import Toolchain
+from embercoach.simulator.reporting.compiler_errors import CompileError
 from tests.simulator.test_objects import build
 from tests.simulator.units import ends_soon
 
@@ -183,7 +184,7 @@ def test_objects_are_bounded(toolchain: Toolchain, object_cache: Path) -> None:
 _PROGRAM = """
     import sys
     sys.path.insert(0, sys.argv[1])
-    from embercoach.simulator import tools
+    from embercoach.simulator.build import tools
     command = ["/bin/sh", "-c", "echo $$ >&2; while :; do :; done"]
     tools.run(command, allowance=tools.Allowance.of(60))
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import embercoach.simulator
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import (
     Buffer,
     BuiltKernel,
@@ -20,8 +21,7 @@ from embercoach.simulator.model import (
     RunResult,
     SourceMap,
 )
-from embercoach.simulator.process import Process
-from embercoach.simulator.toolchain import Toolchain
+from embercoach.simulator.process.child_process import Process
 
 _RUNTIME = Path(embercoach.simulator.__file__).parent / "runtime"
 _UNIT = """

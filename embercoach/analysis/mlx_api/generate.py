@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.analysis.mlx_api import behaviour, corrections
-from embercoach.analysis.mlx_api.annotations import Accepts
 from embercoach.analysis.mlx_api.corrections import Correction
-from embercoach.analysis.mlx_api.results import Result, parse_result
-from embercoach.analysis.mlx_api.signatures import RawEntry, RawParam
-from embercoach.analysis.mlx_api.sources import Sources, read_sources
+from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
+from embercoach.analysis.mlx_api.stub_annotations import Accepts
+from embercoach.analysis.mlx_api.stub_signatures import RawEntry, RawParam
+from embercoach.analysis.mlx_api.stub_sources import Sources, read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,6 +23,7 @@ from embercoach.metal.execution.values import (
     Value,
     value_of,
 )
+from embercoach.metal.program.types import NAMED
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
@@ -211,8 +212,6 @@ def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Resul
 
 
 def _whole_structure(place: Pointer) -> bool:
-    from embercoach.metal.program.types import NAMED
-
     scalar = place.type.scalar
     return scalar is not None and scalar not in NAMED and not place.type.pointer
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import expressions, library, places
+from embercoach.metal.execution import library, places
 from embercoach.metal.execution.conversions import fitted
 from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.machine import Frame
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute, link
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import bind_structure, bind_template, structure_of
 from embercoach.metal.execution.values import Value
@@ -34,6 +35,7 @@ _LIMITS = frozenset({"numeric_limits", "Limits"})
 _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
 
 
+@link("call")
 def call(m: Machine, state: State, node: Call) -> Result:
     """What a call gives."""
     functions = node.functions or _own_methods(m, node)
@@ -48,13 +50,14 @@ def call(m: Machine, state: State, node: Call) -> Result:
     return library.call(m, state, node)
 
 
+@link("unheard")
 def unheard(m: Machine, state: State, given: Sequence[Expression], spot: Spot) -> Result:
     """A call of something that the texts do not define, an object perhaps.
 
     What it is given no shared memory can hardly touch any; but it may change what is passed by
     reference, and one that takes nothing may be a barrier.
     """
-    results = [expressions.evaluate(m, state, argument) for argument in given]
+    results = [evaluate(m, state, argument) for argument in given]
     shared = any(
         isinstance(result, Pointer) and result.memory in ("device", "threadgroup")
         for result in results
@@ -85,7 +88,7 @@ def _method(m: Machine, state: State, node: Call) -> Result:
     own = scalar is None or scalar == "simd_vote" or scalar.startswith("simdgroup_")
     if node.method is None or not own:
         raise LostError(node.spot)
-    given = tuple(expressions.evaluate_number(m, state, a) for a in (node.method, *node.arguments))
+    given = tuple(evaluate_number(m, state, a) for a in (node.method, *node.arguments))
     return m.pool.symbol("method", (node.name, *given))
 
 
@@ -115,8 +118,6 @@ def _distance(m: Machine, wanted: Type, given: Type) -> int:
 
 
 def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
-    from embercoach.metal.execution.statements import execute
-
     if len(m.frames) > MAX_DEPTH or any(frame.function is function for frame in m.frames):
         raise LostError(node.spot)
     before = dict.fromkeys(state.variables)
@@ -174,7 +175,7 @@ def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
                 else Reference(found.place)
             )
         else:
-            value = expressions.evaluate(m, state, argument)
+            value = evaluate(m, state, argument)
             bound[parameter] = fitted(m, state, value, m.resolved(parameter.type), argument)
     if function.owner is not None and node.method is not None:
         place = places.place_of(m, state, node.method)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import expressions
 from embercoach.metal.execution.arithmetic import both, choose, truth
 from embercoach.metal.execution.conditions import Conditions, narrow
 from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.memory import Reference, Result
+from embercoach.metal.execution.recursion import evaluate, evaluate_number
 from embercoach.metal.execution.state import joined, met
 from embercoach.metal.execution.values import Value
 from embercoach.metal.program.nodes import Assign, Binary, Call, Conditional, Expression
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def logic(m: Machine, state: State, node: Binary) -> Value:
     """``left && right`` or ``left || right``: the right side runs only where it decides."""
-    left = truth(m.pool, expressions.evaluate_number(m, state, node.left))
+    left = truth(m.pool, evaluate_number(m, state, node.left))
     holds = node.operator == "&&"
     lanes, conditions = narrow(m.pool, state.lanes, state.conditions, left, holds=holds)
     if not lanes:
@@ -39,15 +39,15 @@ def _within(
 ) -> Result:
     """Evaluate for some of the threads only."""
     if (lanes, conditions) == (state.lanes, state.conditions):
-        return expressions.evaluate(m, state, node)
+        return evaluate(m, state, node)
     kept = state.lanes, state.conditions
     if _is_pure(m, node):
         state.lanes, state.conditions = lanes, conditions
-        result = expressions.evaluate(m, state, node)
+        result = evaluate(m, state, node)
         state.lanes, state.conditions = kept
         return result
     path = state.fork(lanes, conditions)
-    result = expressions.evaluate(m, path, node)
+    result = evaluate(m, path, node)
     rest = state.fork(kept[0] & ~lanes or kept[0], kept[1])
     state.become(met(m.pool, path, rest))
     state.lanes, state.conditions = kept
@@ -68,7 +68,7 @@ def _is_pure(m: Machine, node: Expression) -> bool:
 
 def conditional(m: Machine, state: State, node: Conditional) -> Result:
     """``condition ? then : otherwise``."""
-    condition = truth(m.pool, expressions.evaluate_number(m, state, node.condition))
+    condition = truth(m.pool, evaluate_number(m, state, node.condition))
     sides: list[Result] = []
     for holds, side in ((True, node.then), (False, node.otherwise)):
         lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=holds)

@@ -1,4 +1,4 @@
-"""Conversions: of results to numbers, and to the types that they are put into."""
+"""Conversions: of results to numbers, to components, and to other types."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from embercoach.metal.program.types import FLOATS, INTEGERS
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Expression
+    from embercoach.metal.program.nodes import Cast, Expression, Index, Member
     from embercoach.metal.program.types import Type
+
+#: The components of a vector by their letters.
+COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(text)}
 
 
 def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
@@ -59,3 +62,43 @@ def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression
     if isinstance(value, Bundle):
         return value if kind.scalar is None else number(m, state, value, node)
     return converted(m, value, node.type, kind)
+
+
+def component(m: Machine, state: State, vector: Result, index: Value, node: Index) -> Value:
+    """A component of a vector by its number."""
+    if not isinstance(vector, Bundle):
+        return m.pool.symbol("component", (number(m, state, vector, node.base), index))
+    at = index.constant
+    if at is not None and 0 <= at < len(vector.parts):
+        return vector.parts[at]
+    return m.pool.symbol("component", (*vector.parts, index))
+
+
+def swizzled(m: Machine, vector: Result, node: Member) -> Result:
+    """Components of a vector by their letters."""
+    at = [COMPONENTS.get(letter, 0) for letter in node.field]
+    if not at:
+        return m.pool.unknown("part")
+    if isinstance(vector, Bundle) and max(at) < len(vector.parts):
+        parts = tuple([vector.parts[k] for k in at])
+    else:
+        whole_one = vector if isinstance(vector, Value) else m.pool.unknown("part")
+        parts = tuple([m.pool.symbol("component", (whole_one, k)) for k in at])
+    return parts[0] if len(parts) == 1 else Bundle(parts)
+
+
+def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
+    """An operand's value in another type."""
+    kind = m.resolved(node.type)
+    if isinstance(operand, Pointer):
+        if not kind.pointer:
+            return converted(m, number(m, state, operand, node), node.operand.type, kind)
+        return operand._replace(type=replace(kind, pointer=False))
+    if node.bits:
+        return m.pool.symbol("bits", (number(m, state, operand, node), kind))
+    if isinstance(operand, Bundle):
+        return Bundle(tuple(converted(m, p, node.operand.type, kind) for p in operand.parts))
+    if isinstance(operand, Value):
+        made = converted(m, operand, node.operand.type, kind)
+        return Bundle((made,) * kind.width) if kind.width > 1 else made
+    return operand

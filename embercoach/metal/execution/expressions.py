@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, choices, places
 from embercoach.metal.execution.arithmetic import (
@@ -14,7 +13,14 @@ from embercoach.metal.execution.arithmetic import (
     whole,
     wrap,
 )
-from embercoach.metal.execution.conversions import converted, fitted, number
+from embercoach.metal.execution.conversions import (
+    cast,
+    component,
+    converted,
+    fitted,
+    number,
+    swizzled,
+)
 from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.memory import (
     Bundle,
@@ -23,6 +29,14 @@ from embercoach.metal.execution.memory import (
     Reference,
     Result,
     moved,
+)
+from embercoach.metal.execution.recursion import (
+    RULES,
+    call,
+    evaluate,
+    evaluate_number,
+    link,
+    unheard,
 )
 from embercoach.metal.execution.structures import made, structure_of
 from embercoach.metal.execution.values import ANYWHERE, ZERO, Value
@@ -44,8 +58,6 @@ from embercoach.metal.program.nodes import (
 from embercoach.metal.program.types import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Variable
@@ -53,17 +65,6 @@ if TYPE_CHECKING:
 #: Beginnings of what the lowering says of expressions that may hide an effect.
 _ANYTHING = ("not understood", "a lambda")
 _LOGIC = frozenset({"&&", "||"})
-
-
-def evaluate_number(m: Machine, state: State, node: Expression) -> Value:
-    """An expression's value as one number."""
-    return number(m, state, evaluate(m, state, node), node)
-
-
-def evaluate(m: Machine, state: State, node: Expression) -> Result:
-    """An expression's value."""
-    m.tick(node.spot)
-    return _RULES[type(node)](m, state, node)
 
 
 def _number(m: Machine, _state: State, node: Number) -> Value:
@@ -86,8 +87,6 @@ def _cast(m: Machine, state: State, node: Cast) -> Result:
 def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
     """A value that is not known; what is not even understood may have done anything."""
     if node.why == "not understood: what is called":
-        from embercoach.metal.execution.calls import unheard
-
         return unheard(m, state, node.parts, node.spot)
     if node.why.startswith(_ANYTHING):
         raise LostError(node.spot)
@@ -100,8 +99,6 @@ def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
 
 
 def _called(m: Machine, state: State, node: Call) -> Result:
-    from embercoach.metal.execution.calls import call
-
     found = call(m, state, node)
     if isinstance(found, Pointer) and any(f.result.reference for f in node.functions):
         return accessing.load(m, state, found, node.spot)
@@ -145,29 +142,6 @@ def _part(m: Machine, state: State, node: Index | Member) -> Result:
             return swizzled(m, vector, node)
         return component(m, state, vector, evaluate_number(m, state, node.index), node)
     return places.held(m, state, node, places.designated(m, state, node))
-
-
-def component(m: Machine, state: State, vector: Result, index: Value, node: Index) -> Value:
-    """A component of a vector by its number."""
-    if not isinstance(vector, Bundle):
-        return m.pool.symbol("component", (number(m, state, vector, node.base), index))
-    at = index.constant
-    if at is not None and 0 <= at < len(vector.parts):
-        return vector.parts[at]
-    return m.pool.symbol("component", (*vector.parts, index))
-
-
-def swizzled(m: Machine, vector: Result, node: Member) -> Result:
-    """Components of a vector by their letters."""
-    at = [places.COMPONENTS.get(letter, 0) for letter in node.field]
-    if not at:
-        return m.pool.unknown("part")
-    if isinstance(vector, Bundle) and max(at) < len(vector.parts):
-        parts = tuple([vector.parts[k] for k in at])
-    else:
-        whole_one = vector if isinstance(vector, Value) else m.pool.unknown("part")
-        parts = tuple([m.pool.symbol("component", (whole_one, k)) for k in at])
-    return parts[0] if len(parts) == 1 else Bundle(parts)
 
 
 def _unary(m: Machine, state: State, node: Unary) -> Result:
@@ -252,23 +226,6 @@ def _by_component(
     return Bundle(tuple([binary(m.pool, sign, a, b, scalar) for a, b in pairs]))
 
 
-def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
-    """An operand's value in another type."""
-    kind = m.resolved(node.type)
-    if isinstance(operand, Pointer):
-        if not kind.pointer:
-            return converted(m, number(m, state, operand, node), node.operand.type, kind)
-        return operand._replace(type=replace(kind, pointer=False))
-    if node.bits:
-        return m.pool.symbol("bits", (number(m, state, operand, node), kind))
-    if isinstance(operand, Bundle):
-        return Bundle(tuple(converted(m, p, node.operand.type, kind) for p in operand.parts))
-    if isinstance(operand, Value):
-        made = converted(m, operand, node.operand.type, kind)
-        return Bundle((made,) * kind.width) if kind.width > 1 else made
-    return operand
-
-
 def _construct(m: Machine, state: State, node: Construct) -> Result:
     parts: list[Value] = []
     kind = m.resolved(node.type)
@@ -294,6 +251,7 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
     return converted(m, parts[0], node.parts[0].type, kind)
 
 
+@link("assign")
 def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
     """What an assignment gives, and the place that it designates."""
     value = evaluate(m, state, node.value)
@@ -330,7 +288,7 @@ def _scattered(m: Machine, state: State, node: Assign, found: places.Designation
         accessing.store(m, state, place, Bundle(parts) if width > 1 else parts[0], node.spot)
 
 
-_RULES: dict[type[Expression], Callable[[Machine, State, Any], Result]] = {
+RULES |= {
     Number: _number,
     Name: _name,
     Binary: _binary,

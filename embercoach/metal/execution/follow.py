@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from embercoach.metal.execution import calls, expressions  # noqa: F401  (link the recursion)
 from embercoach.metal.execution.events import LostError, Trace
 from embercoach.metal.execution.machine import Frame, Machine, attributes_of
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells

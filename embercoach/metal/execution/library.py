@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing, expressions, places
+from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.arithmetic import (
     add,
     choose,
+    divide,
     extreme,
     multiply,
     truth,
@@ -17,6 +18,7 @@ from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.events import LostError, SimdOperation, Synchronization
 from embercoach.metal.execution.memory import Bundle, Pointer, Result
+from embercoach.metal.execution.recursion import evaluate, evaluate_number
 from embercoach.metal.execution.values import (
     ALL_AXES,
     ANYWHERE,
@@ -77,7 +79,7 @@ def _is_input(pointer: Pointer) -> bool:
 def _given(m: Machine, state: State, node: Call) -> tuple[list[Result], list[Pointer | None]]:
     """The values of a call's arguments and, for a call that writes, what they designate."""
     if node.name not in _WRITING and node.name != "simdgroup_load":
-        return [expressions.evaluate(m, state, argument) for argument in node.arguments], []
+        return [evaluate(m, state, argument) for argument in node.arguments], []
     given: list[Result] = []
     designated: list[Pointer | None] = []
     for argument in node.arguments:
@@ -130,8 +132,6 @@ def _applied(m: Machine, node: Call, values: list[Value]) -> Value:
         product = multiply(pool, values[0], values[1])
         found = add(pool, product, values[2]) if count == 3 else product
     elif node.name == "ceildiv" and count == 2:
-        from embercoach.metal.execution.arithmetic import divide
-
         raised = add(pool, values[0], add(pool, values[1], Value(1), -1))
         found = divide(pool, raised, values[1])
     if found is None:
@@ -174,10 +174,10 @@ def _synchronize(m: Machine, state: State, node: Call) -> Value:
 def _atomic(m: Machine, state: State, node: Call) -> Result:
     if not node.arguments:
         raise LostError(node.spot)
-    target = expressions.evaluate(m, state, node.arguments[0])
-    values = [expressions.evaluate_number(m, state, a) for a in node.arguments[1:2]]
+    target = evaluate(m, state, node.arguments[0])
+    values = [evaluate_number(m, state, a) for a in node.arguments[1:2]]
     for argument in node.arguments[2:]:
-        expressions.evaluate(m, state, argument)
+        evaluate(m, state, argument)
     if not isinstance(target, Pointer):
         return m.pool.unknown("atomic")
     accessing.update(m, state, target, values[0] if values else None, node)
@@ -228,7 +228,7 @@ def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node:
 
 
 def _among_lanes(m: Machine, state: State, node: Call, operation: str) -> Result:
-    given = [expressions.evaluate(m, state, argument) for argument in node.arguments]
+    given = [evaluate(m, state, argument) for argument in node.arguments]
     first = given[0] if given else ZERO
     rest = [number(m, state, g, a) for g, a in zip(given[1:], node.arguments[1:], strict=True)]
     operand = first if isinstance(first, Value) else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import expressions
 from embercoach.metal.execution.arithmetic import truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference
+from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.values import ALL_AXES, Origin, Value
 from embercoach.metal.program.nodes import Call, Loop
@@ -30,8 +30,6 @@ _BARRIER = "threadgroup_barrier"
 
 def loop(m: Machine, state: State, node: Loop) -> None:
     """Follow a loop."""
-    from embercoach.metal.execution.statements import execute
-
     for statement in node.start:
         execute(m, state, statement)
     if not state.lanes:
@@ -86,7 +84,7 @@ def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     """Split off those that leave the loop; tell whether it is known who does."""
     if node.condition is None:
         return True
-    condition = truth(m.pool, expressions.evaluate_number(m, state, node.condition))
+    condition = truth(m.pool, evaluate_number(m, state, node.condition))
     lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=False)
     if lanes:
         exits.append(state.fork(lanes, conditions))
@@ -99,8 +97,6 @@ def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
 
 def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     """Follow the body and the step once; tell whether everybody came through."""
-    from embercoach.metal.execution.statements import execute
-
     lanes = state.lanes
     turn = Turn()
     m.turns.append(turn)
@@ -111,7 +107,7 @@ def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     exits += turn.breaks
     through = not turn.breaks and state.lanes == lanes
     if state.lanes and node.step is not None:
-        expressions.evaluate(m, state, node.step)
+        evaluate(m, state, node.step)
     return through
 
 

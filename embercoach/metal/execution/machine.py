@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
-from embercoach.metal.execution.memory import DTYPES, ratio
+from embercoach.metal.execution.memory import DTYPES, Bundle, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
@@ -25,7 +25,7 @@ from embercoach.metal.work_budget import RUN
 if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Conditions
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.execution.memory import Binding, Bundle, Pointer
+    from embercoach.metal.execution.memory import Binding, Pointer
     from embercoach.metal.execution.state import State
     from embercoach.metal.program.nodes import Function, Program, Spot, Variable
     from embercoach.metal.program.types import Type
@@ -251,8 +251,6 @@ class Machine:
 
 def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value | Bundle]:
     """The thread attributes of each thread of the group."""
-    from embercoach.metal.execution.memory import Bundle
-
     size = configuration.threadgroup
     x, y, _ = size
     threads = range(pool.lanes)

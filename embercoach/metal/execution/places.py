@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing, expressions
+from embercoach.metal.execution import accessing
 from embercoach.metal.execution.arithmetic import add
-from embercoach.metal.execution.conversions import number
+from embercoach.metal.execution.conversions import COMPONENTS, cast, component, number, swizzled
 from embercoach.metal.execution.memory import Pointer, Reference, Result, moved
+from embercoach.metal.execution.recursion import assign, call, evaluate, evaluate_number
 from embercoach.metal.execution.values import ZERO
 from embercoach.metal.program.nodes import (
     Assign,
@@ -24,8 +25,6 @@ from embercoach.metal.program.nodes import (
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.state import State
-
-COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def designated(m: Machine, state: State, node: Expression) -> Designation:
             place = None if base.place is None else _place_of_member(m, base.place, node)
             return Designation(place, base=base)
         case Assign():
-            value, place = expressions.assign(m, state, node)
+            value, place = assign(m, state, node)
             return Designation(place, value)
         case Cast():
             base = designated(m, state, node.operand)
@@ -69,11 +68,9 @@ def designated(m: Machine, state: State, node: Expression) -> Designation:
             place = None if base.place is None else base.place._replace(type=kind)
             return Designation(place, base=base)
         case Conditional():
-            found = expressions.evaluate(m, state, node)
+            found = evaluate(m, state, node)
             return Designation(found if isinstance(found, Pointer) else None, found)
         case Call():
-            from embercoach.metal.execution.calls import call
-
             found = call(m, state, node)
             if not isinstance(found, Pointer):
                 return Designation(None, found)
@@ -88,16 +85,16 @@ def held(m: Machine, state: State, node: Expression, found: Designation) -> Resu
     if found.value is not None:
         return found.value
     if isinstance(node, Cast) and found.base is not None:
-        return expressions.cast(m, state, node, held(m, state, node.operand, found.base))
+        return cast(m, state, node, held(m, state, node.operand, found.base))
     if isinstance(node, Member) and found.base is not None:
         vector = accessing.is_vector(m.resolved(node.base.type))
         if vector or found.place is None:
             base = held(m, state, node.base, found.base)
             if vector:
-                return expressions.swizzled(m, base, node)
+                return swizzled(m, base, node)
             return m.pool.symbol("part", (node.field, number(m, state, base, node.base)))
     if found.place is None or isinstance(node, Name):
-        return expressions.evaluate(m, state, node)
+        return evaluate(m, state, node)
     return accessing.load(m, state, found.place, node.spot)
 
 
@@ -112,19 +109,19 @@ def _place_of_name(m: Machine, state: State, node: Name) -> Pointer:
 
 
 def _element(m: Machine, state: State, node: Index) -> Designation:
-    index = expressions.evaluate_number(m, state, node.index)
+    index = evaluate_number(m, state, node.index)
     if accessing.is_vector(m.resolved(node.base.type)) and not isinstance(node.base, Call):
         found = designated(m, state, node.base)
         place = found.place
         if place is None or not accessing.is_vector(place.type):
             vector = held(m, state, node.base, found)
-            return Designation(None, expressions.component(m, state, vector, index, node))
+            return Designation(None, component(m, state, vector, index, node))
         at = index.constant
         if at is not None:
             return Designation(accessing.component(m, place, at, 1))
         kind = accessing.with_width(place.type, 1)
         return Designation(place._replace(type=kind, offset=add(m.pool, place.offset, index)))
-    base = expressions.evaluate(m, state, node.base)
+    base = evaluate(m, state, node.base)
     if not isinstance(base, Pointer):
         given = number(m, state, base, node.base)
         return Designation(None, m.pool.symbol("part", ("[]", given, index)))

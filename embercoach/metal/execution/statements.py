@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import expressions, places
-from embercoach.metal.execution.arithmetic import both, compare, truth
+from embercoach.metal.execution import places
+from embercoach.metal.execution.arithmetic import both, compare, negate, truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError
@@ -19,6 +19,7 @@ from embercoach.metal.execution.memory import (
     Result,
     elements_of,
 )
+from embercoach.metal.execution.recursion import evaluate, evaluate_number, link
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import made, structure_of
 from embercoach.metal.execution.values import ZERO, Value
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.state import State
 
 
+@link("execute")
 def execute(m: Machine, state: State, node: Statement) -> None:
     """Follow a statement; the state is then that of the threads that reach what comes behind."""
     if not state.lanes:
@@ -48,7 +50,7 @@ def execute(m: Machine, state: State, node: Statement) -> None:
     m.tick(node.spot)
     match node:
         case Evaluate():
-            expressions.evaluate(m, state, node.expression)
+            evaluate(m, state, node.expression)
         case Declare():
             declare(m, state, node)
         case Block():
@@ -124,7 +126,7 @@ def _fill(
         if isinstance(part, Construct) and part.type.width == 1:
             _fill(m, state, part, known)
             continue
-        value = expressions.evaluate(m, state, part)
+        value = evaluate(m, state, part)
         if isinstance(value, Bundle):
             for component in value.parts:
                 known["", len(known)] = component
@@ -135,7 +137,7 @@ def _fill(
 
 
 def _choose(m: Machine, state: State, node: If) -> None:
-    condition = truth(m.pool, expressions.evaluate_number(m, state, node.condition))
+    condition = truth(m.pool, evaluate_number(m, state, node.condition))
     paths = []
     for holds, branch in ((True, node.then), (False, node.otherwise)):
         lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=holds)
@@ -160,13 +162,13 @@ def _meet(m: Machine, state: State, paths: list[State]) -> None:
 
 
 def _switch(m: Machine, state: State, node: Switch) -> None:
-    value = expressions.evaluate_number(m, state, node.value)
+    value = evaluate_number(m, state, node.value)
     turn = Turn()
     m.turns.append(turn)
     tests = [
         None
         if case.value is None
-        else compare(m.pool, "==", value, expressions.evaluate_number(m, state, case.value))
+        else compare(m.pool, "==", value, evaluate_number(m, state, case.value))
         for case in node.cases
     ]
     entry = state.fork(state.lanes, state.conditions)
@@ -196,8 +198,6 @@ def _switch(m: Machine, state: State, node: Switch) -> None:
 
 
 def _opposite(m: Machine, test: Value) -> Value:
-    from embercoach.metal.execution.arithmetic import negate
-
     return negate(m.pool, test)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from embercoach.metal.operators import COMPARISONS
+from embercoach.metal.integer_operators import COMPARISONS
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,

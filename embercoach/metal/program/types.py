@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from embercoach.metal.integer_operators import COMPARISONS
 from embercoach.metal.numerals import whole_number
-from embercoach.metal.operators import COMPARISONS
 
 
 @dataclass(frozen=True, slots=True)

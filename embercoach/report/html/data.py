@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
-from embercoach.report.html import checkouts, sources
+from embercoach.report.html import checkout_table, sources
 from embercoach.report.html.tallies import family_of
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def table(
 
 def _checkouts(document: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """The checkouts' tops, and which of them each file is in; nothing where there is but one."""
-    tops = checkouts.tops(document)
+    tops = checkout_table.tops(document)
     if not tops:
         return {}
-    owner = checkouts.owners(paths, tops)
+    owner = checkout_table.owners(paths, tops)
     numbers = {top: number for number, top in enumerate(tops)}
     inside = [numbers.get(owner[path] or "") for path in paths]
     return {"checkouts": [visible(top) for top in tops], "inside": inside}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
 from embercoach.report.excerpt import visible
-from embercoach.report.html import changes, checkouts
+from embercoach.report.html import changes, checkout_table
 from embercoach.report.html.data import table
 from embercoach.report.html.pages import pages
 from embercoach.report.html.tallies import by_family, tallies
@@ -52,7 +52,7 @@ def render(
             "files": tallies(findings, lambda finding: str(finding["path"])),
             "families": by_family(findings),
         },
-        checkouts=checkouts.rows(document),
+        checkouts=checkout_table.rows(document),
         baseline=changes.since_baseline(document),
         before=changes.since(document, *earlier[-1]) if earlier else None,
         runs=changes.run_by_run([*earlier, ("this report", document)]) if earlier else (),

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from embercoach.finding import SEVERITIES
-from embercoach.report.machine import VERSION
+from embercoach.report.json_report import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from embercoach.safe_read import read_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from embercoach.fixes.source import LineIndex
-    from embercoach.notebooks.places import CellTable
+    from embercoach.fixes.source_file import LineIndex
+    from embercoach.notebooks.cell_lines import CellTable
 
 #: Characters of all sources that a report holds; above it every file is told in parts.
 MOST_CHARACTERS = 3_000_000
@@ -78,13 +78,13 @@ _LINES = ("line", "end_line")
 
 def read(path: str) -> Text | None:
     """A file's text; None where there is no such file any more, or no text in it."""
-    from embercoach.fixes.source import LineIndex, decode
+    from embercoach.fixes.source_file import LineIndex, decode
 
     try:
         text = decode(read_bytes(path)).text
         if not is_notebook(path):
             return Text(LineIndex(text))
-        from embercoach.notebooks.module import parse
+        from embercoach.notebooks.cell_module import parse
 
         notebook = parse(text)
         return None if notebook is None else Text(*notebook.written())

@@ -1,0 +1,217 @@
+"""What a call of MLX returns, by the API table: its kind, and for arrays the dtype."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
+from embercoach.analysis.values import promotion
+from embercoach.analysis.values.joins import as_array, join_all, pulls_of
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    NO_PULLS,
+    NONE,
+    NUMPY,
+    SHAPE,
+    STR,
+    TREE,
+    UNKNOWN,
+    Array,
+    Bytes,
+    Callable,
+    Dict,
+    DType,
+    LibraryObject,
+    Number,
+    NumberKind,
+    Sequence,
+    Value,
+)
+from embercoach.analysis.values.memo import remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.mlx_api import ApiEntry, Param
+
+_ATOMS: dict[str, Value] = {
+    "array": ARRAY,
+    "leaf": ARRAY,
+    "tree": TREE,
+    "none": NONE,
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "complex": COMPLEX,
+    "str": STR,
+    "bytes": Bytes(),
+    "shape": SHAPE,
+    "dtype": DType(None),
+    "numpy": NUMPY,
+    "device": LibraryObject("mlx.core.Device"),
+    "stream": LibraryObject("mlx.core.Stream"),
+    "callable": Callable(ARRAY),
+}
+
+
+@cache
+def result_value(expression: str) -> Value:
+    """The value that a result expression of the table stands for."""
+    return _value(parse_result(expression))
+
+
+def _value(result: Result) -> Value:
+    if result.head == "instance":
+        return LibraryObject(result.target)
+    parts = [_value(item) for item in result.items]
+    if result.head == "list":
+        return Sequence("list", parts[0])
+    if result.head == "tuple":
+        return Sequence(
+            "tuple",
+            parts[0] if result.variadic else None,
+            None if result.variadic else tuple(parts),
+        )
+    if result.head == "dict":
+        return Dict(parts[-1])
+    if result.head == "union":
+        return join_all(parts)
+    return _ATOMS.get(result.head, UNKNOWN)
+
+
+def match(entry: ApiEntry, arguments: tuple[Argument, ...]) -> Iterator[tuple[Param, Argument]]:
+    """Pair a call's arguments with the parameters that take them; stops at a ``*args``."""
+    index = 0
+    for argument in arguments:
+        if argument.star:
+            return
+        if argument.keyword is None:
+            param = entry.positional(index)
+            index += 1
+        else:
+            param = entry.param(argument.keyword)
+        if param is not None:
+            yield param, argument
+
+
+def api_result(
+    entry: ApiEntry, arguments: tuple[Argument, ...], receiver: Array | None = None
+) -> Value:
+    """What a call of an MLX function or array method returns, with its dtype where known."""
+    if entry.returns == "same":
+        return receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
+    value = result_value(entry.returns)
+    for name, result in entry.given:
+        if any(a.keyword == name for a in arguments):
+            value = result_value(result)
+    if not _mentions_array(value):
+        return value
+    return _fill(value, entry, arguments, receiver)
+
+
+def _fill(
+    value: Value, entry: ApiEntry, arguments: tuple[Argument, ...], receiver: Array | None
+) -> Value:
+    arrays = [receiver] if receiver is not None else []
+    weak: list[Number] = []
+    pulls = receiver.pulls if receiver is not None else NO_PULLS
+    given: Value | None = None
+    from_numbers = entry.dtype_rule.endswith("from_value")
+    for param, argument in match(entry, arguments):
+        pulls |= pulls_of(argument.value)
+        if param.name == "dtype":
+            given = argument.value
+        if entry.dtype_from and param.name not in entry.dtype_from:
+            continue
+        for inner in _spread(argument.value):
+            array = as_array(inner)
+            if array is not None:
+                arrays.append(array)
+            elif isinstance(inner, Number) and (from_numbers or "scalar" in param.accepts):
+                weak.append(inner)
+    traced = any(a.traced for a in arrays) or any(_traced(a.value) for a in arguments)
+    dtype = _dtype(entry.dtype_rule, entry, arrays, weak, given)
+    literal = all(a.literal for a in arrays) and entry.name not in _NOT_LITERAL
+    return _replace_arrays(value, Array(dtype, literal, False, traced, pulls))
+
+
+#: Results that hold data from elsewhere although no array is passed.
+_NOT_LITERAL = frozenset({"mlx.core.load", "mlx.core.array", "mlx.core.asarray"})
+
+
+def _traced(value: Value) -> bool:
+    return any((array := as_array(v)) is not None and array.traced for v in _spread(value))
+
+
+def _spread(value: Value) -> tuple[Value, ...]:
+    """A list of arrays counts as its items."""
+    if isinstance(value, Sequence):
+        return value.items or (value.item,)
+    return (value,)
+
+
+@remembered
+def _mentions_array(value: Value) -> bool:
+    return _replace_arrays(value, Array("bool")) != value
+
+
+def _replace_arrays(value: Value, array: Array) -> Value:
+    if isinstance(value, Array):
+        return array
+    if isinstance(value, Sequence):
+        if value.items is None:
+            return Sequence(value.kind, _replace_arrays(value.item, array))
+        items = tuple(_replace_arrays(i, array) for i in value.items)
+        return Sequence(value.kind, None, items)
+    if isinstance(value, Dict):
+        return Dict(_replace_arrays(value.item, array), value.known)
+    return value
+
+
+def _dtype(
+    rule: str, entry: ApiEntry, arrays: list[Array], weak: list[Number], given: Value | None
+) -> str | None:
+    """Apply a dtype rule of the table (see ``mlx_api``)."""
+    if rule.startswith("param:dtype="):
+        if given is not None and given is not NONE:
+            return given.name if isinstance(given, DType) else None
+        rule = rule.removeprefix("param:dtype=")
+    if rule in promotion.DTYPES:
+        return rule
+    if rule in ("same", "each"):
+        return _excepted(entry, arrays[0].dtype) if arrays else None
+    if rule in ("promote", "float"):
+        if not arrays:
+            return _of_numbers(weak)
+        dtype = arrays[0].dtype
+        for array in arrays[1:]:
+            dtype = promotion.promote(dtype, array.dtype)
+        for number in weak:
+            dtype = promotion.promote_weak(dtype, number.kind)
+        return _excepted(entry, promotion.floating(dtype) if rule == "float" else dtype)
+    if rule == "from_value":
+        if arrays:
+            return arrays[0].dtype
+        return _of_numbers(weak)
+    return None
+
+
+def _of_numbers(numbers: list[Number]) -> str | None:
+    """The dtype of an array made from Python numbers alone; none if there are none."""
+    kinds = {number.kind for number in numbers}
+    order: tuple[NumberKind, ...] = ("complex", "float", "int", "bool")
+    return next((promotion.dtype_of_number(k) for k in order if k in kinds), None)
+
+
+def _excepted(entry: ApiEntry, dtype: str | None) -> str | None:
+    for given, result in entry.dtype_exceptions:
+        matches = given == dtype or (given == "integer" and dtype in promotion.INTEGERS)
+        if matches:
+            return result if result in promotion.DTYPES else None
+    return dtype

@@ -1,0 +1,390 @@
+"""Calls: what is called, with what, and what comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls import (
+    fourier,
+    functions,
+    kernel_objects,
+    library_calls,
+    shapes,
+    star_kwargs,
+    transforms,
+    visits,
+    wrapper_calls,
+)
+from embercoach.analysis.calls.call_results import api_result, result_value
+from embercoach.analysis.evaluate import classes, evidence, members, mutation
+from embercoach.analysis.evaluate.dispatch import evaluate, link
+from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.inheritance import find_method, library_bases
+from embercoach.analysis.values.joins import (
+    as_array,
+    holds_arrays,
+    join_all,
+    options,
+    pulls_of,
+    with_pulls,
+    with_shape,
+)
+from embercoach.analysis.values.lattice import (
+    NONE,
+    UNKNOWN,
+    Array,
+    BoundMember,
+    Callable,
+    Class,
+    Dict,
+    DType,
+    Function,
+    Instance,
+    Kernel,
+    LibraryObject,
+    Number,
+    Sequence,
+    Str,
+    Symbol,
+    Transformed,
+    Union,
+    Unknown,
+    Value,
+    Wrapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.evaluate.frame import Frame
+
+#: Methods of an array that wait for it.
+PULLING = frozenset({"item", "tolist"})
+
+
+def evaluate_call(frame: Frame, node: cst.Call) -> Value:
+    """``callee(arguments)``: the result, recorded where arrays take part."""
+    func = node.func
+    receiver: Value | None = None
+    receiver_node: cst.BaseExpression | None = None
+    if type(func) is cst.Attribute:
+        receiver_node = func.value
+        receiver = evaluate(frame, receiver_node)
+        callee = (
+            evaluate(frame, func)
+            if type(receiver) is Instance
+            else members.member(frame, receiver, func.attr.value)
+        )
+        if callee is UNKNOWN and type(receiver) is not Symbol:
+            callee = _unknown_method(receiver, func.attr.value)
+            if type(receiver) is Array:
+                deny_array(frame, receiver_node)
+    else:
+        callee = evaluate(frame, func)
+        if type(callee) is Array:
+            deny_array(frame, func)
+    arguments = tuple(
+        [
+            Argument(
+                evaluate(frame, a.value), a.value, a.keyword.value if a.keyword else None, a.star
+            )
+            for a in node.args
+        ]
+    )
+    if frame.module.mentions_kernels and any(a.star == "**" for a in arguments):
+        arguments = tuple(star_kwargs.written_out(arguments))
+    if frame.must is not None:
+        frame.must.note(node, arguments)
+    return apply(frame, node, callee, arguments, receiver, receiver_node)
+
+
+def deny_array(frame: Frame, node: cst.BaseExpression) -> None:
+    """A parameter assumed to be an array is asked for what no array has."""
+    if frame.info is not None and isinstance(node, cst.Name):
+        frame.info.denied_arrays.add(node.value)
+
+
+def _unknown_method(receiver: Value, name: str) -> Value:
+    """``x.astype`` of something unknown may turn out to be an array's."""
+    return BoundMember(receiver, name) if name == "astype" else UNKNOWN
+
+
+@link("call")
+def apply(
+    frame: Frame,
+    node: cst.Call,
+    callee: Value,
+    arguments: tuple[Argument, ...],
+    receiver: Value | None = None,
+    receiver_node: cst.BaseExpression | None = None,
+) -> Value:
+    """Call a value, and record the call if checks may care."""
+    handler = _HANDLERS.get(type(callee))
+    if frame.module.mentions_kernels and type(callee) not in _HARMLESS:
+        mutation.escape(frame, callee, arguments)
+    if handler is None:
+        result: Value = UNKNOWN
+    else:
+        _note(frame, node, callee)
+        result = handler(frame, node, callee, arguments)
+    built = None
+    if frame.module.builders:
+        built = wrapper_calls.built(frame, node, callee, arguments, result)
+    if built is not None:
+        result = built.result
+        if frame.record:
+            kernel = Symbol(kernel_objects.METAL_KERNEL)
+            frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
+    elif frame.record and (_matters(callee, arguments) or _builds(callee, result)):
+        fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
+        frame.add(fact)
+    elif frame.visit is not None and visits.launches(callee):
+        place = frame.place()
+        frame.seen.append(CallFact(node, place, callee, arguments, result, visit=frame.visit))
+    if type(callee) is BoundMember and callee.name in PULLING and receiver_node is not None:
+        path = dotted(receiver_node)
+        if path is not None and type(callee.owner) is Array:
+            frame.note_evaluated((path,))  # reading it again costs a copy alone
+    if type(callee) is Symbol and callee.name.startswith("mlx."):
+        evidence.learn(frame, callee.name, arguments)
+    elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
+        evidence.learn_method(frame, callee, receiver, arguments, receiver_node)
+    return result
+
+
+def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
+    """Record a call of a function of the file, which is certainly what is called."""
+    if not frame.record:
+        return
+    info, is_bound = None, True
+    if type(callee) is Function:
+        info, is_bound = callee.info, callee.bound is not None
+    elif type(callee) is Instance or type(callee) is Class:
+        name = "__call__" if type(callee) is Instance else "__init__"
+        info = find_method(callee.info, name)
+    if info is not None and info.module is frame.module:
+        frame.add(LocalCall(node, frame.place(), info, is_bound))
+
+
+def _builds(callee: Value, result: Value) -> bool:
+    """Whether it is the call of a function of the project that builds kernels."""
+    return type(callee) is Function and kernel_objects.holds_kernel(result)
+
+
+def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
+    kind = type(callee)
+    if kind is Symbol:
+        if callee.name.startswith("mlx."):  # type: ignore[attr-defined]
+            return True
+    elif kind is BoundMember:
+        owner = callee.owner  # type: ignore[attr-defined]
+        if as_array(owner) is not None:
+            return True
+        if type(owner) is not Str and type(owner) is not LibraryObject:
+            return False
+    elif kind is Kernel or kind is LibraryObject:
+        return True
+    elif kind is Union:
+        return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
+    elif kind is not Unknown:
+        return False
+    return any(holds_arrays(a.value) or pulls_of(a.value) for a in arguments)
+
+
+def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:
+    return library_calls.call(frame, node, callee.name, arguments)
+
+
+def _bound(
+    frame: Frame, node: cst.Call, callee: BoundMember, arguments: tuple[Argument, ...]
+) -> Value:
+    owner, name = callee.owner, callee.name
+    array = as_array(owner)
+    if array is not None:
+        return array_method(node, array, name, arguments)
+    if type(owner) is Union:
+        return join_all(
+            _bound(frame, node, BoundMember(o, name), arguments)
+            for o in owner.options
+            if o is not NONE
+        )
+    if type(owner) is LibraryObject:
+        entry = mlx_api.member(owner.cls, name)
+        return UNKNOWN if entry is None else api_result(entry, arguments)
+    if name == "append" and isinstance(owner, Sequence):
+        mutation.append(frame, node, owner, arguments)
+    elif name in mutation.MUTATORS and isinstance(owner, Sequence):
+        mutation.mutate(frame, node, owner, name, arguments)
+    elif name == "update" and isinstance(owner, Dict):
+        mutation.update(frame, node, owner, arguments)
+    elif name in mutation.CHANGERS and isinstance(owner, Dict):
+        result = members.call_bound(frame, callee, arguments)
+        mutation.change(frame, node, owner, name, arguments)
+        return result
+    if name == "astype" and arguments and isinstance(arguments[0].value, DType):
+        return Array(arguments[0].value.name, traced=True)
+    return members.call_bound(frame, callee, arguments)
+
+
+def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of a method of ``mx.array``."""
+    if name == "item":
+        kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
+        return Number(kind, None, None, array.pulls | {node})
+    if name == "tolist":
+        item = Number(library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float"))
+        return Sequence("list", item, None, array.pulls | {node})
+    if name == "astype":
+        dtype = arguments[0].value if arguments else UNKNOWN
+        known = dtype.name if isinstance(dtype, DType) else None
+        given = (array.literal, array.scalar, array.traced, array.pulls)
+        cast = Array(known, *given, shape=array.shape)
+        return cast if array.role is None else fourier.keep(cast, array.role, name)
+    entry = mlx_api.array_member(name)
+    result = UNKNOWN if entry is None else api_result(entry, arguments, array)
+    if name in ("reshape", "flatten"):
+        result = with_shape(result, shapes.of_method(array, name, arguments))
+    return result if array.role is None else fourier.keep(result, array.role, name)
+
+
+def _function(
+    frame: Frame, node: cst.Call, callee: Function, arguments: tuple[Argument, ...]
+) -> Value:
+    if frame.module.mentions_kernels and (frame.record or frame.visit is not None):
+        visits.note(frame, node, callee, arguments)
+    result = functions.call_function(frame, callee.info, callee.bound, arguments)
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    if path is not None and type(callee.bound) is Instance and frame.knows_below(path):
+        # What the method sets is what its class knows of it, not what was assigned here before.
+        names = classes.assigned_by(callee.bound.info, callee.info)
+        frame.work.left -= len(names)
+        for name in names:
+            frame.forget(f"{path}.{name}")
+            frame.names.remove(f"{path}.{name}")
+    return result
+
+
+def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argument, ...]) -> Value:
+    instance = Instance(callee.info)
+    init = find_method(callee.info, "__init__")
+    if init is not None:
+        functions.call_function(frame, init, instance, arguments)
+    elif any(base in classes.ENUMS for base in library_bases(callee.info)):
+        return instance
+    return instance
+
+
+def _instance(
+    frame: Frame, node: cst.Call, callee: Instance, arguments: tuple[Argument, ...]
+) -> Value:
+    method = find_method(callee.info, "__call__")
+    if method is not None:
+        return functions.call_function(frame, method, callee, arguments)
+    for base in library_bases(callee.info):
+        if mlx_api.is_layer(base) and base != classes.MODULE_CLASS:
+            return _library_object(frame, node, LibraryObject(base), arguments)
+    return UNKNOWN
+
+
+def _library_object(
+    frame: Frame, node: cst.Call, callee: LibraryObject, arguments: tuple[Argument, ...]
+) -> Value:
+    entry = mlx_api.lookup(callee.cls)
+    if entry is None or entry.call_returns is None:
+        return UNKNOWN
+    value = result_value(entry.call_returns)
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    if type(value) is Array:
+        return Array(None, False, False, any(map(_is_traced, arguments)), pulls)
+    return with_pulls(value, pulls)
+
+
+def _is_traced(argument: Argument) -> bool:
+    array = as_array(argument.value)
+    return array is not None and array.traced
+
+
+def _transformed(
+    frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
+) -> Value:
+    return transforms.call(frame, node, callee, arguments)
+
+
+def _callable(
+    frame: Frame, node: cst.Call, callee: Callable, arguments: tuple[Argument, ...]
+) -> Value:
+    if type(callee.result) is Array:
+        return Array(callee.result.dtype, traced=any(map(_is_traced, arguments)))
+    return callee.result
+
+
+def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argument, ...]) -> Value:
+    """A launch returns a list with one array an output."""
+    dtypes = next((a.value for a in arguments if a.keyword == "output_dtypes"), UNKNOWN)
+    if isinstance(dtypes, Sequence) and dtypes.items is not None:
+        items = tuple(
+            Array(d.name if isinstance(d, DType) else None, traced=True) for d in dtypes.items
+        )
+        return Sequence("list", None, items)
+    return Sequence("list", Array(traced=True))
+
+
+def _wrapped(
+    frame: Frame, node: cst.Call, callee: Wrapped, arguments: tuple[Argument, ...]
+) -> Value:
+    handler = _HANDLERS.get(type(callee.value))
+    return UNKNOWN if handler is None else handler(frame, node, callee.value, arguments)
+
+
+def _union(frame: Frame, node: cst.Call, callee: Union, arguments: tuple[Argument, ...]) -> Value:
+    results: list[Value] = []
+    for option in options(callee):
+        if option is NONE:
+            continue
+        handler = _HANDLERS.get(type(option))
+        results.append(UNKNOWN if handler is None else handler(frame, node, option, arguments))
+    return join_all(results)
+
+
+_HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] = {
+    Symbol: _symbol,
+    BoundMember: _bound,
+    Function: _function,
+    Class: _class,
+    Instance: _instance,
+    LibraryObject: _library_object,
+    Transformed: _transformed,
+    Callable: _callable,
+    Kernel: _kernel,
+    Wrapped: _wrapped,
+    Union: _union,
+}
+
+
+#: What doesn't add to the lists that it is given, or to those of its closure.
+_HARMLESS = (Symbol, BoundMember, Kernel, LibraryObject)
+
+
+@link("call_value")
+def call_value(frame: Frame, callee: Value, values: tuple[Value, ...]) -> Value:
+    """Call a value with positional values that have no expressions (``tree_map``, ``map``)."""
+    if isinstance(callee, Function):
+        return functions.call_with_values(frame, callee.info, callee.bound, values)
+    if isinstance(callee, Instance):
+        return classes.call_method(frame, callee, "__call__", values)
+    if isinstance(callee, Callable):
+        return callee.result
+    if isinstance(callee, Symbol) and callee.name.startswith("mlx."):
+        entry = mlx_api.lookup(callee.name)
+        placeholder = cst.Name("_")
+        arguments = tuple(Argument(v, placeholder, None, "") for v in values)
+        return UNKNOWN if entry is None else api_result(entry, arguments)
+    if isinstance(callee, Transformed):
+        return call_value(frame, callee.inner, values)
+    if isinstance(callee, Wrapped):
+        return call_value(frame, callee.value, values)
+    return UNKNOWN

@@ -1,0 +1,151 @@
+"""Functions and classes as the source defines them, and what inference learns about each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.values.joins import join
+from embercoach.analysis.values.lattice import NO_PULLS, Pulls, Value
+
+if TYPE_CHECKING:
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.project.module import Module
+
+#: A node, and the statement or the decorator that it stands in.
+Site = tuple[cst.CSTNode, cst.CSTNode]
+
+
+@dataclass(slots=True)
+class Parameter:
+    """One parameter: ``star`` is ``""``, ``"*"`` or ``"**"``."""
+
+    name: str
+    node: cst.Param
+    annotation: cst.BaseExpression | None
+    default: cst.BaseExpression | None
+    star: str
+    keyword_only: bool
+    evidence: Value | None = None  # join of what callers in the same file pass
+    annotated: Value | None = None  # what the annotation says, once it has been asked for
+
+    def observe(self, value: Value) -> bool:
+        """Add what a caller passes; True if that is news."""
+        known = self.evidence
+        self.evidence = value if known is None else join(known, value)
+        return self.evidence != known
+
+
+@dataclass(slots=True, eq=False)
+class FunctionInfo:
+    """A function, method or lambda. Roles and results are filled in while inference runs."""
+
+    name: str
+    node: cst.FunctionDef | cst.Lambda
+    module: Module
+    cls: ClassInfo | None
+    outer: FunctionInfo | None
+    parameters: tuple[Parameter, ...]
+    closure: Frame | None = None
+    decorators: tuple[str, ...] = ()
+    is_static: bool = False
+    is_property: bool = False
+    is_async: bool = False
+    # Roles: how the function is used, from decorators, transforms and calls.
+    compiled: bool = False
+    vmapped: bool = False
+    differentiated: bool = False
+    # By role: what gives it, or the function that hands it down.
+    role_sites: dict[str, Site] = field(default_factory=dict)
+    role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
+    calls: set[FunctionInfo] = field(default_factory=set)
+    returned_pulls: Pulls = NO_PULLS
+    analysed_with: tuple[Value, ...] | None = None
+    declared: Value | None = None  # what the return annotation says, once it has been asked for
+    summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
+    exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
+    grown: frozenset[str] | None = None  # names to whose lists inner functions add
+    in_progress: bool = False
+    global_names: set[str] = field(default_factory=set)
+    # Parameters that the body uses as only an array can be used.
+    shown_arrays: set[str] = field(default_factory=set)
+    denied_arrays: set[str] = field(default_factory=set)  # asked for what no array has
+    statement: cst.CSTNode | None = None  # the one that a lambda stands in
+
+    def forget(self) -> None:
+        """Drop what calls of it gave: more is known of what it hangs on."""
+        self.summaries.clear()
+        self.exact.clear()
+
+    @property
+    def qualified_name(self) -> str:
+        """``Class.method`` or ``outer.inner`` within the module."""
+        if self.cls is not None:
+            return f"{self.cls.name}.{self.name}"
+        return f"{self.outer.qualified_name}.{self.name}" if self.outer else self.name
+
+    @property
+    def is_method(self) -> bool:
+        """Whether the first parameter is bound to the instance or the class."""
+        return self.cls is not None and not self.is_static
+
+    @property
+    def is_test(self) -> bool:
+        """Whether pytest or unittest would run it, or run it for a test."""
+        outer = self.outer
+        return (
+            self.module.is_test
+            or self.name.startswith("test")
+            or (self.cls is not None and self.cls.name.startswith("Test"))
+            or (outer is not None and outer.is_test)
+        )
+
+
+@dataclass(slots=True, eq=False)
+class ClassInfo:
+    """A class: its bases, fields, methods, and the attributes its methods set."""
+
+    name: str
+    node: cst.ClassDef
+    module: Module
+    bases: tuple[Value, ...] = ()
+    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    annotations: dict[str, cst.BaseExpression] = field(default_factory=dict)
+    variables: dict[str, Value] = field(default_factory=dict)
+    attributes: dict[str, Value] = field(default_factory=dict)
+    setters: dict[str, list[FunctionInfo]] = field(default_factory=dict)
+    #: The attributes that each method sets.
+    set_by: dict[FunctionInfo, tuple[str, ...]] = field(default_factory=dict)
+    explored: set[FunctionInfo] = field(default_factory=set)
+    frame: Frame | None = None
+
+    def record(self, name: str, value: Value) -> None:
+        """Note that a method sets ``self.<name>``."""
+        known = self.attributes.get(name)
+        self.attributes[name] = value if known is None else join(known, value)
+
+
+def parameters_of(node: cst.FunctionDef | cst.Lambda) -> tuple[Parameter, ...]:
+    """The parameters of a function in order."""
+    params = node.params
+    found: list[Parameter] = []
+
+    def add(param: cst.Param, star: str = "", keyword_only: bool = False) -> None:
+        annotation = param.annotation.annotation if param.annotation else None
+        found.append(
+            Parameter(param.name.value, param, annotation, param.default, star, keyword_only)
+        )
+
+    for param in params.posonly_params:
+        add(param)
+    for param in params.params:
+        add(param)
+    if isinstance(params.star_arg, cst.Param):
+        add(params.star_arg, "*")
+    for param in params.kwonly_params:
+        add(param, keyword_only=True)
+    if params.star_kwarg is not None:
+        add(params.star_kwarg, "**")
+    return tuple(found)

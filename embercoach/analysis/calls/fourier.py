@@ -1,0 +1,305 @@
+"""Fourier transforms: what a spectrum was made by, how it was scaled, what came back of it.
+
+Roles of arrays (see `spectra`) are made by `mx.fft` and kept through what neither scales nor
+mixes: filtering by multiplication, taking the real part, cutting a signal. All else drops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+from dataclasses import replace
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.call_results import api_result, match
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.extents import Operand, is_length, role_of, text_of
+from embercoach.analysis.values.joins import as_array, join_all
+from embercoach.analysis.values.lattice import (
+    NONE,
+    Array,
+    Dict,
+    Number,
+    Sequence,
+    Str,
+    Union,
+    Value,
+)
+from embercoach.analysis.values.spectra import Axes, Extent, Length, Role, Scaling, Signal, Spectrum
+
+Arguments = tuple[Argument, ...]
+Handler = Fn[[Frame, cst.Call, Arguments], Value]
+
+FORWARD = ("fft", "fft2", "fftn", "rfft", "rfft2", "rfftn")
+INVERSE = ("ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn")
+NORMS = ("backward", "ortho", "forward")
+#: Functions and methods whose result is the spectrum, or has the scale of the signal, given.
+SHIFTS = ("fftshift", "ifftshift")
+SPECTRUM_KEEPERS = ("astype", "contiguous", "stop_gradient", "conj", "conjugate")
+RESHAPERS = ("reshape", "transpose", "squeeze", "expand_dims", "swapaxes", "moveaxis", "flatten")
+SIGNAL_KEEPERS = (*SPECTRUM_KEEPERS, *RESHAPERS, "real", "roll", "pad", "flip")
+
+
+def _transform(name: str) -> Handler:
+    short = name.rpartition(".")[2]
+
+    def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+        entry = mlx_api.lookup(name)
+        assert entry is not None
+        result = api_result(entry, arguments)
+        given = {param.name: argument for param, argument in match(entry, arguments)}
+        if "a" not in given or any(a.star for a in arguments):
+            return result
+        if short in FORWARD:
+            return _with_role(result, _forward(frame, short, given))
+        spectrum = role_of(given["a"].value)
+        if not isinstance(spectrum, Spectrum):
+            return result
+        axes = _axes(frame, short, given)
+        return _with_role(result, Signal(node, spectrum, _norm(given), axes, _length(given)))
+
+    return handle
+
+
+def _with_role(result: Value, role: Role | None) -> Value:
+    return replace(result, role=role) if role is not None and type(result) is Array else result
+
+
+def _forward(frame: Frame, short: str, given: dict[str, Argument]) -> Spectrum:
+    return Spectrum(
+        norms=(_norm(given),),
+        axes=_axes(frame, short, given),
+        is_real=short[0] == "r",
+        length=_length(given),
+        paths=_paths(given["a"].node),
+    )
+
+
+def _norm(given: dict[str, Argument]) -> str | None:
+    argument = given.get("norm")
+    if argument is None:
+        return "backward"
+    text = argument.value.text if isinstance(argument.value, Str) else None
+    return text if text in NORMS else None
+
+
+def _axes(frame: Frame, short: str, given: dict[str, Argument]) -> Axes:
+    argument = given.get("axis") or given.get("axes")
+    if argument is None:
+        return None if short[-1] == "n" else (-2, -1) if short[-1] == "2" else (-1,)
+    value = argument.value
+    if value is NONE:
+        return None
+    consts = _consts(value)
+    if None in consts:
+        return text_of(argument.node)
+    return tuple(c for c in consts if c is not None)
+
+
+def _length(given: dict[str, Argument]) -> Length | None:
+    argument = given.get("n") or given.get("s")
+    if argument is None or argument.value is NONE:
+        return None
+    extent = argument.value.extent if isinstance(argument.value, Number) else None
+    return Length(text_of(argument.node), _consts(argument.value), extent)
+
+
+def _consts(value: Value) -> tuple[int | None, ...]:
+    items = value.items if isinstance(value, Sequence) else (value,)
+    return tuple(
+        item.const if isinstance(item, Number) and isinstance(item.const, int) else None
+        for item in items or (value,)
+    )
+
+
+def _paths(node: cst.CSTNode) -> frozenset[str]:
+    """All names in an expression, and the dotted paths that start with them."""
+    found: set[str] = set()
+    for part in walk(node):
+        path = dotted(part)
+        while path:
+            found.add(path)
+            path = path.rpartition(".")[0]
+    return frozenset(found)
+
+
+def operate(result: Value, symbol: str, left: Operand, right: Operand) -> Value:
+    """The result of an operation on arrays, with the role that it has by theirs."""
+    return _with_role(result, _role_of_result(symbol, left, right))
+
+
+def _role_of_result(symbol: str, left: Operand, right: Operand) -> Role | None:
+    a, b = role_of(left[0]), role_of(right[0])
+    if symbol not in ("*", "/"):
+        return None
+    if isinstance(a, Spectrum) and isinstance(b, Spectrum):
+        return _product(a, b) if symbol == "*" else None
+    if symbol == "*" and (isinstance(b, (Spectrum, Signal)) or isinstance(a, Extent)):
+        a, b, left, right = b, a, right, left
+    if isinstance(a, Spectrum) and not isinstance(b, Signal):
+        return _scaled(a, symbol, right)
+    if isinstance(a, Signal):
+        return a if b is None and _is_filter(right[0]) else None
+    one = isinstance(left[0], Number) and left[0].const == 1
+    return b if isinstance(b, Extent) and symbol == "/" and one else None
+
+
+def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
+    if (a.axes, a.is_real) != (b.axes, b.is_real):
+        return None
+    if a.length != b.length and a.length is not None and b.length is not None:
+        return None
+    # A kernel's spectrum over n is as good as the product over n.
+    scaling: Scaling = a.scaling if b.scaling == "none" else b.scaling
+    if "none" not in (a.scaling, b.scaling):
+        scaling = "unknown"
+    return Spectrum(
+        a.norms + b.norms,
+        a.axes,
+        a.is_real,
+        a.length or b.length,
+        a.paths | b.paths,
+        scaling,
+        a.filtered or b.filtered,
+        a.conjugated or b.conjugated,
+    )
+
+
+def _scaled(spectrum: Spectrum, symbol: str, other: Operand) -> Spectrum:
+    """A spectrum times or over something that is no spectrum."""
+    if symbol == "*" and _is_filter(other[0]):
+        return replace(spectrum, filtered=True)
+    scaling: Scaling = "unknown"
+    if spectrum.scaling == "none" and is_length(
+        other, spectrum.length, spectrum.axes, spectrum.paths
+    ):
+        scaling = "length"
+    return replace(spectrum, scaling=scaling)
+
+
+def _is_filter(value: Value) -> bool:
+    """Whether a factor is an array of weights, and not a scale, as far as one can tell.
+
+    The spectrum of a kernel from elsewhere is complex, and may have been scaled there.
+    """
+    array = as_array(value)
+    if array is None or array.role is not None:
+        return False
+    return not array.literal and not array.scalar and array.dtype != "complex64"
+
+
+def sliced(role: Role | None, node: cst.Subscript) -> Role | None:
+    """The role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
+    if isinstance(role, Signal):
+        return role
+    if not isinstance(role, Spectrum):
+        return None
+    parts = [element.slice for element in node.slice]
+    if all(_is_whole(part) or _is_new_axis(part) for part in parts):
+        return role
+    axes = role.axes
+    if not isinstance(axes, tuple) or max(axes, default=0) >= 0:
+        return None
+    # Of ``x[a:b, :]`` the last axis is whole, whether the colon stands for it or not.
+    last = parts[min(axes) :]
+    return role if len(last) == -min(axes) and all(map(_is_whole, last)) else None
+
+
+def _is_whole(part: cst.BaseSlice) -> bool:
+    if isinstance(part, cst.Slice):
+        return part.lower is None and part.upper is None and part.step is None
+    return isinstance(part, cst.Index) and isinstance(part.value, cst.Ellipsis)
+
+
+def _is_new_axis(part: cst.BaseSlice) -> bool:
+    return isinstance(part, cst.Index) and dotted(part.value) == "None"
+
+
+def keep(result: Value, role: Role | None, name: str) -> Value:
+    """What a function or method called ``name`` makes of an array with a role."""
+    if isinstance(role, Extent):
+        return _with_role(result, role) if name == "astype" else result
+    keepers = SIGNAL_KEEPERS if isinstance(role, Signal) else SPECTRUM_KEEPERS
+    if isinstance(role, Spectrum) and name in ("conj", "conjugate"):
+        role = replace(role, conjugated=not role.conjugated)
+    return _with_role(result, role) if name in keepers or name in SHIFTS else result
+
+
+def touch(frame: Frame, target: cst.Subscript, value: Value | None) -> None:
+    """After ``x[...] = value``, or with None ``x[...] /= y``, the scale of ``x`` is not known.
+
+    A plain number as a value masks coefficients out; that is a filter.
+    """
+    path = dotted(target.value)
+    array = None if path is None else frame.names.get(path)
+    if path is None or type(array) is not Array or array.role is None:
+        return
+    if isinstance(value, Number):
+        return
+    role = array.role
+    masked = replace(role, scaling="unknown") if isinstance(role, Spectrum) else None
+    frame.names[path] = replace(array, role=masked)
+
+
+def detached(value: Value) -> Value:
+    """A value that leaves its function, where names and shapes of arrays mean nothing."""
+    if isinstance(value, Array):
+        known = value.role is not None or value.shape is not None
+        return replace(value, role=None, shape=None) if known else value
+    if isinstance(value, Number):
+        return value if value.extent is None else replace(value, extent=None)
+    if isinstance(value, Sequence):
+        items = value.items and tuple(map(detached, value.items))
+        common = value.common and detached(value.common)
+        if value.array is None and common == value.common and items == value.items:
+            return value
+        return replace(value, common=common, items=items, array=None)
+    if isinstance(value, Dict):
+        return Dict(detached(value.item), tuple((k, detached(v)) for k, v in value.known))
+    if isinstance(value, Union):
+        return join_all(map(detached, value.options))
+    return value
+
+
+def transposed(array: Array) -> Array:
+    """``x.T``: the axes of a spectrum are others then."""
+    known = array.role is not None and not isinstance(array.role, Signal)
+    return replace(array, role=None) if known else array
+
+
+def _keeper(name: str) -> Handler:
+    short = name.rpartition(".")[2]
+
+    def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+        entry = mlx_api.lookup(name)
+        assert entry is not None
+        result = api_result(entry, arguments)
+        return keep(result, role_of(arguments[0].value), short) if arguments else result
+
+    return handle
+
+
+def _operator(name: str, symbol: str) -> Handler:
+    def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+        entry = mlx_api.lookup(name)
+        assert entry is not None
+        result = api_result(entry, arguments)
+        if len(arguments) < 2 or not any(role_of(a.value) for a in arguments[:2]):
+            return result
+        left, right = arguments[:2]
+        return operate(result, symbol, (left.value, left.node), (right.value, right.node))
+
+    return handle
+
+
+HANDLERS: dict[str, Handler] = {
+    **{name: _transform(name) for name in (f"mlx.core.fft.{n}" for n in (*FORWARD, *INVERSE))},
+    **{name: _keeper(name) for name in (f"mlx.core.fft.{n}" for n in SHIFTS)},
+    **{name: _keeper(name) for name in (f"mlx.core.{n}" for n in SIGNAL_KEEPERS)},
+    "mlx.core.multiply": _operator("mlx.core.multiply", "*"),
+    "mlx.core.divide": _operator("mlx.core.divide", "/"),
+}

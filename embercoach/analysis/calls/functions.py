@@ -1,0 +1,386 @@
+"""Functions of linted files: binding arguments, results, and the analysis of their bodies."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls import shapes, star_kwargs
+from embercoach.analysis.calls.fourier import detached
+from embercoach.analysis.calls.kernel_objects import holds_kernel
+from embercoach.analysis.calls.parameters import (
+    annotated_result,
+    canonical_values,
+    closure_of,
+    is_vague,
+    parameter_value,
+    plain,
+)
+from embercoach.analysis.evaluate import constants, exactness
+from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.must_execute import MustExecute
+from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
+from embercoach.analysis.values.joins import as_array, join, join_all, options, pulls_of, with_shape
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    NO_PULLS,
+    NONE,
+    STR,
+    UNKNOWN,
+    Array,
+    Callable,
+    Instance,
+    Kernel,
+    LibraryObject,
+    Sequence,
+    Str,
+    Value,
+)
+from embercoach.analysis.work import WorkExceededError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Fact, Visit
+
+MAX_DEPTH = 8
+MAX_SUMMARIES = 6
+MAX_KERNELS = 64
+#: Parameters that are bound in the time of an evaluation.
+PARAMETERS_A_STEP = 2
+
+
+@link("call_function")
+def call_function(
+    frame: Frame, info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
+) -> Value:
+    """The result of a call, from the return annotation or from the body.
+
+    Callers are evidence of what parameters hold, and edges of the call graph.
+    """
+    frame.work.left -= len(info.parameters) // PARAMETERS_A_STEP
+    values = _bind(info, bound, arguments)
+    if frame.record:
+        if frame.info is not None:
+            frame.info.calls.add(info)
+        if info.module is frame.module:
+            for parameter in info.parameters:
+                value = values.get(parameter.name)
+                if value is not None and value is not UNKNOWN and parameter.star != "**":
+                    parameter.observe(plain(value))
+    given = None if any(a.star for a in arguments) else values
+    return _result(frame, info, values, given)
+
+
+def call_with_values(
+    frame: Frame, info: FunctionInfo, bound: Value | None, values: tuple[Value, ...]
+) -> Value:
+    """The result of a call with positional values that have no expressions."""
+    placeholder = cst.Name("_")
+    return call_function(
+        frame, info, bound, tuple(Argument(v, placeholder, None, "") for v in values)
+    )
+
+
+def _bind(
+    info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
+) -> dict[str, Value]:
+    """What each parameter is given, as far as the call says."""
+    positional = [p.name for p in info.parameters if not p.star and not p.keyword_only]
+    names = {p.name for p in info.parameters if not p.star}
+    before = takewhile(lambda argument: not argument.star, arguments)
+    given = [argument.value for argument in before if argument.keyword is None]
+    if bound is not None and positional:
+        given.insert(0, bound)
+    values = dict(zip(positional, given, strict=False))
+    values.update((a.keyword, a.value) for a in arguments if a.keyword in names)
+    exact = info.module.mentions_kernels and not any(a.star for a in arguments)
+    values.update(star_kwargs.gathered(info, arguments, given[len(positional) :], exact=exact))
+    return values
+
+
+def _result(
+    frame: Frame, info: FunctionInfo, values: dict[str, Value], known_to: dict[str, Value] | None
+) -> Value:
+    annotated = annotated_result(info)
+    generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
+    makes_text = annotated is not None and constants.may_make_text(frame, info, annotated)
+    if (
+        annotated is not None
+        and annotated is not UNKNOWN
+        and not (generates or makes_text or is_vague(annotated))
+    ) and not _may_be_kernel(info, annotated):
+        pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
+        return _with_traced(annotated, values) if not pulls else annotated
+    if info.in_progress or frame.depth >= MAX_DEPTH:
+        return annotated or UNKNOWN
+    elsewhere = False
+    if info.outer is not None and info.module.mentions_kernels:
+        closure = constants.closure_at(frame, info)
+        elsewhere = closure is None
+        if closure is not None and closure is not info.closure:
+            # Another run of the surrounding function holds other values.
+            values_here = constants.given(info, known_to or values)
+            depth = frame.depth + 1
+            return _run(
+                info, values_here, record=False, depth=depth, closure=closure, exact=frame.exact
+            )
+    given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
+    known = _summary(frame, info, given, annotated or UNKNOWN)
+    if elsewhere and type(known) is Str:
+        known = STR  # the surrounding function may have been called otherwise
+    elif known_to is not None and constants.matter(frame, info, known):
+        known = _exactly(frame, info, known_to, known)
+    if makes_text and annotated is not None:
+        return known if type(known) is type(annotated) else annotated
+    if annotated is not None and _may_be_kernel(info, annotated):
+        return known if holds_kernel(known) else annotated
+    return _yielded(annotated, known) if generates and annotated is not None else known
+
+
+def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value) -> Value:
+    """What the body returns for these values, up to a number of different ones.
+
+    A shared function is run once for all files that ask, but each file's calls count by
+    themselves: what another file asks for must not change what this one is told.
+    """
+    if info.module.is_shared and not frame.module.is_shared:
+        asked = frame.module.asked.setdefault(info, {})
+    else:
+        asked = info.summaries
+    known = asked.get(given)
+    if known is not None:
+        return known
+    if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
+        first = next(iter(asked.values()))
+        if not holds_kernel(first):
+            return first
+    if len(asked) >= MAX_KERNELS:
+        return vague
+    known = info.summaries.get(given)
+    if known is None:
+        info.summaries[given] = vague  # for a body that comes back to this very call
+        known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
+        if len(info.summaries) > MAX_KERNELS:
+            del info.summaries[given]  # it may hold on to the modules of past files
+    asked[given] = known
+    return known
+
+
+def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
+    """What the body returns for the constants of one call, or ``vague``."""
+    if constants.closure_at(frame, info) is None:
+        return vague
+    given = constants.given(info, values)
+    if info.module.is_shared and not frame.module.is_shared:
+        asked = frame.module.asked_exactly.setdefault(info, {})
+    else:
+        asked = info.exact
+    known = asked.get(given)
+    if known is None:
+        if len(asked) >= MAX_KERNELS:
+            return vague
+        known = info.exact.get(given)
+        if known is None:
+            known = _run(info, given, record=False, depth=frame.depth + 1, exact=True)
+            if len(info.exact) < MAX_KERNELS:
+                info.exact[given] = known
+        asked[given] = known
+    return known
+
+
+def _yielded(annotated: Value, inferred: Value) -> Value:
+    """What a generator yields: what the body shows, and the annotation where it shows nothing."""
+    if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
+        return annotated
+    here, declared = inferred.items, annotated.items
+    if here is not None and declared is not None and len(here) == len(declared):
+        return Sequence(annotated.kind, None, tuple(map(_yielded_item, declared, here)))
+    return Sequence(annotated.kind, _yielded_item(annotated.item, inferred.item))
+
+
+def _yielded_item(annotated: Value, inferred: Value) -> Value:
+    if isinstance(inferred, Sequence) and isinstance(annotated, Sequence):
+        return _yielded(annotated, inferred)
+    return annotated if UNKNOWN in options(inferred) else inferred
+
+
+def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
+    """Whether what is annotated as a callable may be a kernel that the function builds.
+
+    Or, as an instance of a class, a wrapper of one.
+    """
+    kinds: tuple[type, ...] = (Callable, LibraryObject)
+    if info.module.builders:
+        kinds = (*kinds, Instance)
+    if not any(isinstance(o, kinds) for o in options(annotated)):
+        return False
+    return info.module.mentions_kernels
+
+
+def _with_traced(value: Value, values: dict[str, Value]) -> Value:
+    """The annotated result depends on what the call is given."""
+    if type(value) is Array:
+        traced = any(isinstance(v, Array) and v.traced for v in values.values())
+        return Array(value.dtype, False, False, traced)
+    return value
+
+
+def explore(info: FunctionInfo) -> None:
+    """Run a method for the attributes that it sets; for good if its file is being analysed."""
+    if info.in_progress:
+        return
+    if info.module.is_analysed and info.analysed_with is None:
+        analyse(info)
+    else:
+        _run(info, canonical_values(info), record=False, depth=2)
+
+
+def analyse(info: FunctionInfo) -> None:
+    """Run a body with what is known of its parameters, and record its facts.
+
+    Where a use in the body shows that a parameter is an array, or that it is none, the body is run
+    again knowing it.
+    """
+    for _ in range(3):
+        shown = len(info.shown_arrays) + len(info.denied_arrays)
+        values = canonical_values(info)
+        info.module.facts_of(info).clear()
+        info.returned_pulls = NO_PULLS
+        info.analysed_with = values
+        result = _run(info, values, record=True, depth=0)
+        if len(info.shown_arrays) + len(info.denied_arrays) == shown:
+            break
+        info.forget()
+    info.summaries.setdefault(tuple(map(plain, values)), result)
+
+
+def _run(
+    info: FunctionInfo,
+    values: tuple[Value, ...],
+    *,
+    record: bool,
+    depth: int,
+    closure: Frame | None = None,
+    exact: bool = False,
+) -> Value:
+    """Run a body, ``exact`` for the constants of one call."""
+    frame = _entered(info, values, record=record, depth=depth)
+    if closure is not None:
+        frame.outer = closure
+    if exact:
+        frame.exact = True
+        frame.rounds_left = exactness.MAX_ROUNDS
+    falls = _execute(info, frame)
+    if record:
+        info.returned_pulls |= frame.pulls
+    if frame.yielded is not None:
+        return Sequence("iterator", detached(frame.yielded))
+    if frame.returned is None:
+        return NONE if falls else UNKNOWN
+    result = detached(frame.returned)
+    return join(result, NONE) if falls else result
+
+
+@link("left_in")
+def left_in(info: FunctionInfo, name: str) -> Value:
+    """What a parameter holds when the body has been run: what is put into a dict, say."""
+    if info.in_progress:
+        return UNKNOWN
+    frame = _entered(info, canonical_values(info), record=False, depth=2)
+    _execute(info, frame)
+    return frame.names.get(name, UNKNOWN)
+
+
+def seen_in(visit: Visit) -> list[Fact]:
+    """The launches that one call of a function makes, and its calls of other functions."""
+    info = visit.function
+    if info.in_progress:
+        return []
+    values = _bind(info, visit.bound, visit.arguments)
+    frame = _entered(info, constants.given(info, values), record=False, depth=1)
+    for name, value in values.items():
+        if type(value) is Kernel:  # which an annotation as a callable would hide
+            frame.names[name] = value
+        array = as_array(frame.names[name])
+        if array is not None and (shape := shapes.of_value(value)) is not None:
+            frame.names[name] = with_shape(array, shape)
+    frame.outer = visit.closure or frame.outer
+    frame.exact, frame.rounds_left = True, exactness.MAX_ROUNDS
+    frame.visit = visit
+    _execute(info, frame)
+    return frame.seen
+
+
+def must_execute(
+    info: FunctionInfo, arrays: frozenset[str], given: Iterable[tuple[str, Value]]
+) -> dict[cst.Call, tuple[Argument, ...]]:
+    """The calls that must execute when a function runs, with their arguments.
+
+    Args:
+        info: the function.
+        arrays: names in it that hold arrays, and not None.
+        given: what is known of its parameters, and of those of the functions around it.
+    """
+    if info.in_progress:
+        return {}
+    values: list[Value] = [ARRAY if p.name in arrays else UNKNOWN for p in info.parameters]
+    owner = info.parameters[0].name if info.is_method and info.parameters else ""
+    values[:1] = canonical_values(info)[:1] if owner else values[:1]
+    frame = _entered(info, tuple(values), record=False, depth=1)
+    frame.names.set_all(given)
+    if owner:  # any of several assignments may hold, of whatever object they are
+        repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
+        frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
+    frame.must = MustExecute(arrays)
+    with suppress(WorkExceededError):
+        _execute(info, frame)
+    return frame.must.calls
+
+
+def constants_passed(
+    info: FunctionInfo, arguments: tuple[Argument, ...]
+) -> Iterator[tuple[str, Value]]:
+    """The parameters that hold a constant in a call and are not bound again."""
+    if any(argument.star for argument in arguments):
+        return
+    values = _bind(info, UNKNOWN if info.is_method else None, arguments)
+    for parameter in info.parameters:
+        known = constants.of_parameter(info, parameter, values.get(parameter.name))
+        if known is not None and not is_rebound(info.module, info, parameter.name):
+            yield parameter.name, known
+
+
+def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
+    """A frame in which the parameters are bound and nothing has been run yet."""
+    frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
+    frame.names.set_all(zip((p.name for p in info.parameters), values, strict=False))
+    for parameter in info.parameters:
+        if parameter.name in info.shown_arrays and parameter.annotation is None:
+            known = frame.names[parameter.name]
+            if UNKNOWN in options(known) or known is NONE:
+                shown = [o for o in options(known) if o is NONE]
+                frame.names[parameter.name] = join_all([*shown, Array(traced=True)])
+    return frame
+
+
+def _execute(info: FunctionInfo, frame: Frame) -> bool:
+    """Run the body; whether control falls off its end."""
+    busy = info.in_progress
+    info.in_progress = True
+    try:
+        node = info.node
+        if not isinstance(node, cst.Lambda):
+            return execute(frame, node.body.body)
+        frame.statement = info.statement or info.module.tree
+        frame.returned = evaluate(frame, node.body)
+        frame.pulls |= pulls_of(frame.returned)
+        return False
+    finally:
+        info.in_progress = busy

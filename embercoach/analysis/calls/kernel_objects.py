@@ -1,0 +1,109 @@
+"""Kernels as values: what ``mx.fast.metal_kernel`` builds, and which values hold one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.facts.facts import Argument, CallFact
+from embercoach.analysis.values.joins import join_all, options
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Dict,
+    Kernel,
+    Sequence,
+    Str,
+    Symbol,
+    Union,
+    Value,
+    Wrapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import libcst as cst
+
+    from embercoach.analysis.evaluate.frame import Frame
+
+METAL_KERNEL = "mlx.core.fast.metal_kernel"
+
+
+def define(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """The kernel of a ``metal_kernel(...)``, the same value each time that it is built alike.
+
+    It is one of several where its body or its header is.
+    """
+    texts = [i for i, a in enumerate(arguments) if type(a.value) is Str and a.value.either]
+    if texts and not any(a.star for a in arguments):
+        chosen = [arguments[i].value for i in texts]
+        first = chosen[0]
+        assert isinstance(first, Str)
+        if all(_is_decided_with(text, first) for text in chosen):
+            return join_all(
+                _defined(frame, node, _of_option(arguments, option))
+                for option in range(len(first.either))
+            )
+    return _defined(frame, node, arguments)
+
+
+def _is_decided_with(text: Value, other: Str) -> bool:
+    """Whether two strings that are one of several are so by the same choice."""
+    assert isinstance(text, Str)
+    return text.choice is other.choice and len(text.either) == len(other.either)
+
+
+def _of_option(arguments: tuple[Argument, ...], option: int) -> tuple[Argument, ...]:
+    return tuple(
+        a._replace(value=a.value.either[option]) if type(a.value) is Str and a.value.either else a
+        for a in arguments
+    )
+
+
+def _defined(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    known = frame.module.kernels.setdefault(node, [])
+    for order, definition in enumerate(known):
+        if definition.arguments == arguments:
+            return Kernel(definition, order)
+    definition = CallFact(node, frame.place(), Symbol(METAL_KERNEL), arguments, UNKNOWN)
+    known.append(definition)
+    return Kernel(definition, len(known) - 1)
+
+
+def kernels_in(value: Value) -> Iterator[Kernel]:
+    """The kernels that a value may be."""
+    # Asked of every call: most values are none, and no union either.
+    if type(value) is Kernel:
+        yield value
+    if type(value) is not Union:
+        return
+    found = [option for option in options(value) if isinstance(option, Kernel)]
+    yield from found if len(found) < 2 else sorted(found, key=_order)
+
+
+def _order(kernel: Kernel) -> tuple[str, int]:
+    """Where a kernel stands among others: the alternatives of a value have no order."""
+    place = kernel.definition.place
+    return ("" if place.function is None else place.function.qualified_name, kernel.order)
+
+
+def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
+    """The kernels that a value may be, or wraps, or holds in lists and dictionaries."""
+    kind = type(value)
+    if kind is Kernel:
+        yield value  # type: ignore[misc]
+    elif kind is Wrapped:
+        yield value.kernel  # type: ignore[attr-defined]
+    elif kind is Union:
+        held = [kernel for o in options(value) for kernel in kernels_held(o, depth)]
+        yield from held if len(held) < 2 else sorted(held, key=_order)
+    elif depth and isinstance(value, Sequence):
+        for item in value.items if value.items is not None else (value.item,):
+            yield from kernels_held(item, depth - 1)
+    elif depth and isinstance(value, Dict):
+        for item in (value.item, *(v for _, v in value.known)):
+            yield from kernels_held(item, depth - 1)
+
+
+def holds_kernel(value: Value) -> bool:
+    """Whether a value may be a kernel, or holds some."""
+    return any(True for _ in kernels_held(value))

@@ -1,0 +1,322 @@
+"""Calls of library functions: MLX by its table, NumPy, torch, builtins and the standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Fn
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls import (
+    builtin_calls,
+    fourier,
+    kernel_objects,
+    numpy_api,
+    shapes,
+    sibling_files,
+    string_methods,
+    transforms,
+)
+from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.evaluate.dispatch import call_value
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.imports import imported
+from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values import promotion
+from embercoach.analysis.values.joins import (
+    as_array,
+    as_number,
+    as_numpy,
+    holds_arrays,
+    join_all,
+    options,
+    pulls_of,
+    with_shape,
+)
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    STR,
+    TORCH,
+    TREE,
+    UNKNOWN,
+    Array,
+    DType,
+    Function,
+    Instance,
+    LibraryObject,
+    Number,
+    NumberKind,
+    Numpy,
+    Sequence,
+    Tree,
+    Value,
+)
+
+KIND_OF_DTYPE: dict[str, NumberKind] = {
+    "bool": "bool",
+    "complex64": "complex",
+    **dict.fromkeys(promotion.INTEGERS, "int"),
+    **dict.fromkeys(promotion.FLOATING, "float"),
+}
+Handler = Fn[[Frame, cst.Call, tuple[Argument, ...]], Value]
+
+
+def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of calling a library function by its qualified name."""
+    if name in transforms.TRANSFORMS:
+        return transforms.transform(frame, node, name, arguments)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return with_shape(special(frame, node, arguments), shapes.of_call(name, arguments))
+    library = name.partition(".")[0]
+    if library == "mlx":
+        return _mlx(name, arguments)
+    if library == "builtins":
+        return builtin_calls.call(frame, node, name, arguments)
+    if library == "numpy":
+        result = numpy_api.call(name, arguments)
+        return _pulled(node, result, arguments)
+    if library == "torch":
+        short = name.rpartition(".")[2]
+        return UNKNOWN if short[:1].isupper() or short in _TORCH_SETTINGS else TORCH
+    if library == "math":
+        return _math(node, name, arguments)
+    return _STANDARD.get(name, UNKNOWN)
+
+
+_TORCH_SETTINGS = frozenset(
+    ["load", "save", "device", "manual_seed", "no_grad", "compile", "is_tensor"]
+)
+_INT_MATH = frozenset(
+    ["ceil", "floor", "trunc", "prod", "gcd", "lcm", "isqrt", "comb", "perm", "factorial"]
+)
+_STANDARD: dict[str, Value] = {
+    **dict.fromkeys(
+        (
+            "time.time",
+            "time.perf_counter",
+            "time.monotonic",
+            "random.random",
+            "random.uniform",
+            "random.gauss",
+            "time.process_time",
+        ),
+        FLOAT,
+    ),
+    **dict.fromkeys(("random.randint", "random.randrange", "operator.index", "os.getpid"), INT),
+    "os.cpu_count": INT,
+}
+
+
+def _pulled(node: cst.Call, result: Value, arguments: tuple[Argument, ...]) -> Value:
+    """A NumPy result made from an array carries the pull of this very call."""
+    if isinstance(result, Numpy) and any(holds_arrays(a.value) for a in arguments):
+        return Numpy(result.kind, result.scalar, result.pulls | {node}, result.dtype)
+    return result
+
+
+def _math(node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+    short = name.rpartition(".")[2]
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    if any(as_array(a.value) for a in arguments):
+        pulls |= {node}
+    kind: NumberKind = "int" if short in _INT_MATH else "float"
+    if short.startswith("is") and short != "isqrt":
+        kind = "bool"
+    return Number(kind, None, None, pulls)
+
+
+def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
+    entry = mlx_api.lookup(name)
+    if entry is None:
+        return UNKNOWN
+    if entry.kind == "class":
+        return LibraryObject(entry.name)
+    return with_shape(api_result(entry, arguments), shapes.of_call(name, arguments))
+
+
+def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.array(value, dtype)``."""
+    if not arguments:
+        return ARRAY
+    value = arguments[0].value
+    shape = shapes.of_items(value) or shapes.of_value(value)
+    return with_shape(_array_of(value, arguments), shape)
+
+
+def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
+    given = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    if given is None and len(arguments) > 1 and arguments[1].keyword is None:
+        given = arguments[1].value
+    pulls = pulls_of(value)
+    number = as_number(value)
+    extent = None if number is None else number.extent
+    if isinstance(given, DType):
+        literal = number is not None or _numbers_only(value)
+        return Array(given.name, literal, number is not None, False, pulls, extent)
+    if given is not None and given is not NONE:
+        return Array(None, False, number is not None, False, pulls, extent)
+    if number is not None:
+        kinds = {option.kind for option in options(value) if isinstance(option, Number)}
+        dtype = promotion.dtype_of_number(number.kind) if len(kinds) == 1 else None
+        return Array(dtype, True, True, False, pulls, extent)
+    array = as_array(value)
+    if array is not None:
+        return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
+    if _numbers_only(value):
+        assert isinstance(value, Sequence)
+        return Array(_dtype_of_items(value), True, False, False, pulls)
+    numpy = as_numpy(value)
+    if numpy is not None and numpy.dtype in promotion.DTYPES:
+        dtype = "float32" if numpy.dtype == "float64" else numpy.dtype
+        return Array(dtype, False, False, False, pulls)
+    return Array(None, False, False, False, pulls)
+
+
+def _numbers_only(value: Value) -> bool:
+    if not isinstance(value, Sequence):
+        return False
+    items = value.items if value.items is not None else (value.item,)
+    return bool(items) and all(as_number(i) is not None or _numbers_only(i) for i in items)
+
+
+def _dtype_of_items(value: Sequence) -> str | None:
+    kinds = set()
+    for item in value.items if value.items is not None else (value.item,):
+        if isinstance(item, Sequence):
+            return _dtype_of_items(item)
+        number = as_number(item)
+        kinds.add(number.kind if number is not None else None)
+    for kind in ("complex", "float", "int", "bool"):
+        if kind in kinds:
+            return promotion.dtype_of_number(kind)
+    return None
+
+
+def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.eval(x, ...)``: what follows in the block waits no more for these."""
+    frame.note_evaluated(_paths_in(frame, arguments))
+    return NONE
+
+
+def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.async_eval(x)``: the GPU is busy with these; reading others meanwhile is no stall."""
+    paths = _paths_in(frame, arguments)
+    frame.evaluated = frame.evaluated.waiting_for(p for p in paths if p not in frame.evaluated)
+    return NONE
+
+
+def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
+    """The names and paths that arguments hold, and all that trees among them may be made of."""
+    paths: list[str] = []
+    for argument in arguments:
+        targets = (
+            [e.value for e in argument.node.elements]
+            if isinstance(argument.node, (cst.List, cst.Tuple))
+            else [argument.node]
+        )
+        paths += [p for t in targets if (p := dotted(t)) is not None]
+        if isinstance(argument.value, (Tree, Instance, LibraryObject)):
+            # A training step's weights and state: all that led to them has been computed.
+            paths += [n for n, v in frame.names.items() if as_array(v) is not None]
+            frame.work.left -= len(frame.names)
+    return paths
+
+
+def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``tree_map(fn, tree, *rest)``: the function sees the leaves."""
+    positional = [a.value for a in arguments if a.keyword is None]
+    if len(positional) < 2:
+        return UNKNOWN
+    leaves = [_leaf(v) for v in positional[1:]]
+    values = (STR, *leaves) if node_name(node) == "tree_map_with_path" else tuple(leaves)
+    result = call_value(frame, positional[0], values)
+    return TREE if as_array(result) is not None else UNKNOWN
+
+
+def node_name(node: cst.Call) -> str:
+    """The last name of what is called."""
+    func = node.func
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def _leaf(value: Value) -> Value:
+    if isinstance(value, Tree):
+        return ARRAY
+    array = as_array(value)
+    if array is not None:
+        return array
+    return UNKNOWN if not holds_arrays(value) else ARRAY
+
+
+def _tree_flatten(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    leaf = _leaf(arguments[0].value) if arguments else UNKNOWN
+    return Sequence("list", Sequence("tuple", join_all((STR, leaf)), (STR, leaf)))
+
+
+def _tree_unflatten(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    return TREE if arguments and holds_arrays(arguments[0].value) else UNKNOWN
+
+
+def _first_argument(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    return arguments[0].value if arguments else UNKNOWN
+
+
+def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    transforms.immediate(frame, node, arguments)
+    return Sequence("tuple", Sequence("list", ARRAY))
+
+
+_SPECIAL: dict[str, Handler] = {
+    **fourier.HANDLERS,
+    "mlx.core.array": _array,
+    "mlx.core.eval": _evaluated,
+    "mlx.core.async_eval": _async_evaluated,
+    kernel_objects.METAL_KERNEL: kernel_objects.define,
+    # A kernel runs with Metal only, so that there is Metal where one matters.
+    "mlx.core.metal.is_available": lambda frame, node, given: (
+        BOOL if frame.must is None else Number("bool", True)
+    ),
+    "mlx.core.vjp": _immediate,
+    "mlx.core.jvp": _immediate,
+    "mlx.utils.tree_map": _tree_map,
+    "mlx.utils.tree_map_with_path": _tree_map,
+    "mlx.utils.tree_flatten": _tree_flatten,
+    "mlx.utils.tree_unflatten": _tree_unflatten,
+    "textwrap.dedent": lambda frame, node, given: (
+        string_methods.dedent(given[0].value) if len(given) == 1 else STR
+    ),
+    "pathlib.Path": sibling_files.made,
+    "os.path.join": sibling_files.made,
+    "os.path.dirname": sibling_files.folder,
+    "builtins.open": sibling_files.opened,
+    **dict.fromkeys(
+        ("os.path.abspath", "os.path.realpath", "os.path.normpath", "os.fspath"), sibling_files.same
+    ),
+    "inspect.cleandoc": lambda frame, node, given: (
+        string_methods.cleandoc(given[0].value) if len(given) == 1 else STR
+    ),
+    "string.Template": lambda frame, node, given: string_methods.template(given),
+    "functools.cache": _first_argument,
+    "functools.lru_cache": lambda frame, node, given: (
+        given[0].value if given and isinstance(given[0].value, Function) else UNKNOWN
+    ),
+    "importlib.import_module": imported,
+    "pytest.importorskip": imported,
+    "copy.copy": _first_argument,
+    "copy.deepcopy": _first_argument,
+    "tqdm.tqdm": _first_argument,
+    "tqdm.auto.tqdm": _first_argument,
+    "tqdm.std.tqdm": _first_argument,
+    "tqdm.auto.trange": lambda frame, node, arguments: Sequence("iterator", INT),
+    "tqdm.trange": lambda frame, node, arguments: Sequence("iterator", INT),
+    "collections.deque": _first_argument,
+    "logging.getLogger": lambda frame, node, arguments: LibraryObject("logging.Logger"),
+}

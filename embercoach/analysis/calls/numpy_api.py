@@ -1,0 +1,315 @@
+"""What NumPy's functions return, as far as it matters: arrays, scalars, their kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.joins import as_array, as_number, as_numpy, holds_arrays, pulls_of
+from embercoach.analysis.values.lattice import (
+    FLOAT,
+    INT,
+    NONE,
+    NUMPY,
+    SHAPE,
+    UNKNOWN,
+    BoundMember,
+    LibraryObject,
+    Number,
+    NumberKind,
+    Numpy,
+    Sequence,
+    Symbol,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.lattice import Pulls
+
+CONSTANTS: dict[str, Value] = {
+    "numpy.pi": FLOAT,
+    "numpy.e": FLOAT,
+    "numpy.inf": FLOAT,
+    "numpy.nan": FLOAT,
+    "numpy.newaxis": NONE,
+}
+#: Functions that ask about types, files or settings and pull no data.
+NO_DATA = frozenset(
+    {
+        "iinfo",
+        "finfo",
+        "dtype",
+        "errstate",
+        "seterr",
+        "set_printoptions",
+        "printoptions",
+        "get_printoptions",
+        "can_cast",
+        "result_type",
+        "promote_types",
+        "issubdtype",
+        "shape",
+        "ndim",
+        "size",
+        "load",
+        "isscalar",
+    }
+)
+#: Functions that only call methods of their argument: of an mx.array they stay lazy in MLX.
+LAZY = frozenset(
+    [
+        "squeeze",
+        "swapaxes",
+        "moveaxis",
+        "rollaxis",
+        "flip",
+        "real",
+        "imag",
+        "isreal",
+        "split",
+        "array_split",
+        "hsplit",
+        "vsplit",
+        "dsplit",
+        "unstack",
+        "transpose",
+        "permute_dims",
+        "iterable",
+    ]
+)
+#: Functions that raise a TypeError for an mx.array: NumPy hands them arguments MLX doesn't take.
+RAISING = frozenset(
+    ["sum", "mean", "max", "min", "prod", "any", "all", "std", "var", "amax", "amin"]
+)
+#: Functions that turn a value into an ndarray.
+CONVERSIONS = frozenset(
+    {"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "from_dlpack"}
+    | {"frombuffer", "copy", "asarray_chkfinite"}
+)
+#: Functions whose result is a NumPy scalar where their arguments are Python numbers.
+_INT_RESULTS = frozenset({"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount"})
+_LISTS = frozenset(["split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"])
+_TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid", "split"})
+
+
+def scalar_kind(name: str) -> NumberKind | None:
+    """The kind of a scalar type such as ``numpy.float32``; None if it is none."""
+    return _SCALAR_KINDS.get(name.rpartition(".")[2].rstrip("_0123456789"))
+
+
+_SCALAR_KINDS: dict[str, NumberKind] = {
+    "float": "float",
+    "half": "float",
+    "single": "float",
+    "double": "float",
+    "int": "int",
+    "intc": "int",
+    "intp": "int",
+    "uint": "int",
+    "complex": "complex",
+    "bool": "bool",
+}
+
+
+def attribute(name: str) -> Value:
+    """``numpy.<name>``."""
+    return CONSTANTS.get(name) or Symbol(name)
+
+
+def call(name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of calling ``numpy.<...>``."""
+    short = name.rpartition(".")[2]
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    kind = scalar_kind(name)
+    if kind is not None and name.count(".") == 1:
+        return _scalar(kind, short, arguments, pulls)
+    fixed = _FIXED.get(short)
+    if fixed is not None:
+        return fixed
+    if short in ("prod", "ceil", "floor") and _all_host(arguments):
+        return Numpy("int" if short == "prod" else "float", True, pulls)
+    if short in LAZY and arguments and as_array(arguments[0].value) is not None:
+        return arguments[0].value if short not in _LISTS else Sequence("list", arguments[0].value)
+    if short in NO_DATA or short[:1].isupper():
+        return UNKNOWN
+    if short in _TUPLES:
+        return Sequence("tuple", NUMPY)
+    if arguments and _all_numbers(arguments):
+        return _of_numbers(short, arguments, pulls)
+    return _of_arrays(name, short, arguments, pulls)
+
+
+#: Functions whose result does not depend on what they are given.
+_FIXED: dict[str, Value] = {
+    "default_rng": LibraryObject("numpy.random.Generator"),
+    "RandomState": LibraryObject("numpy.random.Generator"),
+    "shape": SHAPE,
+    "ndim": INT,
+    "size": INT,
+}
+
+
+def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+    """``numpy.float32(x)``: a scalar of a number, an array of an array."""
+    value = arguments[0].value if arguments else UNKNOWN
+    scalar = as_number(value) is not None or not arguments
+    # float64 is a Python float, and MLX takes it as one.
+    if short in ("float64", "double", "float_") and scalar:
+        return Numpy("float", True, pulls, "float64")
+    return Numpy(kind, scalar or as_array(value) is not None, pulls, short)
+
+
+def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+    """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
+    if short in _FLAT:
+        return Numpy(_result_kind(short, arguments), False, pulls, None, True)
+    return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
+
+
+def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+    """A function of anything else: a comparison, an effect, or an array."""
+    if short in ("allclose", "array_equal", "isclose"):
+        return Numpy("bool", short != "isclose", pulls)
+    if short.startswith(("save", "test")) or short in ("assert_allclose", "seed"):
+        return NONE
+    if name.startswith("numpy.testing."):
+        return NONE
+    kind = _array_kind(short, arguments)
+    return Numpy(kind, False, pulls, _dtype_argument(arguments), short in _FLAT)
+
+
+_FLAT = frozenset({"arange", "linspace", "logspace"})
+_UFUNCS = frozenset(
+    [
+        "sqrt",
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "arctan",
+        "arctan2",
+        "power",
+        "abs",
+        "absolute",
+        "square",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "maximum",
+        "minimum",
+        "sum",
+        "mean",
+        "prod",
+        "std",
+        "var",
+        "max",
+        "min",
+        "dot",
+        "expm1",
+        "log1p",
+    ]
+)
+
+
+def _result_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | None:
+    if short in ("arange", "abs", "absolute", "maximum", "minimum", "square", "sign", "full"):
+        kinds = [n.kind for a in arguments if (n := as_number(a.value)) is not None]
+        return "float" if "float" in kinds else "int"
+    if short in ("zeros", "ones", "empty", "linspace", "eye") or short in _UFUNCS:
+        return "float"
+    return None
+
+
+def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | None:
+    dtype = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    if isinstance(dtype, Symbol):
+        return scalar_kind(dtype.name)
+    if short in _INT_RESULTS:
+        return "int"
+    if short in ("zeros", "ones", "linspace", "eye", "rand", "randn", "normal", "uniform"):
+        return "float"
+    if short in CONVERSIONS and arguments:
+        value = arguments[0].value
+        if isinstance(value, Numpy):
+            return value.kind
+        if isinstance(value, Sequence):
+            number = as_number(value.item)
+            return number.kind if number is not None else None
+    return None
+
+
+def _dtype_argument(arguments: tuple[Argument, ...]) -> str | None:
+    dtype = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    return dtype.name.rpartition(".")[2] if isinstance(dtype, Symbol) else None
+
+
+def _all_numbers(arguments: tuple[Argument, ...]) -> bool:
+    return all(isinstance(a.value, Number) or as_number(a.value) for a in arguments)
+
+
+def _all_host(arguments: tuple[Argument, ...]) -> bool:
+    def host(value: Value) -> bool:
+        if isinstance(value, Sequence):
+            return all(host(v) for v in (value.items or (value.item,)))
+        return as_number(value) is not None
+
+    return bool(arguments) and all(host(a.value) for a in arguments)
+
+
+def member(owner: Numpy, name: str) -> Value:
+    """An attribute of an ndarray or NumPy scalar."""
+    if name == "shape":
+        return SHAPE
+    if name in ("size", "ndim", "itemsize", "nbytes"):
+        return INT
+    if name in ("T", "real", "imag", "flat"):
+        return owner
+    if name == "dtype":
+        return UNKNOWN
+    return BoundMember(owner, name)
+
+
+def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of a method of an ndarray."""
+    pulls = owner.pulls
+    if name == "item":
+        kind = owner.kind or "float"
+        return Number(kind, None, None, pulls)
+    if name == "tolist":
+        number = UNKNOWN if owner.kind is None else Number(owner.kind, None, None, pulls)
+        return number if owner.scalar else Sequence("list", number, None, pulls)
+    if name in ("tobytes", "tofile", "dump", "dumps", "sort", "fill", "setflags"):
+        return UNKNOWN
+    if name == "astype":
+        dtype = arguments[0].value if arguments else UNKNOWN
+        kind = scalar_kind(dtype.name) if isinstance(dtype, Symbol) else None  # type: ignore[assignment]
+        return Numpy(kind, owner.scalar, pulls)
+    if name in ("argmax", "argmin", "argsort", "nonzero", "searchsorted"):
+        return Numpy("int", name.startswith("argm") and not arguments, pulls)
+    if name in ("any", "all"):
+        return Numpy("bool", not arguments, pulls)
+    whole = not arguments
+    if name in ("mean", "std", "var"):
+        return Numpy("float", whole, pulls)
+    if name in ("sum", "prod", "max", "min", "ptp", "trace"):
+        return Numpy(owner.kind, whole, pulls, owner.dtype)
+    return Numpy(owner.kind, False, pulls, owner.dtype)
+
+
+def takes_data(name: str) -> bool:
+    """Whether calling a function reads the data of an array given to it."""
+    short = name.rpartition(".")[2]
+    return short not in NO_DATA and short not in LAZY
+
+
+def pulls_argument(arguments: tuple[Argument, ...]) -> Argument | None:
+    """The first argument that is an array, or a container of arrays."""
+    found = next((a for a in arguments if as_array(a.value) is not None), None)
+    return found or next(
+        (a for a in arguments if holds_arrays(a.value) and as_numpy(a.value) is None), None
+    )

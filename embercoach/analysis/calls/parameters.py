@@ -1,0 +1,223 @@
+"""What parameters hold: by annotation, by callers, by default, by convention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls.annotations import evaluate_annotation
+from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
+from embercoach.analysis.evaluate.dispatch import call_function, evaluate
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.values.joins import join, join_all, options
+from embercoach.analysis.values.lattice import (
+    NO_PULLS,
+    NONE,
+    SETTING,
+    STR,
+    UNKNOWN,
+    Array,
+    Class,
+    Dict,
+    Instance,
+    Number,
+    Numpy,
+    Sequence,
+    Str,
+    Torch,
+    Union,
+    Value,
+)
+from embercoach.analysis.values.memo import remembered
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
+
+MAX_PIECES = 64
+
+
+def plain(value: Value) -> Value:
+    """A value as evidence and as a key: without constants and sites of this very call."""
+    if isinstance(value, Number):
+        return Number(value.kind)
+    if isinstance(value, Array):
+        return (
+            Array(value.dtype, False, False, value.traced)
+            if value.pulls or value.literal or value.scalar or value.role or value.shape
+            else value
+        )
+    if isinstance(value, Str):
+        return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
+    if isinstance(value, Union):
+        return _plain_union(value)
+    if isinstance(value, Sequence):
+        if value.items is not None and len(value.items) <= 8:
+            return Sequence(value.kind, None, tuple(map(plain, value.items)))
+        return Sequence(value.kind, plain(value.item))
+    if isinstance(value, Dict) and value.known:
+        return Dict(plain(value.item), tuple((k, plain(v)) for k, v in value.known))
+    if getattr(value, "pulls", None):
+        return replace(value, pulls=NO_PULLS)  # type: ignore[call-arg]
+    return value
+
+
+@remembered
+def _plain_union(value: Union) -> Value:
+    return join_all(plain(o) for o in value.options)
+
+
+def is_vague(value: Value) -> bool:
+    """Whether an annotation leaves open what matters: ``tuple``, ``dict``, ``list``."""
+    if isinstance(value, Sequence):
+        return value.item is UNKNOWN
+    return isinstance(value, Dict) and value.item is UNKNOWN and not value.known
+
+
+def annotated_result(info: FunctionInfo) -> Value | None:
+    """What the return annotation says, None if there is none."""
+    node = info.node
+    if isinstance(node, cst.Lambda) or node.returns is None:
+        return None
+    if info.declared is None:
+        declared = evaluate_annotation(closure_of(info), node.returns.annotation)
+        if not info.module.is_complete:
+            return declared  # names may be missing still
+        info.declared = declared
+    return info.declared
+
+
+def annotated_value(info: FunctionInfo, parameter: Parameter) -> Value:
+    """What a parameter's annotation says; ``UNKNOWN`` if it has none."""
+    if parameter.annotation is None:
+        return UNKNOWN
+    if parameter.annotated is None:
+        annotated = evaluate_annotation(closure_of(info), parameter.annotation)
+        if not info.module.is_complete:
+            return annotated
+        parameter.annotated = annotated
+    return parameter.annotated
+
+
+def declared_result(info: FunctionInfo) -> Value:
+    """What the return annotation says, if anything."""
+    return annotated_result(info) or UNKNOWN
+
+
+def closure_of(info: FunctionInfo) -> Frame:
+    """The frame that a function's free names, and its annotations, are looked up in."""
+    return info.closure if info.closure is not None else info.module.frame
+
+
+def parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | None) -> Value:
+    """What a parameter holds within the body: annotation, then caller, then default."""
+    if type(given) is Instance or type(given) is Class:
+        return given
+    annotated = annotated_value(info, parameter)
+    if parameter.star == "*":
+        return given if given is not None else Sequence("tuple", annotated)
+    if parameter.star == "**":
+        return given if type(given) is Dict and given.exact else Dict(annotated)
+    if annotated is not UNKNOWN:
+        if given is not None and given is not UNKNOWN and _refines(given, annotated):
+            return given
+        if parameter.default is not None and _is_none(parameter.default):
+            return _traced(join(annotated, NONE))
+        return _traced(annotated)
+    if given is not None:
+        return _traced(given)
+    if parameter.name in SETTING_NAMES and parameter.default is None:
+        return SETTING
+    default: Value = UNKNOWN
+    if parameter.default is not None:
+        default = _quiet_default(info, parameter.default)
+    return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
+
+
+def _refines(given: Value, annotated: Value) -> bool:
+    """Whether the caller's value is one of what the annotation allows, known more closely."""
+    kinds = {type(o) for o in options(annotated)}
+    return type(given) in kinds and type(given) in (Array, Sequence, Dict, Str, type(NONE))
+
+
+def _traced(value: Value) -> Value:
+    if type(value) is Array:
+        return value if value.traced else Array(value.dtype, False, False, True)
+    if type(value) is Union:
+        return _traced_union(value)
+    if type(value) is Sequence and value.items is None:
+        return Sequence(value.kind, _traced(value.item))
+    return value
+
+
+@remembered
+def _traced_union(value: Union) -> Value:
+    return join_all(_traced(o) for o in value.options)
+
+
+def _is_none(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+    frame = Frame(info.module, None, closure_of(info), record=False)
+    return plain(evaluate(frame, node))
+
+
+def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
+    """What the parameters hold in the analysis that records facts: all that callers pass."""
+    values: list[Value] = []
+    for index, parameter in enumerate(info.parameters):
+        if index == 0 and info.is_method and not parameter.star:
+            cls = info.cls
+            assert cls is not None
+            is_class = "builtins.classmethod" in info.decorators or info.name == "__new__"
+            values.append(Class(cls) if is_class else Instance(cls))
+            continue
+        evidence = parameter.evidence
+        if parameter.annotation is not None and evidence is not None:
+            values.append(_reconciled(info, parameter, evidence))
+            continue
+        if evidence is None:
+            evidence = _assumed(info, parameter, index)
+        elif parameter.default is not None and parameter.annotation is None:
+            evidence = join(evidence, _quiet_default(info, parameter.default))
+        values.append(parameter_value(info, parameter, evidence))
+    return tuple(values)
+
+
+def _reconciled(info: FunctionInfo, parameter: Parameter, evidence: Value) -> Value:
+    """The annotation, joined with what callers pass in spite of it.
+
+    Callers elsewhere may pass all that the annotation allows, whatever those seen here do.
+    """
+    declared = parameter_value(info, parameter, None)
+    allowed = {type(o) for o in options(declared)}
+    if Array not in allowed:
+        return declared
+    others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
+    if others and info.outer is not None and type(evidence) in _CONTRADICT:
+        return evidence  # every caller of an inner function is in sight
+    return join_all([declared, *others])
+
+
+#: Values that an annotation as an array does not cover.
+_CONTRADICT = (Numpy, Number, Str, Torch)
+
+
+def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | None:
+    """What a parameter without annotation or callers holds by the role of its function."""
+    if parameter.default is not None or parameter.star:
+        return None
+    if parameter.annotation is not None and not _is_vague_annotation(info, parameter):
+        return None
+    fixture = info.module.fixtures.get(parameter.name)
+    if fixture is not None and fixture is not info and info.is_test:
+        return call_function(info.module.frame, fixture, None, ())
+    return assumed_parameter(info, index, parameter.name)
+
+
+def _is_vague_annotation(info: FunctionInfo, parameter: Parameter) -> bool:
+    """An annotation such as ``dict`` that a convention can say more of."""
+    return is_vague(annotated_value(info, parameter))

@@ -1,0 +1,148 @@
+"""Function transforms: what ``mx.compile``, ``mx.grad`` and ``mx.vmap`` make of a function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls import parameters
+from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import join_all
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    TREE,
+    UNKNOWN,
+    BoundMember,
+    Function,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    Transformed,
+    Value,
+)
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, Site
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.facts.facts import Argument
+
+#: Transform by qualified name: which role it gives the function, and at which argument.
+TRANSFORMS: dict[str, tuple[str, int]] = {
+    "mlx.core.compile": ("compile", 0),
+    "mlx.core.vmap": ("vmap", 0),
+    "mlx.core.grad": ("grad", 0),
+    "mlx.core.value_and_grad": ("value_and_grad", 0),
+    "mlx.core.checkpoint": ("same", 0),
+    "mlx.core.custom_function": ("same", 0),
+    "mlx.nn.value_and_grad": ("module_value_and_grad", 1),
+    "mlx.nn.utils.checkpoint": ("same", 1),
+    "mlx.nn.checkpoint": ("same", 1),
+    "functools.lru_cache": ("same", 0),
+    "functools.cache": ("same", 0),
+    "functools.wraps": ("same", 0),
+    "functools.partial": ("partial", 0),
+}
+IMMEDIATE = {"mlx.core.vjp", "mlx.core.jvp"}
+ROLES = {
+    "compile": "compiled",
+    "vmap": "vmapped",
+    "grad": "differentiated",
+    "value_and_grad": "differentiated",
+    "module_value_and_grad": "differentiated",
+}
+
+
+#: A function that is transformed more often is followed no further.
+MOST_TRANSFORMED = 16
+
+
+def wrapped(kind: str, inner: Value) -> Value:
+    """A callable around another, as deep as is followed."""
+    depth = 0
+    value = inner
+    while isinstance(value, Transformed):
+        value, depth = value.inner, depth + 1
+    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner)
+
+
+def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
+    """Give a function its role: compiled, vmapped or differentiated."""
+    if role is None:
+        return
+    info: FunctionInfo | None = None
+    if isinstance(value, Function):
+        info = value.info
+    elif isinstance(value, Instance):
+        info = find_method(value.info, "__call__")
+    elif isinstance(value, Transformed):
+        mark(frame, site, value.inner, role)
+    if info is not None:
+        setattr(info, role, True)
+        if info.module is frame.module:
+            info.role_sites.setdefault(role, site)
+
+
+def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """``mx.compile(f)`` and the like: the function gets its role, and a wrapper comes back."""
+    kind, index = TRANSFORMS[name]
+    positional = [a.value for a in arguments if a.keyword is None and not a.star]
+    named = next((a.value for a in arguments if a.keyword in ("fun", "fn", "f", "func")), None)
+    inner = positional[index] if len(positional) > index else named
+    if inner is None:
+        # ``partial(mx.compile, inputs=...)`` or ``lru_cache(maxsize=4)``: a decorator.
+        return Symbol(name) if kind != "partial" else UNKNOWN
+    if kind == "partial":
+        if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
+            return inner
+        return wrapped("partial", inner)
+    if kind == "same" and name.startswith("functools."):
+        return inner
+    mark(frame, (node, frame.statement), inner, ROLES.get(kind))
+    return wrapped(kind, inner)
+
+
+def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
+    """``mx.vjp(f, primals, cotangents)`` differentiates right away."""
+    if arguments:
+        mark(frame, (node, frame.statement), arguments[0].value, "differentiated")
+
+
+def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of an MLX function whose first arguments have been bound already."""
+    entry = mlx_api.lookup(name)
+    return UNKNOWN if entry is None else api_result(entry, arguments)
+
+
+def call(
+    frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
+) -> Value:
+    """The result of calling what a transform returned."""
+    if callee.transform == "partial":
+        # Which arguments the partial call has taken already is not known here.
+        inner = callee.inner
+        if isinstance(inner, Symbol):
+            return call_library(inner.name, arguments)
+        return parameters.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
+    result = (
+        dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
+    )
+    if callee.transform.endswith("value_and_grad"):
+        value = result if result is not UNKNOWN else ARRAY
+        gradient = TREE if callee.transform.startswith("module") else ARRAY
+        return Sequence("tuple", join_all((value, gradient)), (value, gradient))
+    if callee.transform == "grad":
+        return ARRAY if _single_array(arguments) else UNKNOWN
+    return result
+
+
+def _single_array(arguments: tuple[Argument, ...]) -> bool:
+    return bool(arguments) and type(arguments[0].value) is type(ARRAY)
+
+
+def _callable(value: Value) -> bool:
+    return isinstance(value, (Function, Instance, Transformed, BoundMember, LibraryObject))

@@ -1,0 +1,3 @@
+"""Evaluation of expressions and statements, in frames."""
+
+from __future__ import annotations

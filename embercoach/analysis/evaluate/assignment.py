@@ -1,0 +1,117 @@
+"""Binding of assignment targets: names, attributes, items and patterns of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls import fourier
+from embercoach.analysis.evaluate import mutation
+from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values import extents
+from embercoach.analysis.values.joins import join, join_all, options
+from embercoach.analysis.values.lattice import (
+    NONE,
+    UNKNOWN,
+    Array,
+    Dict,
+    Sequence,
+    Str,
+    Union,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Items
+
+    from embercoach.analysis.evaluate.frame import Frame
+
+
+def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
+    """Bind an assignment target: a name, attribute, item or a pattern of them."""
+    kind = type(target)
+    if kind is cst.Name:
+        frame.bind(target.value, value)  # type: ignore[attr-defined]
+    elif kind is cst.Attribute:
+        assert isinstance(target, cst.Attribute)
+        _assign_attribute(frame, target, value)
+    elif kind is cst.Tuple or kind is cst.List:
+        _unpack(frame, target.elements, value)  # type: ignore[attr-defined]
+    elif kind is cst.Subscript:
+        _assign_item(frame, target, value)  # type: ignore[arg-type]
+
+
+def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
+    path = dotted(target)
+    owner = evaluate(frame, target.value)
+    mutation.record(frame, owner, target.attr.value, value)
+    if path is not None:
+        frame.assign_path(path, value)
+
+
+def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> None:
+    star = next((i for i, e in enumerate(elements) if isinstance(e, cst.StarredElement)), None)
+    if type(value) is Union:
+        value = _unpacked_union(frame, value, len(elements))
+    if isinstance(value, Sequence) and value.array is not None:
+        value = extents.unpacked_shape(value.array, len(elements), star)
+    items = value.items if isinstance(value, Sequence) else None
+    if items is not None and star is None and len(items) == len(elements):
+        for element, item in zip(elements, items, strict=True):
+            assign(frame, element.value, item)
+        return
+    element_value = _element_of_any(frame, value)
+    for index, element in enumerate(elements):
+        if index == star:
+            assign(frame, element.value, Sequence("list", element_value))
+        elif items is not None and star is not None and len(items) >= len(elements) - 1:
+            at = index if index < star else index - len(elements)
+            assign(frame, element.value, items[at])
+        else:
+            assign(frame, element.value, element_value)
+
+
+def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
+    """What each of ``count`` targets gets, whichever alternative is unpacked."""
+    columns: list[list[Value]] = [[] for _ in range(count)]
+    for option in value.options:
+        if option is NONE:
+            continue
+        items = option.items if isinstance(option, Sequence) else None
+        if items is not None and len(items) != count:
+            continue  # unpacking it would raise
+        for at in range(count):
+            columns[at].append(element_of(frame, option) if items is None else items[at])
+    joined = tuple(join_all(column) for column in columns)
+    return Sequence("tuple", None, joined)
+
+
+def _element_of_any(frame: Frame, value: Value) -> Value:
+    return join_all(element_of(frame, o) for o in options(value) if o is not NONE)
+
+
+def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
+    base = evaluate(frame, target.value)
+    evaluate(frame, target)  # for the facts of its indices
+    if type(base) is Array and base.role is not None:
+        fourier.touch(frame, target, value)
+    path = dotted(target.value)
+    if path is None:
+        return
+    if path in frame.evaluated:
+        frame.evaluated = frame.evaluated.without((path,))
+    if isinstance(base, Dict):
+        index = target.slice[0].slice
+        key = evaluate(frame, index.value) if isinstance(index, cst.Index) else UNKNOWN
+        text = key.text if isinstance(key, Str) else None
+        if text is not None and len(base.known) < 64:
+            known = {**dict(base.known), text: value}
+            frame.assign_path(path, Dict(base.item, tuple(known.items()), base.exact))
+        else:
+            item = value if base.item is UNKNOWN and not base.known else join(base.item, value)
+            frame.assign_path(path, Dict(item, base.known))
+    elif isinstance(base, Sequence) and base.kind == "list":
+        frame.assign_path(path, Sequence("list", join(base.item, value)))

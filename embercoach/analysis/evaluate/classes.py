@@ -1,0 +1,151 @@
+"""Classes of linted files: attributes, methods, inheritance, instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.annotations import evaluate_annotation
+from embercoach.analysis.calls.call_results import result_value
+from embercoach.analysis.calls.functions import call_function, call_with_values, explore
+from embercoach.analysis.evaluate.dispatch import link
+from embercoach.analysis.values.inheritance import find_method, library_bases, lineage
+from embercoach.analysis.values.joins import join_all
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    INT,
+    STR,
+    UNKNOWN,
+    BoundMember,
+    Class,
+    Function,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Super,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.evaluate.frame import Frame
+
+MODULE_CLASS = "mlx.nn.Module"
+ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
+
+#: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
+MOST_BASES = 128
+
+
+def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
+    """``self.name``: a method, property, field, or what methods assign to it."""
+    info = owner.info
+    for cls in lineage(info):
+        method = cls.methods.get(name)
+        if method is not None:
+            return _method(frame, owner, method)
+        annotation = cls.annotations.get(name)
+        if annotation is not None and cls.frame is not None:
+            value = evaluate_annotation(cls.frame, annotation)
+            if value is not UNKNOWN:
+                return value
+        known = [v for v in (_assigned(cls, name), cls.variables.get(name)) if v is not None]
+        if known:
+            return join_all(known)
+    for base in library_bases(info):
+        entry = mlx_api.member(base, name)
+        if entry is not None:
+            if entry.kind == "property":
+                return result_value(entry.returns)
+            return BoundMember(LibraryObject(base), name)
+    return UNKNOWN
+
+
+def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:
+    if method.is_property:
+        return call_function(frame, method, owner, ())
+    return Function(method, None if method.is_static else owner)
+
+
+def _assigned(cls: ClassInfo, name: str) -> Value | None:
+    """What the methods of a class assign to ``self.name``; they are explored on demand."""
+    setters = cls.setters.get(name)
+    if setters is None:
+        return cls.attributes.get(name)
+    for method in setters:
+        if method not in cls.explored:
+            cls.explored.add(method)
+            explore(method)
+    return cls.attributes.get(name, UNKNOWN)
+
+
+def assigned_by(info: ClassInfo, method: FunctionInfo) -> set[str]:
+    """The attributes that a call of a method may set, by itself or by what it is known to call."""
+    found: set[str] = set()
+    pending, seen = [method], {method}
+    while pending:
+        current = pending.pop()
+        for cls in lineage(info):
+            found.update(cls.set_by.get(current, ()))
+        callees = {callee for callee in current.calls if callee.cls is not None} - seen
+        seen |= callees
+        pending.extend(callees)
+    return found
+
+
+def class_member(frame: Frame, owner: Class, name: str) -> Value:
+    """``Class.name``."""
+    info = owner.info
+    method = find_method(info, name)
+    if method is not None:
+        is_classmethod = "builtins.classmethod" in method.decorators
+        return Function(method, owner if is_classmethod else None)
+    if any(base in ENUMS for base in library_bases(info)):
+        return Instance(info) if name not in ("value", "name") else UNKNOWN
+    for cls in lineage(info):
+        assigned = _assigned(cls, name)
+        if assigned is not None:
+            return assigned
+        if name in cls.variables:
+            return cls.variables[name]
+    return STR if name == "__name__" else UNKNOWN
+
+
+def super_member(frame: Frame, owner: Super, name: str) -> Value:
+    """``super().name``, bound to an instance of the class."""
+    instance = Instance(owner.info)
+    for base in owner.info.bases:
+        if isinstance(base, Class):
+            method = find_method(base.info, name)
+            if method is not None:
+                return _method(frame, instance, method)
+    for name_of_base in library_bases(owner.info):
+        if mlx_api.member(name_of_base, name) is not None:
+            return BoundMember(LibraryObject(name_of_base), name)
+        if name == "__call__" and mlx_api.is_layer(name_of_base):
+            return LibraryObject(name_of_base)
+    return UNKNOWN
+
+
+def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, ...]) -> Value:
+    """The result of calling a method of an instance with positional values."""
+    method = find_method(owner.info, name)
+    if method is None:
+        for base in library_bases(owner.info):
+            if name == "__call__" and mlx_api.is_layer(base) and base != MODULE_CLASS:
+                return ARRAY
+        return INT if name == "__len__" else UNKNOWN
+    return call_with_values(frame, method, owner, values)
+
+
+@link("iterated")
+def iterated(frame: Frame, value: Value) -> Value:
+    """What iterating over an instance yields."""
+    if not isinstance(value, Instance):
+        return UNKNOWN
+    result = call_method(frame, value, "__iter__", ())
+    if isinstance(result, Sequence):
+        return result.item
+    if result is UNKNOWN:
+        return call_method(frame, value, "__getitem__", (INT,))
+    return UNKNOWN

@@ -1,0 +1,95 @@
+"""Calls of functions that make the texts of kernels: which constants they are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.calls.kernel_objects import holds_kernel
+from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain
+from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.values.joins import options
+from embercoach.analysis.values.lattice import NONE, Dict, DType, Number, Sequence, Str, Value
+from embercoach.analysis.values.strings import has_unknown
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
+
+
+def may_make_text(frame: Frame, info: FunctionInfo, annotated: Value) -> bool:
+    """Whether what is annotated as a string may be the text of a kernel."""
+    if not (info.module.mentions_kernels or frame.module.mentions_kernels):
+        return False
+    return has_unknown(annotated)
+
+
+def matter(frame: Frame, info: FunctionInfo, result: Value) -> bool:
+    """Whether the constants of a call may tell more of a kernel or of its text."""
+    if not (info.module.mentions_kernels or frame.module.mentions_kernels):
+        return False
+    return holds_kernel(result) or any(map(has_unknown, options(result)))
+
+
+def closure_at(frame: Frame, info: FunctionInfo) -> Frame | None:
+    """The frame that a function's free names are looked up in, for a call made in ``frame``.
+
+    None for an inner function that is called from elsewhere: what its closure holds is then known
+    for no call in particular.
+    """
+    if info.outer is None:
+        return closure_of(info)
+    here: Frame | None = frame
+    while here is not None:
+        if here.info is info.outer:
+            return here
+        here = here.outer
+    return None
+
+
+def given(info: FunctionInfo, values: dict[str, Value]) -> tuple[Value, ...]:
+    """What the parameters hold in a call, with the constants among it."""
+    return tuple(
+        _given(info, parameter, values.get(parameter.name)) for parameter in info.parameters
+    )
+
+
+def _given(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value:
+    known = _or_default(info, parameter, value)
+    if parameter.star == "**" and type(known) is Dict and known.exact:
+        items = tuple((key, _constant(item) or plain(item)) for key, item in known.known)
+        return Dict(plain(known.item), items, exact=True)
+    exact = None if known is None else _constant(known)
+    return plain(parameter_value(info, parameter, value)) if exact is None else exact
+
+
+def _or_default(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value | None:
+    if value is not None or parameter.default is None or parameter.star:
+        return value
+    return evaluate(Frame(info.module, None, closure_of(info), record=False), parameter.default)
+
+
+def of_parameter(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value | None:
+    """The constant that a call passes for a parameter, or that is its default."""
+    known = _or_default(info, parameter, value)
+    return None if known is None else _constant(known)
+
+
+def _constant(value: Value) -> Value | None:
+    """A value that is wholly known, None if it is not."""
+    if value is NONE or type(value) is DType:
+        return value
+    if type(value) is Number:
+        return None if value.const is None else Number(value.kind, value.const)
+    if type(value) is Str:
+        return None if value.text is None else value
+    if type(value) is Sequence and value.items is not None:
+        items = [_constant(item) for item in value.items]
+        known = tuple(item for item in items if item is not None)
+        return Sequence(value.kind, None, known) if len(known) == len(items) else None
+    if type(value) is Dict and (value.known or value.exact):
+        pairs = [(key, _constant(item)) for key, item in value.known]
+        common = _constant(value.item) or plain(value.item)
+        known_pairs = tuple((key, item) for key, item in pairs if item is not None)
+        all_known = len(known_pairs) == len(pairs)
+        return Dict(common, known_pairs, value.exact) if all_known else None
+    return None

@@ -1,0 +1,414 @@
+"""Control flow: branches join, loops run twice, and only the second round records facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.evaluate import exactness
+from embercoach.analysis.evaluate.assignment import assign
+from embercoach.analysis.evaluate.dispatch import evaluate, execute
+from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.evaluate.must_execute import without_raising
+from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import children, target_names
+from embercoach.analysis.values.joins import as_array, without_alternatives
+from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
+from embercoach.analysis.values.name_sets import Evaluated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+    from collections.abc import Collection
+
+    from embercoach.analysis.evaluate.frame import Frame, Snapshot
+    from embercoach.analysis.values.persistent_maps import Version
+
+
+#: Loops around a loop from which on its rounds are not run again from the same state.
+DEEP = 4
+
+
+class Round(NamedTuple):
+    """One round of a loop: whether another one may follow, and the states at a ``break``."""
+
+    again: bool
+    breaks: list[Snapshot]
+
+
+def _body(frame: Frame, suite: cst.BaseSuite) -> bool:
+    return execute(frame, suite.body)
+
+
+def execute_if(frame: Frame, node: cst.If) -> bool:
+    """``if``/``elif``/``else``."""
+    frame.statement = node
+    value = test(frame, node.test, "if")
+    must = frame.must
+    truth = exactness.truth(value) if frame.decides else None
+    if must is not None and truth is None:
+        truth = without_raising(node)
+    if truth is not None:
+        return _decided(frame, node, truth)
+    if must is None:
+        return _branches(frame, node)
+    with must.unsure():
+        return _branches(frame, node)
+
+
+def _branches(frame: Frame, node: cst.If) -> bool:
+    """An ``if`` of which either branch may be run."""
+    before = frame.fork()
+    periodic = frame.periodic
+    branches: list[Snapshot] = []
+    narrow(frame, node.test, True)
+    frame.periodic = periodic or _is_periodic(node.test)
+    if _body(frame, node.body):
+        branches.append(frame.fork())
+    frame.periodic = periodic
+    frame.restore(before)
+    frame.statement = node
+    narrow(frame, node.test, False)
+    falls = True
+    if isinstance(node.orelse, cst.If):
+        falls = execute_if(frame, node.orelse)
+    elif node.orelse is not None:
+        falls = _body(frame, node.orelse.body)
+    if falls:
+        branches.append(frame.fork())
+    frame.merge(branches)
+    return bool(branches)
+
+
+def _decided(frame: Frame, node: cst.If, truth: bool) -> bool:
+    """An ``if`` of which one branch alone is run."""
+    if truth:
+        return _body(frame, node.body)
+    if isinstance(node.orelse, cst.If):
+        return execute_if(frame, node.orelse)
+    return node.orelse is None or _body(frame, node.orelse.body)
+
+
+def _is_periodic(node: cst.BaseExpression) -> bool:
+    """Whether a test looks like ``step % 10 == 0``, alone or among others."""
+    if type(node) is cst.BooleanOperation:
+        return _is_periodic(node.left) or _is_periodic(node.right)
+    if type(node) is cst.UnaryOperation:
+        return _is_periodic(node.expression)
+    if type(node) is cst.Comparison:
+        return _is_periodic(node.left)
+    return type(node) is cst.BinaryOperation and type(node.operator) is cst.Modulo
+
+
+def enter_loop(
+    frame: Frame,
+    target: cst.BaseAssignTargetExpression,
+    iterable: Value,
+    node: cst.BaseExpression | None,
+) -> None:
+    """Bind a loop's targets to an element of what it walks over, one loop deeper.
+
+    Elements of what has been evaluated (``node`` says what that is) have been evaluated too.
+    """
+    assign(frame, target, element_of(frame, iterable))
+    bound = tuple(target_names(target))
+    if frame.evaluated and node is not None and _is_evaluated(frame, node):
+        frame.note_evaluated(bound)
+    frame.loops += 1
+    frame.loop_names = frame.loop_names.adding(bound)
+    walking = _array_targets(frame, target, iterable, node)
+    frame.array_names = frame.array_names.adding(walking)
+
+
+def _array_targets(
+    frame: Frame,
+    target: cst.BaseAssignTargetExpression,
+    iterable: Value,
+    node: cst.BaseExpression | None,
+) -> Collection[str]:
+    """The targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
+    if as_array(iterable) is not None:
+        return tuple(target_names(target))
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
+        return ()
+    kind = frame.lookup(node.func.value)
+    arguments = [a.value for a in node.args]
+    if kind == Symbol("builtins.reversed"):
+        pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, arguments[0])]
+    elif not isinstance(target, cst.Tuple):
+        return ()
+    elif kind == Symbol("builtins.enumerate"):
+        pairs = [(target.elements[-1].value, arguments[0])]
+    elif kind == Symbol("builtins.zip"):
+        pairs = list(zip((e.value for e in target.elements), arguments, strict=False))
+    else:
+        return ()
+    recording, frame.record = frame.record, False
+    found = [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
+    frame.record = recording
+    return found
+
+
+def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
+    """Whether an iterable is an evaluated name, or ``zip``, ``enumerate``, ``.items()`` of such."""
+    while isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Attribute) and not node.args:
+            node = node.func.value
+        elif node.args:
+            if not all(_is_evaluated(frame, a.value) for a in node.args[1:]):
+                return False
+            node = node.args[0].value
+        else:
+            return False
+    return dotted(node) in frame.evaluated
+
+
+def execute_for(frame: Frame, node: cst.For) -> bool:
+    """``for``: a quiet round finds what the loop carries, a second one records facts."""
+    iterable = evaluate(frame, node.iter)
+    if frame.exact:
+        left = _unrolled(frame, node, iterable)
+        if left is not None:
+            return left
+    before = Evaluated(frame.evaluated.done, frame.no_names)
+
+    def round_of(again: bool) -> bool:
+        frame.evaluated = before
+        around = frame.loops, frame.loop_names, frame.array_names
+        enter_loop(frame, node.target, iterable, node.iter)
+        if not again:
+            frame.loops, frame.loop_names, frame.array_names = around
+        return _body(frame, node.body)
+
+    breaks = _run_loop(frame, node, round_of, iterable)
+    return _leave_loop(frame, node, breaks, runs_out=True)
+
+
+def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
+    """Go through a loop over known items one by one; None if it can't be done so."""
+    items = exactness.items_of(iterable)
+    if items is None or len(items) > frame.rounds_left:
+        return None
+    entry, exits, outer_loop = frame.fork(), frame.exits, frame.loop
+    before = frame.returned, frame.yielded, frame.pulls
+    frame.loop = node
+    try:
+        for item in items:
+            frame.rounds_left -= 1
+            frame.exits = []
+            assign(frame, node.target, item)
+            states = [frame.fork()] if _body(frame, node.body) else []
+            states += [state for is_break, state in frame.exits if not is_break]
+            breaks = [state for is_break, state in frame.exits if is_break]
+            frame.merge(states or breaks)
+            if breaks and states:  # what is not known decides whether there is another round
+                frame.restore(entry)
+                frame.returned, frame.yielded, frame.pulls = before
+                frame.quiet_rounds.clear()
+                return None
+            if not states:
+                return bool(breaks)
+    finally:
+        frame.exits, frame.loop = exits, outer_loop
+    return node.orelse is None or _body(frame, node.orelse.body)
+
+
+def execute_while(frame: Frame, node: cst.While) -> bool:
+    """``while``."""
+
+    def round_of(again: bool) -> bool:
+        frame.loops += again
+        test(frame, node.test, "while")
+        narrow(frame, node.test, True)
+        return _body(frame, node.body)
+
+    breaks = _run_loop(frame, node, round_of)
+    frame.statement = node
+    narrow(frame, node.test, False)
+    endless = isinstance(node.test, cst.Name) and node.test.value == "True"
+    return _leave_loop(frame, node, breaks, runs_out=not endless)
+
+
+def _leave_loop(
+    frame: Frame, node: cst.For | cst.While, breaks: list[Snapshot], *, runs_out: bool
+) -> bool:
+    """A loop that runs out goes through its ``else``; a ``break`` goes past it."""
+    if runs_out and node.orelse is not None:
+        runs_out = _body(frame, node.orelse.body)
+    branches = [frame.fork(), *breaks] if runs_out else breaks
+    frame.merge(branches)
+    return bool(branches)
+
+
+def _run_loop(
+    frame: Frame,
+    node: cst.For | cst.While,
+    round_of: Fn[[bool], bool],
+    iterable: Value = UNKNOWN,
+) -> list[Snapshot]:
+    """Run a loop's rounds; leaves the state before another one, returns those at a ``break``.
+
+    ``round_of`` is told whether another round can follow: with a ``break`` at the end of its body,
+    as in a look at the first batch, a loop is none.
+    """
+    outer_loop, frame.loop = frame.loop, node
+    exact, frame.exact = frame.exact, False
+    exits, recording = frame.exits, frame.record
+    before = frame.fork()
+    frame.nesting += 1
+    frame.record = False
+    must = frame.must
+    if must is not None:
+        certain, returns, must.certain = must.certain, must.returns, False
+    done = _known_round(frame, node, iterable)
+    if done is None:
+        done = _round(frame, node, round_of, again=True)
+        if frame.nesting > DEEP:
+            frame.quiet_rounds[id(node)] = (before, iterable, done, frame.fork())
+    if recording or must is not None:
+        frame.record = recording
+        if must is not None:
+            must.certain = certain
+        done = _round(frame, node, round_of, again=done.again)
+    if must is not None:
+        must.certain = certain and must.returns == returns
+    frame.nesting -= 1
+    frame.record, frame.exact = recording, exact
+    frame.loop = outer_loop
+    frame.exits = exits
+    if frame.module.mentions_kernels:
+        _forget_alternatives(frame, before[0])
+    frame.evaluated = frame.evaluated.kept(before[1])
+    return done.breaks
+
+
+def _round(
+    frame: Frame, node: cst.For | cst.While, round_of: Fn[[bool], bool], *, again: bool
+) -> Round:
+    """Run a loop's body once; leaves the state before the body is run again."""
+    around = frame.loops, frame.loop_names, frame.array_names
+    frame.statement = node
+    nothing = Evaluated(frame.no_names, frame.no_names)
+    entry = (frame.names.version(), nothing)
+    frame.evaluated = nothing
+    frame.exits = []
+    ends = [entry]
+    completes = round_of(again)
+    if completes:
+        ends.append((frame.names.version(), nothing))
+    frame.loops, frame.loop_names, frame.array_names = around
+    breaks = [state for is_break, state in frame.exits if is_break]
+    continues = [state for is_break, state in frame.exits if not is_break]
+    frame.merge([*ends, *continues])
+    return Round(completes or bool(continues), breaks)
+
+
+def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Round | None:
+    """A quiet round of a deeply nested loop, if the last one began with what is known now.
+
+    The quiet and the recording round of each loop around run it again: the square of the depth.
+    """
+    known = frame.quiet_rounds.get(id(node))
+    if known is None or frame.visit is not None or frame.global_names:
+        return None
+    before, over, done, after = known
+    if over != iterable or before[1].done != frame.evaluated.done:
+        return None
+    if any(one != other for _, one, other in frame.names.since(before[0])):
+        return None
+    frame.restore(after)
+    return done
+
+
+def _forget_alternatives(frame: Frame, before: Version) -> None:
+    """What a loop carries on may be more than what its first rounds make of it."""
+    for name, _, value in list(frame.names.since(before)):
+        if value is not None:
+            frame.names[name] = without_alternatives(value)
+
+
+def execute_break(frame: Frame, node: cst.Break) -> bool:
+    """``break``: the state goes on after the loop."""
+    if frame.exits is not None:
+        frame.exits.append((True, frame.fork()))
+    if frame.must is not None:
+        frame.must.jumps += 1
+    return False
+
+
+def execute_continue(frame: Frame, node: cst.Continue) -> bool:
+    """``continue``: the state goes on at the loop's next round."""
+    if frame.exits is not None:
+        frame.exits.append((False, frame.fork()))
+    if frame.must is not None:
+        frame.must.jumps += 1
+    return False
+
+
+def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
+    """``try``: a handler starts from any state between the body's start and its end."""
+    before = frame.fork()
+    branches: list[Snapshot] = []
+    falls = _body(frame, node.body)
+    after = frame.fork()
+    if falls and node.orelse is not None:
+        falls = _body(frame, node.orelse.body)
+    if falls:
+        branches.append(frame.fork())
+    frame.restore(before)
+    frame.merge([before, after])
+    raised = frame.fork()
+    must = frame.must
+    if must is not None:
+        certain, must.certain = must.certain and falls, False
+    for handler in node.handlers:
+        frame.restore(raised)
+        if handler.name is not None and isinstance(handler.name.name, cst.Name):
+            frame.bind(handler.name.name.value, UNKNOWN)
+        if _body(frame, handler.body):
+            branches.append(frame.fork())
+    if must is not None:
+        must.certain = certain
+    if branches:
+        frame.merge(branches)
+    if node.finalbody is not None and not _body(frame, node.finalbody.body):
+        return False
+    return bool(branches)
+
+
+def execute_match(frame: Frame, node: cst.Match) -> bool:
+    """``match``: patterns bind names to unknown values."""
+    evaluate(frame, node.subject)
+    if frame.must is None:
+        return _match(frame, node)
+    with frame.must.unsure():
+        return _match(frame, node)
+
+
+def _match(frame: Frame, node: cst.Match) -> bool:
+    before = frame.fork()
+    branches: list[Snapshot] = [before]
+    for case in node.cases:
+        frame.restore(before)
+        for name in _pattern_names(case.pattern):
+            frame.bind(name, UNKNOWN)
+        if case.guard is not None:
+            test(frame, case.guard, "guard")
+        if _body(frame, case.body):
+            branches.append(frame.fork())
+    frame.restore(before)
+    frame.merge(branches)
+    return True
+
+
+def _pattern_names(pattern: cst.CSTNode) -> list[str]:
+    names = []
+    if isinstance(pattern, (cst.MatchAs, cst.MatchStar)) and pattern.name is not None:
+        names.append(pattern.name.value)
+    if isinstance(pattern, cst.MatchMapping) and pattern.rest is not None:
+        names.append(pattern.rest.value)
+    if not isinstance(pattern, cst.MatchValue):
+        for child in children(pattern):
+            names.extend(_pattern_names(child))
+    return names

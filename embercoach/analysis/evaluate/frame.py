@@ -1,0 +1,231 @@
+"""A frame: the state of inference inside one function, class body or module body."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.evaluate.names import Names
+from embercoach.analysis.facts.facts import Fact, Place
+from embercoach.analysis.values.joins import join
+from embercoach.analysis.values.lattice import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
+from embercoach.analysis.values.name_sets import Evaluated, NameSet
+from embercoach.analysis.values.persistent_maps import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import libcst as cst
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.evaluate.control import Round
+    from embercoach.analysis.evaluate.must_execute import MustExecute
+    from embercoach.analysis.facts.facts import Visit
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.persistent_maps import Version
+
+#: Names and evaluated names at one point of the program.
+Snapshot = tuple["Version", Evaluated]
+BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0] != "_"}
+
+
+class Frame:
+    """What names hold while statements are walked in order.
+
+    ``names`` also holds narrowed or assigned attribute paths such as ``"self.keys"``.
+    ``record`` is off while a result is only looked up (summaries, the first round of a loop), so
+    that every fact is recorded once. ``exact`` is on while a function is run for the constants of
+    one call: then tests that they decide are decided.
+    """
+
+    __slots__ = (
+        "array_names",
+        "depth",
+        "evaluated",
+        "evaluated_below",
+        "exact",
+        "exits",
+        "global_names",
+        "info",
+        "loop",
+        "loop_names",
+        "loops",
+        "module",
+        "must",
+        "names",
+        "nesting",
+        "no_names",
+        "outer",
+        "periodic",
+        "pulls",
+        "quiet_rounds",
+        "rebound",
+        "record",
+        "returned",
+        "rounds_left",
+        "seen",
+        "statement",
+        "visit",
+        "work",
+        "yielded",
+    )
+
+    def __init__(
+        self,
+        module: Module,
+        info: FunctionInfo | None = None,
+        outer: Frame | None = None,
+        *,
+        record: bool,
+        depth: int = 0,
+    ) -> None:
+        self.module = module
+        self.work = module.work
+        self.info = info
+        self.outer = outer
+        self.record = record
+        self.exact = False
+        self.must: MustExecute | None = None  # what a run for the calls that must execute notes
+        self.rounds_left = 0  # of loops that may still be gone through one by one
+        self.visit: Visit | None = None  # the call that the body is run for, to see its launches
+        self.seen: list[Fact] = []  # what is seen then
+        self.depth = depth
+        self.names = Names()
+        self.global_names: set[str] = set()
+        self.loops = 0
+        self.loop: cst.For | cst.While | None = None
+        self.nesting = 0  # loops around, also in rounds that are not recorded
+        #: The last quiet round of each deeply nested loop: the state before, what it walks over,
+        #: how it ended, and the state after.
+        self.quiet_rounds: dict[int, tuple[Snapshot, Value, Round, Snapshot]] = {}
+        self.no_names = NameSet(Keys())
+        self.loop_names = self.no_names
+        self.array_names = self.no_names
+        self.periodic = False
+        self.evaluated = Evaluated(self.no_names, self.no_names)
+        self.evaluated_below: dict[str, dict[str, None]] = {}  # paths by what they begin with
+        self.rebound: set[str] = set()  # names assigned in the body, parameters among them
+        # States at a break (True) and at a continue (False) of the loop.
+        self.exits: list[tuple[bool, Snapshot]] | None = None
+        self.returned: Value | None = None
+        self.yielded: Value | None = None
+        self.pulls: Pulls = NO_PULLS
+        self.statement: cst.CSTNode = module.tree
+
+    @property
+    def decides(self) -> bool:
+        """Whether a test whose truth is known is decided, so that one branch alone is run."""
+        return self.exact or self.must is not None
+
+    def lookup(self, name: str) -> Value:
+        """What a name holds here, following closures, then the module, then builtins."""
+        value = self.names.get(name)
+        if value is not None:
+            return value
+        frame = self.outer
+        while frame is not None:
+            value = frame.names.get(name)
+            if value is not None:
+                return value
+            frame = frame.outer
+        value = self.module.frame.names.get(name)
+        if value is not None:
+            return value
+        if self.module.has_star_import:
+            return UNKNOWN
+        return BUILTINS.get(name, UNKNOWN)
+
+    def bind(self, name: str, value: Value) -> None:
+        """Assign a name; what was known of its attributes is forgotten."""
+        names = self.names
+        if name in names or self.evaluated:
+            self.forget(name)
+        if name in self.global_names:
+            module_names = self.module.frame.names
+            known = module_names.get(name)
+            module_names[name] = value if known is None else join(known, value)
+        names[name] = value
+        self.rebound.add(name)
+        if self.evaluated:
+            self.newer(name)
+
+    def assign_path(self, path: str, value: Value) -> None:
+        """Assign a dotted path such as ``"self.keys"``, or a name without rebinding it."""
+        self.forget(path)
+        self.names[path] = value
+        if self.evaluated:
+            self.newer(path)
+        if path in self.global_names:
+            self.module.frame.names[path] = value
+
+    def newer(self, path: str) -> None:
+        """What is computed after ``mx.async_eval`` is not what the host may read meanwhile."""
+        if self.evaluated.pending:
+            self.evaluated = self.evaluated.waiting_for((path,))
+
+    def note_evaluated(self, paths: Iterable[str]) -> None:
+        """Note that arrays have been evaluated."""
+        self.evaluated = self.evaluated.adding(paths)
+        for path in paths:
+            inner = path
+            while "." in inner:
+                owner = inner.rpartition(".")[0]
+                known = self.evaluated_below.setdefault(owner, {})
+                if inner in known:
+                    break
+                known[inner] = None
+                inner = owner
+
+    def forget(self, name: str) -> None:
+        """Drop narrowed attribute paths below a name, and that it has been evaluated."""
+        self.names.forget_below(name)
+        if not self.evaluated.done:
+            return
+        pending = [name]
+        while pending:
+            path = pending.pop()
+            pending += self.evaluated_below.get(path, ())
+            self.work.left -= 1
+            if path in self.evaluated.done:
+                self.evaluated = self.evaluated.without((path,))
+
+    def knows_below(self, path: str) -> bool:
+        """Whether something may be known of the attributes of what a path holds."""
+        return self.names.has_below(path) or path in self.evaluated_below
+
+    def fork(self) -> Snapshot:
+        """A snapshot to come back to for the other branch."""
+        return self.names.version(), self.evaluated
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot, which may be used again."""
+        self.names.restore(snapshot[0])
+        self.evaluated = snapshot[1]
+
+    def merge(self, snapshots: Iterable[Snapshot]) -> None:
+        """Continue with the join of the branches that fall through."""
+        branches = list(snapshots)
+        if not branches:
+            return
+        _, evaluated = branches[0]
+        for _, other in branches[1:]:
+            evaluated = evaluated.joined(other)
+        self.names.join([names for names, _ in branches])
+        self.evaluated = evaluated
+
+    def place(self) -> Place:
+        """Where the statement at hand stands."""
+        return Place(
+            self.statement,
+            self.info,
+            self.loops,
+            self.loop,
+            self.loop_names,
+            self.array_names,
+            self.periodic,
+            self.evaluated,
+        )
+
+    def add(self, fact: Fact) -> None:
+        """Record a fact under the function at hand."""
+        self.module.facts_of(self.info).append(fact)

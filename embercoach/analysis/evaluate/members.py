@@ -1,0 +1,385 @@
+"""Attributes and methods of values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls import fourier, numpy_api, sibling_files, string_methods
+from embercoach.analysis.calls.call_results import result_value
+from embercoach.analysis.calls.conventions import SETTING_NAMES
+from embercoach.analysis.evaluate import classes
+from embercoach.analysis.evaluate.dispatch import link
+from embercoach.analysis.values import promotion
+from embercoach.analysis.values.joins import as_array, join_all
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    FLOAT,
+    INT,
+    NONE,
+    SETTING,
+    SHAPE,
+    STR,
+    TORCH,
+    UNKNOWN,
+    Array,
+    ArrayAt,
+    BoundMember,
+    Bytes,
+    Class,
+    Dict,
+    DType,
+    FilePath,
+    Instance,
+    LibraryObject,
+    ModuleRef,
+    NoneValue,
+    Number,
+    Numpy,
+    Piece,
+    Sequence,
+    Setting,
+    Shape,
+    Str,
+    Super,
+    Symbol,
+    Template,
+    Torch,
+    Tree,
+    Union,
+    Unknown,
+    Value,
+    Wrapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.evaluate.frame import Frame
+
+#: Attributes that layers of mlx.nn hold their arrays under.
+LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})
+DTYPE_ALIASES = {"bool_": "bool"}
+MLX_CONSTANTS: dict[str, Value] = {
+    "mlx.core.pi": FLOAT,
+    "mlx.core.e": FLOAT,
+    "mlx.core.inf": FLOAT,
+    "mlx.core.nan": FLOAT,
+    "mlx.core.euler_gamma": FLOAT,
+    "mlx.core.newaxis": NONE,
+}
+MATH_CONSTANTS = frozenset({"math.pi", "math.e", "math.inf", "math.nan", "math.tau"})
+
+
+@link("member")
+def member(frame: Frame, owner: Value, name: str) -> Value:
+    """``owner.name``."""
+    handler = _MEMBERS.get(type(owner))
+    return UNKNOWN if handler is None else handler(frame, owner, name)
+
+
+def _symbol(frame: Frame, owner: Symbol, name: str) -> Value:
+    full = f"{owner.name}.{name}"
+    library = full.partition(".")[0]
+    if library == "mlx":
+        return mlx_member(owner.name, name)
+    if library == "numpy":
+        return numpy_api.attribute(full)
+    if full in MATH_CONSTANTS:
+        return FLOAT
+    return Symbol(full)
+
+
+def mlx_member(module: str, name: str) -> Value:
+    """``mlx.<...>.<name>``: a dtype, a constant, or a function or class by its name."""
+    full = f"{module}.{name}"
+    if module == "mlx.core":
+        short = DTYPE_ALIASES.get(name, name)
+        if short in promotion.DTYPES and name != "bool":
+            return DType(short)
+        constant = MLX_CONSTANTS.get(full)
+        if constant is not None:
+            return constant
+        if name == "nn":
+            return UNKNOWN
+    return Symbol(full)
+
+
+def _array(frame: Frame, owner: Array, name: str) -> Value:
+    sizes = None if owner.shape is None else owner.shape.sizes
+    if name == "shape":
+        if sizes is None:
+            return SHAPE
+        return Sequence("shape", None, tuple(Number("int", n) for n in sizes))
+    if name == "dtype":
+        return DType(owner.dtype)
+    if owner.shape is not None and sizes is not None and name in ("size", "ndim"):
+        return Number("int", owner.shape.elements if name == "size" else len(sizes))
+    if name in ("size", "ndim", "itemsize", "nbytes"):
+        return INT
+    if name == "T":
+        return replace(fourier.transposed(owner), shape=_reversed(owner.shape))
+    if name in ("real", "imag"):
+        dtype = "float32" if owner.dtype == "complex64" else owner.dtype
+        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls, shape=owner.shape)
+        return part if owner.role is None else fourier.keep(part, owner.role, name)
+    if name == "at":
+        return ArrayAt(owner)
+    if mlx_api.array_member(name) is None:
+        return UNKNOWN
+    return BoundMember(owner, name)
+
+
+def _reversed(shape: Shape | None) -> Shape | None:
+    return Shape(shape.sizes[::-1]) if shape is not None and shape.sizes is not None else shape
+
+
+def _bound(frame: Frame, owner: Value, name: str) -> Value:
+    return BoundMember(owner, name)
+
+
+def _library_object(frame: Frame, owner: LibraryObject, name: str) -> Value:
+    if owner.cls == "logging.Logger":
+        return BoundMember(owner, name)
+    entry = mlx_api.member(owner.cls, name)
+    if entry is None:
+        if name in LAYER_ARRAYS and mlx_api.is_layer(owner.cls):
+            return ARRAY
+        return UNKNOWN
+    if entry.kind == "property":
+        return result_value(entry.returns)
+    return BoundMember(owner, name)
+
+
+def _module(frame: Frame, owner: ModuleRef, name: str) -> Value:
+    result: Value = owner.module.member(name)
+    if result is not UNKNOWN or owner.module.path.name != "__init__.py":
+        return result
+    submodule = owner.module.import_module(name, 1)  # ``import package.name`` makes it a member
+    return UNKNOWN if submodule is None else ModuleRef(submodule)
+
+
+def _torch(frame: Frame, owner: Torch, name: str) -> Value:
+    if name == "shape":
+        return SHAPE
+    if name in ("ndim", "itemsize", "nbytes"):
+        return INT
+    if name in ("T", "data", "grad", "real", "imag", "mT"):
+        return TORCH
+    if name in ("dtype", "device", "requires_grad"):
+        return UNKNOWN
+    return BoundMember(owner, name)
+
+
+def _union(frame: Frame, owner: Union, name: str) -> Value:
+    array = as_array(owner) or _only_array_has(owner, name)
+    if array is not None:
+        return _array(frame, array, name)
+    results = [(o, member(frame, o, name)) for o in owner.options if o is not NONE]
+    # Where one alternative has the attribute, it is none of those that can't have it.
+    known = [v for o, v in results if v is not UNKNOWN or type(o) not in _CLOSED]
+    return join_all(known or [v for _, v in results])
+
+
+_CLOSED = (Array, Number, Str, Bytes, NoneValue)
+_HOST_TYPES: dict[type, type] = {
+    Str: str,
+    Number: float,
+    NoneValue: type(None),
+    Dict: dict,
+    Bytes: bytes,
+}
+
+
+def _only_array_has(owner: Union, name: str) -> Array | None:
+    """The array among alternatives of which no other has such an attribute.
+
+    ``mask.tolist()`` of a mask that is an array, a string or None can only be the array's.
+    """
+    array: Array | None = None
+    for option in owner.options:
+        if type(option) is Array:
+            array = option
+        elif type(option) is Sequence:
+            if hasattr(list, name) or hasattr(tuple, name) or hasattr(set, name):
+                return None
+        elif type(option) is not Unknown:
+            host = _HOST_TYPES.get(type(option))
+            if host is None or hasattr(host, name):
+                return None
+    return array if mlx_api.array_member(name) is not None else None
+
+
+def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
+    """Arrays of every library have a shape of ints, and nothing else has ``.shape``."""
+    if name in SETTING_NAMES:
+        return SETTING
+    if name == "shape":
+        return SHAPE
+    if name == "ndim":
+        return INT
+    if name in ("item", "tolist") and frame.module.is_test and "torch" not in frame.module.source:
+        return BoundMember(Array(traced=True), name)
+    if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
+        return BoundMember(Array(traced=True), name)
+    return UNKNOWN
+
+
+#: Methods that nothing but an array has, in a file where MLX is the only array library.
+ARRAY_ONLY = frozenset(
+    ["item", "tolist", "reshape", "astype", "squeeze", "swapaxes", "argmax", "argmin"]
+)
+
+
+def _instance(frame: Frame, owner: Instance, name: str) -> Value:
+    return classes.instance_member(frame, owner, name)
+
+
+def _class(frame: Frame, owner: Class, name: str) -> Value:
+    return classes.class_member(frame, owner, name)
+
+
+def _super(frame: Frame, owner: Super, name: str) -> Value:
+    return classes.super_member(frame, owner, name)
+
+
+_MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
+    Unknown: _unknown,
+    Setting: lambda frame, owner, name: SETTING,
+    Symbol: _symbol,
+    Array: _array,
+    Union: _union,
+    Instance: _instance,
+    Class: _class,
+    Super: _super,
+    ModuleRef: _module,
+    LibraryObject: _library_object,
+    Numpy: lambda frame, owner, name: numpy_api.member(owner, name),
+    Torch: _torch,
+    Sequence: _bound,
+    Dict: _bound,
+    Str: _bound,
+    Tree: _bound,
+    ArrayAt: _bound,
+    Bytes: _bound,
+    Template: _bound,
+    FilePath: sibling_files.member,
+    Wrapped: lambda frame, owner, name: member(frame, owner.value, name),
+}
+
+
+def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
+    """``base[index]`` for a base that is no array or builtin container."""
+    if isinstance(base, Instance):
+        return classes.call_method(frame, base, "__getitem__", (index,))
+    if isinstance(base, LibraryObject) and mlx_api.is_layer(base.cls):
+        return UNKNOWN
+    return UNKNOWN
+
+
+def call_bound(frame: Frame, bound: BoundMember, arguments: Any) -> Value:
+    """The result of a method of a host value: lists, dicts, strings, NumPy, torch."""
+    owner, name = bound.owner, bound.name
+    if isinstance(owner, Numpy):
+        return numpy_api.method(owner, name, arguments)
+    if isinstance(owner, Torch):
+        return _torch_method(name)
+    if isinstance(owner, ArrayAt):
+        return owner.array if name != "at" else owner
+    if isinstance(owner, Str):
+        return _string_method(owner, name, arguments)
+    if isinstance(owner, Sequence):
+        return _sequence_method(owner, name)
+    if isinstance(owner, FilePath):
+        return sibling_files.method(frame, owner, name, arguments)
+    if isinstance(owner, Template):
+        return string_methods.template_member(owner, name, arguments)
+    if isinstance(owner, Dict):
+        return _dict_method(owner, name, arguments)
+    if isinstance(owner, Tree):
+        return _tree_method(name)
+    return UNKNOWN
+
+
+def _torch_method(name: str) -> Value:
+    if name == "numpy":
+        return Numpy()
+    if name in ("item", "tolist", "is_contiguous", "data_ptr", "type"):
+        return UNKNOWN
+    if name in ("dim", "numel", "size", "stride", "element_size"):
+        return INT if name != "size" else UNKNOWN
+    return TORCH
+
+
+def _string_method(owner: Str, name: str, arguments: Any) -> Value:
+    if name in ("split", "rsplit", "splitlines"):
+        return Sequence("list", STR)
+    if name in ("find", "rfind", "index", "rindex", "count"):
+        return INT
+    if name.startswith(("is", "starts", "ends")):
+        return Number("bool")
+    if name == "encode":
+        return Bytes()
+    made = string_methods.method(owner, name, arguments)
+    return STR if made is None else made
+
+
+def _sequence_method(owner: Sequence, name: str) -> Value:
+    if name in ("pop", "popleft"):
+        return owner.item
+    if name in ("index", "count"):
+        return INT
+    if name == "copy":
+        return owner
+    return NONE
+
+
+def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
+    everything = join_all([owner.item, *(v for _, v in owner.known)]) if owner.known else owner.item
+    if name in ("items", "values", "keys"):
+        return _dict_view(owner, name, everything)
+    if name in ("get", "pop", "setdefault"):
+        key = arguments[0].value if arguments else UNKNOWN
+        text = key.text if isinstance(key, Str) else None
+        found = owner.get(text) if text is not None else None
+        if owner.exact and text is not None and name == "get":
+            absent = arguments[1].value if len(arguments) > 1 else NONE
+            return absent if found is None else found
+        if type(found) is Str and found.text is not None and name != "setdefault":
+            return found
+        value = found if found is not None else owner.item
+        if len(arguments) > 1:
+            return join_all((value, arguments[1].value))
+        return join_all((value, NONE)) if name == "get" else value
+    if name == "copy":
+        return owner
+    return NONE if name in ("update", "clear") else UNKNOWN
+
+
+def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
+    """What iterating over a dictionary yields, one by one where it holds just what is known."""
+    entries = owner.known if owner.exact else None
+    if name == "values":
+        items = None if entries is None else tuple(value for _, value in entries)
+        return Sequence("iterator", everything if items is None else None, items)
+    if entries is None:
+        item: Value = STR if name == "keys" else Sequence("tuple", everything, (STR, everything))
+        return Sequence("iterator", item)
+    keys = [Str((Piece(key),)) for key, _ in entries]
+    if name == "keys":
+        return Sequence("iterator", None, tuple(keys))
+    pairs = zip(keys, entries, strict=True)
+    rows = (Sequence("tuple", None, (key, value)) for key, (_, value) in pairs)
+    return Sequence("iterator", None, tuple(rows))
+
+
+def _tree_method(name: str) -> Value:
+    leaf = Union(frozenset({Tree(), Array()}))
+    if name == "items":
+        return Sequence("iterator", Sequence("tuple", leaf, (STR, leaf)))
+    if name == "values":
+        return Sequence("iterator", leaf)
+    if name == "keys":
+        return Sequence("iterator", STR)
+    return leaf if name in ("get", "pop") else UNKNOWN

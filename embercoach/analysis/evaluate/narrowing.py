@@ -1,0 +1,201 @@
+"""Truth tests: what they take the truth of, and what a branch knows after one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.facts.facts import TruthFact, TruthForm
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.joins import definite_array, join_all
+from embercoach.analysis.values.lattice import (
+    ARRAY,
+    NONE,
+    UNKNOWN,
+    Array,
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Numpy,
+    Sequence,
+    Str,
+    Symbol,
+    Union,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.evaluate.frame import Frame
+
+
+def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
+    """Evaluate an expression whose truth is taken, and record it if that is an array's.
+
+    In a boolean operation the left operand is tested by the operator; what the surrounding
+    test sees is only the right one.
+    """
+    value = evaluate(frame, node)
+    record_test(frame, node, value, form)
+    return value
+
+
+def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
+    """Record the test of an expression that has been evaluated, if its truth is an array's."""
+    kind = type(value)
+    if kind is Array or kind is Union:
+        target = node
+        while type(target) is cst.BooleanOperation:
+            target = target.right
+        if target is node:
+            record_truth(frame, node, value, form)
+        else:
+            assert isinstance(node, cst.BooleanOperation)
+            operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
+            record_truth(frame, target, _quiet(frame, target, value), operator)
+
+
+def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
+    recording = frame.record
+    frame.record = False
+    try:
+        return evaluate(frame, node)
+    finally:
+        frame.record = recording
+
+
+def record_truth(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
+    """Note that the truth of a value is taken, if it is an array."""
+    if frame.record and definite_array(value) is not None:
+        frame.add(TruthFact(node, frame.place(), value, form))
+
+
+def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
+    """Apply what a branch knows: the test ``node`` came out as ``truth``."""
+    kind = type(node)
+    if kind is cst.UnaryOperation and type(node.operator) is cst.Not:  # type: ignore[attr-defined]
+        narrow(frame, node.expression, not truth)  # type: ignore[attr-defined]
+    elif kind is cst.BooleanOperation:
+        assert isinstance(node, cst.BooleanOperation)
+        if (type(node.operator) is cst.And) == truth:
+            narrow(frame, node.left, truth)
+            narrow(frame, node.right, truth)
+    elif kind is cst.Comparison:
+        assert isinstance(node, cst.Comparison)
+        _narrow_comparison(frame, node, truth)
+    elif kind is cst.Call:
+        assert isinstance(node, cst.Call)
+        _narrow_call(frame, node, truth)
+    elif kind is cst.NamedExpr:
+        assert isinstance(node, cst.NamedExpr)
+        narrow(frame, node.target, truth)
+    elif truth and (kind is cst.Name or kind is cst.Attribute):
+        path, value = _subject(frame, node)
+        if path is not None and type(value) is Union:
+            _set(frame, path, _exclude(value, NoneValue))
+
+
+def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]:
+    if type(node) is cst.NamedExpr:
+        node = node.target
+    path = dotted(node)
+    if path is None:
+        return None, UNKNOWN
+    return path, _quiet(frame, node, UNKNOWN)
+
+
+def _set(frame: Frame, path: str, value: Value) -> None:
+    frame.names[path] = value
+
+
+def _exclude(value: Value, kinds: type[Value] | tuple[type[Value], ...]) -> Value:
+    if type(value) is not Union:
+        return value
+    left = [o for o in value.options if not isinstance(o, kinds)]
+    return join_all(left) if left else value
+
+
+def _narrow_comparison(frame: Frame, node: cst.Comparison, truth: bool) -> None:
+    if len(node.comparisons) != 1:
+        return
+    target = node.comparisons[0]
+    operator = type(target.operator)
+    if type(target.comparator) is not cst.Name or target.comparator.value != "None":
+        return
+    if operator in (cst.Is, cst.Equal):
+        is_none = truth
+    elif operator in (cst.IsNot, cst.NotEqual):
+        is_none = not truth
+    else:
+        return
+    path, value = _subject(frame, node.left)
+    if path is None:
+        return
+    if is_none:
+        if value is UNKNOWN or (type(value) is Union and NONE in value.options):
+            _set(frame, path, NONE)
+    else:
+        _set(frame, path, _exclude(value, NoneValue))
+
+
+def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
+    if type(node.func) is not cst.Name or len(node.args) != 2:
+        return
+    if frame.lookup(node.func.value) != Symbol("builtins.isinstance"):
+        return
+    path, value = _subject(frame, node.args[0].value)
+    if path is None:
+        return
+    wanted = _instances(frame, node.args[1].value)
+    if truth:
+        kept = [o for o in _options(value) if _fits(o, wanted)]
+        if not kept or UNKNOWN in kept:
+            kept = [o for o in kept if o is not UNKNOWN] + [w for w in wanted if w not in kept]
+        _set(frame, path, join_all(kept))
+    elif wanted and UNKNOWN not in wanted and type(value) is Union:
+        left = [o for o in value.options if isinstance(o, Unknown) or not _fits(o, wanted)]
+        if left:
+            _set(frame, path, join_all(left))
+    elif ARRAY in wanted and type(value) is Array:
+        # The annotation said array, the code says that it may be something else.
+        _set(frame, path, UNKNOWN)
+
+
+def _options(value: Value) -> list[Value]:
+    return list(value.options) if type(value) is Union else [value]
+
+
+def _instances(frame: Frame, node: cst.BaseExpression) -> list[Value]:
+    from embercoach.analysis.calls.annotations import instance_of
+
+    if type(node) is cst.Tuple:
+        return [v for e in node.elements for v in _instances(frame, e.value)]
+    if type(node) is cst.BinaryOperation:
+        return _instances(frame, node.left) + _instances(frame, node.right)
+    return [instance_of(frame, evaluate(frame, node))]
+
+
+def _fits(option: Value, wanted: list[Value]) -> bool:
+    """Whether an alternative may pass an ``isinstance`` test for one of the wanted values."""
+    kind = type(option)
+    if kind is Unknown:
+        return True
+    for w in wanted:
+        if type(w) is Unknown or w == option:
+            return True
+        if type(w) is not kind:
+            continue
+        if isinstance(option, Number) and isinstance(w, Number):
+            if option.kind == w.kind or (option.kind == "bool" and w.kind == "int"):
+                return True
+        elif isinstance(option, Sequence) and isinstance(w, Sequence):
+            if option.kind == w.kind or "shape" in (option.kind, w.kind):
+                return True
+        elif isinstance(option, Instance):
+            continue
+        elif isinstance(option, (Array, Str, Dict, Numpy)):
+            return True
+    return False

@@ -1,0 +1,271 @@
+"""Statements: what they do to a frame. Each returns whether control falls through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from embercoach.analysis.calls import fourier
+from embercoach.analysis.calls.annotations import evaluate_annotation
+from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
+from embercoach.analysis.evaluate import control, imports, mutation, operators
+from embercoach.analysis.evaluate.assignment import assign
+from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.values.joins import join, pulls_of
+from embercoach.analysis.values.lattice import (
+    NONE,
+    UNKNOWN,
+    Class,
+    Dict,
+    FilePath,
+    Function,
+    Instance,
+    Number,
+    Sequence,
+    Symbol,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import ClassInfo
+
+
+def _assign(frame: Frame, node: cst.Assign) -> bool:
+    value = evaluate(frame, node.value)
+    if type(value) is Number and _is_bare(node.value):
+        value = replace(value, origin=node)
+        frame.module.numbers.add(node)
+    if type(value) is Dict and value.exact and isinstance(node.value, cst.Name):
+        # What is done to it under one name happens under the other.
+        value = mutation.open_ended(value)
+        frame.assign_path(node.value.value, value)
+    for target in node.targets:
+        assign(frame, target.target, value)
+    return True
+
+
+def _is_bare(node: cst.BaseExpression) -> bool:
+    if type(node) is cst.UnaryOperation:
+        node = node.expression
+    return type(node) in (cst.Integer, cst.Float, cst.Imaginary)
+
+
+def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
+    declared = evaluate_annotation(frame, node.annotation.annotation)
+    if node.value is None:
+        if declared is not UNKNOWN and isinstance(node.target, cst.Name):
+            frame.bind(node.target.value, declared)
+        return True
+    value = evaluate(frame, node.value)
+    if value is UNKNOWN or (value is NONE and declared is not UNKNOWN):
+        value = declared if value is UNKNOWN else join(declared, NONE)
+    elif type(value) is Number and _is_bare(node.value):
+        value = replace(value, origin=node)
+        frame.module.numbers.add(node)
+    elif isinstance(value, (Sequence, Dict)) and _is_empty(value) and type(declared) is type(value):
+        value = declared
+    assign(frame, node.target, value)
+    return True
+
+
+def _is_empty(value: Sequence | Dict) -> bool:
+    """Whether it is known to hold nothing yet, so that its declaration says more."""
+    if isinstance(value, Sequence):
+        return value.items == ()
+    return value.item is UNKNOWN and not value.known
+
+
+def _augmented(frame: Frame, node: cst.AugAssign) -> bool:
+    left = evaluate(frame, node.target)
+    right = evaluate(frame, node.value)
+    symbol = operators.SYMBOLS[type(node.operator)]
+    target: Any = node.target
+    value = operators.binary(frame, node, symbol, left, right, target, node.value, True)
+    if isinstance(node.target, cst.Subscript):
+        fourier.touch(frame, node.target, None)
+        return True
+    assign(frame, node.target, value)
+    return True
+
+
+def _expression(frame: Frame, node: cst.Expr) -> bool:
+    evaluate(frame, node.value)
+    return True
+
+
+def _return(frame: Frame, node: cst.Return) -> bool:
+    value: Value = NONE if node.value is None else _evaluate_last(frame, node.value)
+    frame.returned = value if frame.returned is None else join(frame.returned, value)
+    frame.pulls |= pulls_of(value)
+    if frame.must is not None:
+        frame.must.returns += 1
+    return False
+
+
+def _raise(frame: Frame, node: cst.Raise) -> bool:
+    if node.exc is not None:
+        _evaluate_last(frame, node.exc)
+    return False
+
+
+def _evaluate_last(frame: Frame, node: cst.BaseExpression) -> Value:
+    """Evaluate what a statement does on its way out of the function: once, in a loop or not."""
+    loops = frame.loops
+    frame.loops = 0
+    value = evaluate(frame, node)
+    frame.loops = loops
+    return value
+
+
+def _assert(frame: Frame, node: cst.Assert) -> bool:
+    test(frame, node.test, "assert")
+    narrow(frame, node.test, True)
+    if node.msg is not None:
+        evaluate(frame, node.msg)
+    return True
+
+
+def _delete(frame: Frame, node: cst.Del) -> bool:
+    if isinstance(node.target, cst.Subscript):
+        owner = evaluate(frame, node.target.value)
+        path = dotted(node.target.value)
+        if path is not None and isinstance(owner, Sequence):
+            frame.assign_path(path, replace(owner, common=owner.item, items=None))
+        elif path is not None and isinstance(owner, Dict):
+            frame.assign_path(path, mutation.open_ended(owner))
+        return True
+    for name in target_names(node.target):
+        frame.names.remove(name)
+        frame.forget(name)
+    return True
+
+
+def _global(frame: Frame, node: cst.Global) -> bool:
+    names = {item.name.value for item in node.names}
+    frame.global_names |= names
+    if frame.info is not None:
+        frame.info.global_names |= names
+    return True
+
+
+def _function(frame: Frame, node: cst.FunctionDef) -> bool:
+    frame.bind(node.name.value, define_function(frame, node, None))
+    return True
+
+
+def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) -> Value:
+    """The value of a ``def``, with its decorators applied."""
+    info = frame.module.function_info(node, frame, cls)
+    value: Value = Function(info)
+    names: list[str] = []
+    for decorator in reversed(node.decorators):
+        applied = evaluate(frame, decorator.decorator)
+        if isinstance(applied, Symbol):
+            names.append(applied.name)
+            kind = TRANSFORMS.get(applied.name, ("", 0))[0]
+            if kind in ROLES:
+                mark(frame, (decorator.decorator, decorator), value, ROLES[kind])
+                value = wrapped(kind, value)
+        elif isinstance(decorator.decorator, cst.Call):
+            path = evaluate(frame, decorator.decorator.func)
+            if isinstance(path, Symbol):
+                names.append(path.name)
+        elif isinstance(decorator.decorator, cst.Attribute):
+            names.append("." + decorator.decorator.attr.value)
+    for parameter in info.parameters:
+        if parameter.default is not None and frame.record:
+            evaluate(frame, parameter.default)
+    info.decorators = tuple(names)
+    info.is_static = "builtins.staticmethod" in names
+    info.is_property = any(n in PROPERTIES for n in names)
+    if any(n.endswith("pytest.fixture") for n in names):
+        frame.module.fixtures[info.name] = info
+    if any(n in OPAQUE_DECORATORS for n in names):
+        return UNKNOWN
+    return value
+
+
+PROPERTIES = {"builtins.property", "functools.cached_property"}
+OPAQUE_DECORATORS = {"contextlib.contextmanager", "contextlib.asynccontextmanager"}
+
+
+def _class(frame: Frame, node: cst.ClassDef) -> bool:
+    info = frame.module.class_info(node)
+    info.bases = tuple(evaluate(frame, base.value) for base in node.bases)
+    body = Frame(frame.module, frame.info, frame, record=frame.record)
+    body.statement = node
+    info.frame = body
+    setters: set[str] = set()
+    for statement in node.body.body:
+        if isinstance(statement, cst.FunctionDef):
+            value = define_function(body, statement, info)
+            name = statement.name.value
+            method = frame.module.function_info(statement, body, info)
+            if ".setter" in method.decorators:
+                setters.add(name)
+            else:
+                info.methods[name] = method
+            info.variables[name] = value
+        else:
+            _class_statement(body, info, statement)
+    for method in info.methods.values():
+        frame.module.note_setters(info, method)
+    frame.bind(node.name.value, Class(info))
+    return True
+
+
+def _class_statement(body: Frame, info: ClassInfo, statement: cst.CSTNode) -> None:
+    lines = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    for line in lines:
+        if isinstance(line, cst.AnnAssign) and isinstance(line.target, cst.Name):
+            info.annotations[line.target.value] = line.annotation.annotation
+    before = body.names.version()
+    execute(body, (statement,))
+    info.variables |= {n: value for n, _, value in body.names.since(before) if value is not None}
+
+
+def _with(frame: Frame, node: cst.With) -> bool:
+    for item in node.items:
+        value = evaluate(frame, item.item)
+        if item.asname is not None:
+            known = isinstance(value, (FilePath, Instance))
+            assign(frame, item.asname.name, value if known else UNKNOWN)
+    return execute(frame, node.body.body)
+
+
+def _pass(frame: Frame, node: cst.CSTNode) -> bool:
+    return True
+
+
+EXECUTORS |= {
+    cst.Expr: _expression,
+    cst.Assign: _assign,
+    cst.AnnAssign: _annotated,
+    cst.AugAssign: _augmented,
+    cst.Return: _return,
+    cst.Raise: _raise,
+    cst.Assert: _assert,
+    cst.Del: _delete,
+    cst.Global: _global,
+    cst.Nonlocal: _pass,
+    cst.Pass: _pass,
+    cst.FunctionDef: _function,
+    cst.ClassDef: _class,
+    cst.With: _with,
+    cst.If: control.execute_if,
+    cst.For: control.execute_for,
+    cst.While: control.execute_while,
+    cst.Try: control.execute_try,
+    cst.TryStar: control.execute_try,
+    cst.Match: control.execute_match,
+    cst.Break: control.execute_break,
+    cst.Continue: control.execute_continue,
+    cst.Import: imports.execute_import,
+    cst.ImportFrom: imports.execute_import_from,
+}

@@ -1,0 +1,3 @@
+"""Facts that checks read, with their contexts and origins."""
+
+from __future__ import annotations

@@ -1,0 +1,197 @@
+"""Facts: what inference saw happen to values, and where. Checks read them and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from embercoach.analysis.values.lattice import Symbol, Value
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.name_sets import Evaluated, NameSet
+
+TruthForm = Literal[
+    "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
+]
+
+
+class Place(NamedTuple):
+    """Where a fact stands.
+
+    statement: the innermost statement around it.
+    function: the innermost function or lambda, None at module level.
+    loops: how many loops of that function (or of the module's top level) are around it.
+    loop: the innermost loop statement.
+    loop_names: what the targets of those loops bind.
+    array_names: those of them that walk over an array's elements.
+    periodic: guarded by a test like ``step % 10 == 0``.
+    evaluated: names whose arrays have been evaluated just before, in the same block.
+    """
+
+    statement: cst.CSTNode
+    function: FunctionInfo | None
+    loops: int
+    loop: cst.For | cst.While | None
+    loop_names: NameSet
+    array_names: NameSet
+    periodic: bool
+    evaluated: Evaluated
+
+
+class Argument(NamedTuple):
+    """An argument of a call: its value, its expression, its keyword and its star."""
+
+    value: Value
+    node: cst.BaseExpression
+    keyword: str | None
+    star: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Fact:
+    """Something that happened at ``node``."""
+
+    node: cst.CSTNode
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Visit(Fact):
+    """A call of a function of the file, in a file that builds kernels.
+
+    bound: what the function's first parameter is, if it is called as a method.
+    closure: the frame of the function around it, None for one of the top level.
+    outer: the call by which the function that makes this one is visited, None in the analysis of
+        that function for all its callers.
+    """
+
+    node: cst.Call
+    function: FunctionInfo
+    bound: Value | None
+    arguments: tuple[Argument, ...]
+    closure: Frame | None
+    outer: Visit | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LocalCall(Fact):
+    """A call of a function of the file, in any file; ``is_bound`` if an instance comes first."""
+
+    node: cst.Call
+    function: FunctionInfo
+    is_bound: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CallFact(Fact):
+    """A call: of what, with which arguments, yielding what.
+
+    ``receiver`` is the owner of a method call (``x`` in ``x.item()``), with its expression.
+    ``visit`` is set where a launch is told as one call of the function around it makes it.
+    """
+
+    node: cst.Call
+    callee: Value
+    arguments: tuple[Argument, ...]
+    result: Value
+    receiver: Value | None = None
+    receiver_node: cst.BaseExpression | None = None
+    visit: Visit | None = None
+
+    @property
+    def symbol(self) -> str | None:
+        """The qualified name of the library function that is called, if it is one."""
+        return self.callee.name if isinstance(self.callee, Symbol) else None
+
+    def positional(self, index: int) -> Argument | None:
+        """The positional argument at an index, None after a ``*args``."""
+        seen = 0
+        for argument in self.arguments:
+            if argument.star:
+                return None
+            if argument.keyword is None:
+                if seen == index:
+                    return argument
+                seen += 1
+        return None
+
+    def keyword(self, name: str) -> Argument | None:
+        """The argument passed by a keyword."""
+        return next((a for a in self.arguments if a.keyword == name), None)
+
+    def argument(self, index: int, name: str) -> Argument | None:
+        """The argument of a parameter that can be passed by place or by keyword."""
+        return self.keyword(name) or self.positional(index)
+
+
+@lru_cache(maxsize=2)
+def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
+    """The calls of a file by their nodes; of few files, as it keeps them in memory."""
+    return {f.node: f for f in module.facts() if isinstance(f, CallFact)}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BinaryFact(Fact):
+    """An arithmetic operation; ``in_place`` for an augmented assignment."""
+
+    node: cst.BinaryOperation | cst.AugAssign
+    operator: str
+    left: Value
+    right: Value
+    left_node: cst.BaseExpression
+    right_node: cst.BaseExpression
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class InvertFact(Fact):
+    """``~value`` of an array."""
+
+    node: cst.UnaryOperation
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompareFact(Fact):
+    """One comparison ``left operator right``; membership tests are comparisons too."""
+
+    node: cst.Comparison
+    operator: str
+    left: Value
+    right: Value
+    left_node: cst.BaseExpression
+    right_node: cst.BaseExpression
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TruthFact(Fact):
+    """The truth value of an expression is taken."""
+
+    node: cst.BaseExpression
+    value: Value
+    form: TruthForm
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FormatFact(Fact):
+    """A value is turned into text by an f-string or ``%``."""
+
+    node: cst.BaseExpression
+    value: Value
+    form: Literal["fstring", "percent"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IndexFact(Fact):
+    """``base[...]`` with an array where an index or a slice bound stands."""
+
+    node: cst.BaseExpression
+    base: Value
+    index: Value
+    form: Literal["index", "slice"]

@@ -1,0 +1,374 @@
+"""Where a flagged array came from, and where the context of a finding begins.
+
+Both are found for findings alone, once a file has been analysed: from the expression back through
+the bindings that reach it. Of an operation the first array that goes into it is followed. Where
+more than one binding may hold, each of them is told and the way ends; where none is known, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
+from embercoach.analysis.facts.reaching import Binding
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.stops import Stop, told_binding, told_parameter
+from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
+from embercoach.analysis.values.joins import as_array, holds_arrays
+from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
+    from embercoach.analysis.facts.facts import Place
+    from embercoach.analysis.facts.reaching import Reaching
+    from embercoach.analysis.project.module import Module
+
+MOST_STEPS = 8
+#: Bindings or calls that are told where more than one may hold; more of them say nothing.
+MOST_CHOICES = 3
+#: Functions whose result is made of their first array, beside those of MLX.
+_PASSING = frozenset(
+    f"builtins.{name}" for name in ("reversed", "iter", "list", "tuple", "sorted", "sum", "abs")
+)
+_ROLES = {
+    "compiled": (("compiled", "compiled (`mx.compile`)"), ("vmapped", "mapped (`mx.vmap`)")),
+    "differentiated": (("differentiated", "differentiated"),),
+}
+
+
+class _At(NamedTuple):
+    """An expression and where it is evaluated."""
+
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    function: FunctionInfo | None
+    loop_names: AbstractSet[str] = frozenset()
+
+
+#: The function in which a name is bound, and its bindings there.
+_Bound = tuple["FunctionInfo | None", tuple[Binding, ...]]
+
+
+class Origins:
+    """The origins of one analysed module's findings."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
+        #: Operands of operators that stand in operators, by function: where each one leads.
+        self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
+        self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
+        self._shared: frozenset[str] | None = None
+        #: The ways of many findings come by the same places.
+        self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, _Bound | None]]
+        self._ways = {}
+        self._stops: dict[tuple[int, bool], Stop] = {}
+        #: The names that the comprehensions in a statement bind, by the statement's ``id``.
+        self._comprehended: dict[int, frozenset[str]] = {}
+
+    def of_value(self, node: cst.CSTNode, place: Place) -> list[Stop]:
+        """The way that an expression's value took, the earliest stop first."""
+        stops: list[Stop] = []
+        at: _At | None = _At(node, place.statement, place.function, place.loop_names)
+        seen: set[int] = set()
+        while at is not None and len(stops) < MOST_STEPS:
+            attribute, found = self._reached(at)
+            if found is None:
+                break
+            function, bindings = found
+            if len(bindings) > 1:
+                stops += [self._told(choice, maybe=True) for choice in reversed(_choices(bindings))]
+                break
+            (binding,) = bindings
+            if id(binding) in seen:
+                break
+            seen.add(id(binding))
+            if binding.kind == "parameter":
+                more, at = self._parameter(binding, function, attribute)
+                stops += more
+            elif binding.value is None:
+                break
+            else:
+                stops.append(self._told(binding))
+                at = self._before(binding, function)
+        return stops[::-1]
+
+    def _reached(self, at: _At) -> tuple[str | None, _Bound | None]:
+        """The attribute that is asked for of a name, and what may have bound that."""
+        key = (id(at.node), id(at.statement), at.function)
+        known = None if at.loop_names else self._ways.get(key)
+        if known is None:
+            root, attribute = self._root(at)
+            known = attribute, None if root is None else self._bindings(root, at)
+            if not at.loop_names:
+                self._ways[key] = known
+        return known
+
+    def _told(self, binding: Binding, *, maybe: bool = False) -> Stop:
+        """A binding as a stop, which is the same one for all the ways that come by it."""
+        key = id(binding), maybe
+        if key not in self._stops:
+            self._stops[key] = told_binding(binding, maybe=maybe)
+        return self._stops[key]
+
+    def of_context(self, context: str, place: Place) -> list[Stop]:
+        """Where a finding's context begins, down to the function that it stands in."""
+        if context == "loop" and place.loop is not None:
+            loop = place.loop
+            if isinstance(loop, cst.For):
+                return [Stop(loop.iter, loop, "the loop over `{}`", loop.iter)]
+            return [Stop(loop.test, loop, "the loop `while {}`", loop.test)]
+        info = place.function
+        for role, done in _ROLES.get(context, ()):
+            if info is not None and getattr(info, role):
+                return self._handed_down(info, role, done)
+        return []
+
+    def _handed_down(self, info: FunctionInfo, role: str, done: str) -> list[Stop]:
+        stops: list[Stop] = []
+        seen = set()
+        while role not in info.role_sites:
+            giver = info.role_givers.get(role)
+            if giver is None or giver in seen:
+                return []
+            seen.add(giver)
+            calls = [c for c in self._calls_of(info) if c.place.function is giver]
+            if calls:
+                text = f"`{giver.qualified_name}` calls `{info.qualified_name}`"
+                stops.append(Stop(calls[0].node, calls[0].place.statement, text))
+            info = giver
+        node, statement = info.role_sites[role]
+        return [Stop(node, statement, f"`{info.qualified_name}` is {done}"), *stops[::-1]]
+
+    def _root(self, at: _At) -> tuple[cst.Name | None, str | None]:
+        """The name that an expression's value is reached from, and its attribute asked for."""
+        node: cst.CSTNode | None = at.node
+        attribute = None
+        passed: list[tuple[FunctionInfo | None, int]] = []
+        while node is not None and type(node) is not cst.Name:
+            # From an operator in an operator on, as a chain of them is walked for each one.
+            if node is not at.node and attribute is None and type(node) is cst.BinaryOperation:
+                key = at.function, id(node)
+                if key in self._led:
+                    node, attribute = self._led[key]
+                    break
+                passed.append(key)
+            attribute = node.attr.value if type(node) is cst.Attribute else attribute
+            node = self._inner(node, at)
+        self._led.update(dict.fromkeys(passed, (node, attribute)))
+        return node, attribute
+
+    def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:
+        """The part of an expression that its value is made of."""
+        # By exact type: of libcst's classes ``isinstance`` is slow.
+        kind = type(node)
+        if kind is cst.Attribute or kind is cst.Subscript or kind is cst.NamedExpr:
+            return node.value  # type: ignore[attr-defined, no-any-return]
+        if kind is cst.UnaryOperation or kind is cst.Await:
+            return node.expression  # type: ignore[attr-defined, no-any-return]
+        if kind is cst.List or kind is cst.Tuple:
+            elements = node.elements  # type: ignore[attr-defined]
+            first = elements[0] if elements else None
+            # What goes into a call goes in as a whole; of a list by itself any item may be meant.
+            known = node is not at.node or len(elements) == 1
+            return first.value if known and type(first) is cst.Element else None
+        if kind is cst.BinaryOperation or kind is cst.Comparison or kind is cst.Call:
+            fact = self._facts_in(at.function).get(id(node))
+            if isinstance(fact, (BinaryFact, CompareFact)):
+                if as_array(fact.left) is not None:
+                    return fact.left_node
+                return fact.right_node if as_array(fact.right) is not None else None
+            if isinstance(fact, CallFact):
+                return _source(fact)
+        return None
+
+    def _facts_in(self, function: FunctionInfo | None) -> dict[int, Fact]:
+        facts = self._facts.get(function)
+        if facts is None:
+            kinds = (CallFact, BinaryFact, CompareFact)
+            found = (f for f in self._module.facts_of(function) if type(f) in kinds)
+            facts = self._facts[function] = {id(fact.node): fact for fact in found}
+        return facts
+
+    def _bindings(self, root: cst.Name, at: _At) -> _Bound | None:
+        """What may have bound a name, and in which function; None if that is not known."""
+        name, function = root.value, at.function
+        if name in self._declared() or self._is_of_comprehension(name, at):
+            return None
+        scope = self._scope(function)
+        if name in scope.bindings:
+            if function is not None and isinstance(function.node, cst.Lambda):
+                return function, tuple(scope.bindings[name])
+            found = scope.before(at.statement, name)
+            return (function, found) if found else None
+        while function is not None:
+            function = function.outer
+            bindings = self._scope(function).bindings.get(name)
+            if bindings:
+                # When the function runs is not known: one binding alone is certain.
+                return (function, tuple(bindings)) if len(bindings) == 1 else None
+        return None
+
+    def _scope(self, function: FunctionInfo | None) -> Reaching:
+        reaching = scope_of(self._module, function).reaching
+        assert reaching is not None
+        return reaching
+
+    def _declared(self) -> frozenset[str]:
+        """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
+        if self._shared is None:
+            found: set[str] = set()
+            if "global " in self._module.source or "nonlocal " in self._module.source:
+                for statement in self._module.tree.body:
+                    for node in small_statements(statement, ()):
+                        if type(node) is cst.Global or type(node) is cst.Nonlocal:
+                            found.update(item.name.value for item in node.names)
+            self._shared = frozenset(found)
+        return self._shared
+
+    def _is_of_comprehension(self, name: str, at: _At) -> bool:
+        """Whether a comprehension around the expression may be what binds a name."""
+        statement = at.statement
+        function = at.function
+        if function is not None and isinstance(function.node, cst.Lambda):
+            statement = function.statement or statement
+        elif name not in at.loop_names:
+            return False
+        names = self._comprehended.get(id(statement))
+        if names is None:
+            clauses = (node for node in head_of(statement) if isinstance(node, cst.CompFor))
+            names = frozenset(name for clause in clauses for name in names_below(clause.target))
+            self._comprehended[id(statement)] = names
+        return name in names
+
+    def _parameter(
+        self, binding: Binding, function: FunctionInfo | None, attribute: str | None
+    ) -> tuple[list[Stop], _At | None]:
+        """A parameter, and the calls that give it, the latest stop first."""
+        assert function is not None
+        parameter = next(p for p in function.parameters if p.name == binding.name)
+        if function.is_method and parameter is function.parameters[0]:
+            return self._attribute(function, parameter.name, attribute), None
+        where, statement = f"`{function.qualified_name}`", binding.statement
+        if isinstance(function.node, cst.Lambda):
+            where, statement = "a lambda", function.statement or statement
+        text, quoted = told_parameter(parameter, function, where)
+        stops = [Stop(binding.node, statement, text, quoted)]
+        sites = self._passed(function, parameter)
+        if not 1 <= len(sites) <= MOST_CHOICES:
+            return stops, None
+        told = f"{where} is called with `{{}}`"
+        stops += [Stop(at.node, at.statement, told, at.node) for at in reversed(sites)]
+        return stops, sites[0] if len(sites) == 1 else None
+
+    def _attribute(self, function: FunctionInfo, owner: str, attribute: str | None) -> list[Stop]:
+        """What sets ``self.<attribute>``, if it is one assignment of the class."""
+        cls = function.cls
+        assert cls is not None
+        setters = cls.setters.get(attribute or "", ())
+        if len(setters) != 1 or isinstance(setters[0].node, cst.Lambda):
+            return []
+        path = (setters[0].parameters[0].name, attribute)
+        found = [s for s in small_statements(setters[0].node.body) if _sets(s, path)]
+        if len(found) != 1:
+            return []
+        value = found[0].value if isinstance(found[0], cst.Assign) else None
+        text = f"`{setters[0].qualified_name}` sets `{owner}.{attribute}`"
+        return [Stop(found[0], found[0], f"{text}: `{{}}`" if value else text, value)]
+
+    def _passed(self, function: FunctionInfo, parameter: Parameter) -> list[_At]:
+        """What the calls in the file pass for a parameter; none if one of them is unclear."""
+        places = [p for p in function.parameters if not p.star and not p.keyword_only]
+        found = []
+        for call in self._calls_of(function):
+            if parameter.star or any(argument.star for argument in call.node.args):
+                return []
+            positional = [a.value for a in call.node.args if a.keyword is None]
+            named = {a.keyword.value: a.value for a in call.node.args if a.keyword is not None}
+            given = named.get(parameter.name)
+            if given is None and parameter in places:
+                index = places.index(parameter) - call.is_bound
+                given = positional[index] if 0 <= index < len(positional) else None
+            if given is None:
+                return []
+            place = call.place
+            found.append(_At(given, place.statement, place.function, place.loop_names))
+        return found
+
+    def _calls_of(self, function: FunctionInfo) -> list[LocalCall]:
+        if self._calls is None:
+            self._calls = {}
+            for fact in self._module.facts():
+                if type(fact) is LocalCall:
+                    self._calls.setdefault(fact.function, []).append(fact)
+        return self._calls.get(function, [])
+
+    def _before(self, binding: Binding, function: FunctionInfo | None) -> _At | None:
+        """What a binding takes its value from, and where."""
+        node: cst.CSTNode | None = binding.value
+        if isinstance(binding.statement, cst.AugAssign):
+            node = binding.statement.target
+        elif binding.kind == "unpacked" or binding.index is not None:
+            node = self._target_of(binding, function)
+        return None if node is None else _At(node, binding.statement, function)
+
+    def _target_of(self, binding: Binding, function: FunctionInfo | None) -> cst.CSTNode | None:
+        """What one of several targets takes its value from, as far as one can tell."""
+        value = binding.value
+        if not isinstance(value, cst.Call):
+            return value
+        fact = self._facts_in(function).get(id(value))
+        if not isinstance(fact, CallFact):
+            return None
+        index = binding.index or 0
+        if fact.symbol == "builtins.enumerate" and index == 1 and value.args:
+            return value.args[0].value
+        if fact.symbol == "builtins.zip" and index < len(value.args):
+            return None if any(a.star for a in value.args) else value.args[index].value
+        is_mlx = fact.symbol is not None and fact.symbol.startswith("mlx.")
+        return value if is_mlx or isinstance(fact.callee, BoundMember) else None
+
+
+def _choices(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
+    """All bindings that may hold, or none if one of them can't be told."""
+    clear = all(b.kind != "opaque" for b in bindings)
+    return bindings if clear and len(bindings) <= MOST_CHOICES else ()
+
+
+def _source(fact: CallFact) -> cst.BaseExpression | None:
+    """What a call's result is made of: the owner of a method, or the first array among the rest."""
+    callee = fact.callee
+    if isinstance(callee, BoundMember):
+        if as_array(callee.owner) is not None:
+            return fact.receiver_node
+        if not isinstance(callee.owner, LibraryObject):
+            return None
+    elif isinstance(callee, Symbol):
+        known = callee.name.startswith(("mlx.", "numpy.")) or callee.name in _PASSING
+        if not known or callee.name.endswith("_like"):
+            return None
+    elif not isinstance(callee, (LibraryObject, Kernel)):
+        return None
+    array = as_array(fact.result)
+    if array is not None and array.literal:
+        return None
+    return next((a.node for a in fact.arguments if not a.star and holds_arrays(a.value)), None)
+
+
+def _sets(statement: cst.CSTNode, path: tuple[str, str | None]) -> bool:
+    targets: Iterator[cst.CSTNode] = iter(())
+    if isinstance(statement, cst.Assign):
+        targets = (inner for t in statement.targets for inner in walk(t.target))
+    elif isinstance(statement, (cst.AnnAssign, cst.AugAssign)):
+        targets = walk(statement.target)
+    return any(
+        isinstance(target, cst.Attribute)
+        and isinstance(target.value, cst.Name)
+        and (target.value.value, target.attr.value) == path
+        for target in targets
+    )

@@ -1,0 +1,239 @@
+"""A file of the project: parsed once, run at top level on demand, analysed when it is checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
+from embercoach.analysis.evaluate.dispatch import execute
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.imports import taken_from
+from embercoach.analysis.evaluate.mutation import forget_lists, grown_by_functions
+from embercoach.analysis.project.cycles import running_order
+from embercoach.analysis.syntax.trees import assigned_attributes, small_statements
+from embercoach.analysis.values.lattice import UNKNOWN, Class, FilePath, Function, Value
+from embercoach.analysis.work import Work, note_reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.scopes import Scope
+    from embercoach.analysis.project.import_graph import Node
+    from embercoach.analysis.project.project import Project
+    from embercoach.analysis.syntax.source_tree import SourceTree
+
+#: Libraries whose values have array methods too; a mere mention is enough to be careful.
+OTHER_ARRAYS = (
+    "numpy",
+    "torch",
+    "jax",
+    "tensorflow",
+    "pandas",
+    "polars",
+    "cupy",
+    "keras",
+    "xarray",
+    "scipy",
+    "sklearn",
+    "h5py",
+    "cv2",
+    "librosa",
+    "soundfile",
+    "pyarrow",
+    "return_tensors",
+)
+TEST_FOLDERS = frozenset({"test", "tests"})
+
+
+class Module:
+    """One file: its tree, its top-level names, its functions and classes, and the facts found.
+
+    A shared module is the one that all importers of the file see; none of them may change it.
+    """
+
+    def __init__(
+        self, path: Path, parsed: SourceTree, project: Project, *, is_shared: bool
+    ) -> None:
+        self.path = path
+        self.parsed = parsed
+        self.source = source = parsed.source
+        self.tree = parsed.tree
+        self.project = project
+        self.is_shared = is_shared
+        self.work = Work.of(source, is_shared=is_shared)
+        note_reading(source)
+        self.dependencies: set[str] = set()  # files that its own imports probed
+        self.named: set[Node] = set()  # files that it imports, whether they are read or not
+        self.imported: set[Module] = set()
+        self.has_star_import = False
+        self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
+        #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
+        self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
+        self.wrappers: dict[str, Value] = {}
+        self.mentions_kernels = "metal_kernel" in source or bool(self.builders)
+        self.fixtures: dict[str, FunctionInfo] = {}
+        self.is_test = is_test_file(path)
+        self.frame = Frame(self, record=True)
+        self.grown: frozenset[str] = frozenset()
+        if self.mentions_kernels:
+            self.frame.names["__file__"] = FilePath(path)
+            self.grown = grown_by_functions(source)
+        self.functions: list[FunctionInfo] = []
+        self.numbers: set[cst.CSTNode] = set()  # assignments of bare numbers
+        self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
+        #: What this file's calls of shared functions gave.
+        self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        #: What the names of the file and of its functions are bound to, as far as checks ask.
+        self.scopes: dict[FunctionInfo | None, Scope] = {}
+        self._functions: dict[cst.CSTNode, FunctionInfo] = {}
+        self._classes: dict[cst.CSTNode, ClassInfo] = {}
+        self._facts: dict[FunctionInfo | None, list[Fact]] = {}
+        self.launches: list[CallFact] | None = None  # as the calls of their functions make them
+        self._state = "new"
+        #: Whether it is settled which modules run before this one, where others import it.
+        self.has_place = False
+        self._sought: set[str] = set()
+        self.is_analysed = False  # whether facts are being, or have been, recorded
+
+    def run(self) -> None:
+        """Run the top level, once. In a cycle of imports the names found so far must do."""
+        if self.is_shared and not self.has_place:
+            for module in running_order(self):
+                module.run()
+        if self._state == "new":
+            self._state = "running"
+            execute(self.frame, self.tree.body)
+            if self.mentions_kernels:
+                forget_lists(self)
+            self._state = "done"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the top level has been run to its end."""
+        return self._state == "done"
+
+    def member(self, name: str) -> Value:
+        """What a top-level name of the module holds."""
+        self.run()
+        value = self.frame.names.get(name)
+        if value is None and self._state == "running":
+            value = self._early(name)
+        return UNKNOWN if value is None else value
+
+    def _early(self, name: str) -> Value | None:
+        """What a cycle of imports asks for before it is reached, if it needs no running.
+
+        A function, a class, or what an import takes from another module.
+        """
+        if name in self._sought:  # modules that import the name from each other
+            return None
+        self._sought.add(name)
+        try:
+            for statement in self.tree.body:
+                if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
+                    return Function(self.function_info(statement, self.frame, None))
+                if isinstance(statement, cst.ClassDef) and statement.name.value == name:
+                    return Class(self.class_info(statement))
+                for small in small_statements(statement):
+                    taken = type(small) is cst.ImportFrom and taken_from(self.frame, small, name)
+                    if taken:
+                        return taken
+        finally:
+            self._sought.discard(name)
+        return None
+
+    def import_module(self, name: str, level: int) -> Module | None:
+        """Another module of the project by the name that an import statement gives it."""
+        path = self.project.resolve(self.path, name, level, self.dependencies)
+        return None if path is None or path == self.path else self.import_file(path)
+
+    def import_file(self, path: Path) -> Module | None:
+        """Another module of the project by its file."""
+        folder = self.path.parent
+        self.named.add((str(path), self.project.boundaries(folder).imports))
+        module = self.project.load(path, folder)
+        if module is not None:
+            self.imported.add(module)
+        return module
+
+    def all_dependencies(self) -> set[str]:
+        """The files that this one's findings hang on, through any number of imports.
+
+        Imports inside an imported file may run later than the import of that file, so that only
+        the end of the analysis knows them all.
+        """
+        seen = {self}
+        pending = [self]
+        found: set[str] = set()
+        named: set[Node] = set()
+        while pending:
+            module = pending.pop()
+            found |= module.dependencies
+            named |= module.named
+            pending.extend(module.imported - seen)
+            seen |= module.imported
+        # What a module reaches decides whether it is read.
+        return (found | self.project.graph.decisive(named)) - {str(self.path)}
+
+    def facts_of(self, info: FunctionInfo | None) -> list[Fact]:
+        """The facts recorded in a function, or at top level."""
+        facts = self._facts.get(info)
+        if facts is None:
+            facts = self._facts[info] = []
+        return facts
+
+    def facts(self) -> list[Fact]:
+        """All facts of the file, once it has been analysed."""
+        found = [fact for facts in self._facts.values() for fact in facts]
+        return [*found, *(self.launches or ())]
+
+    def function_info(
+        self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
+    ) -> FunctionInfo:
+        """The function of a ``def`` or lambda, made on first sight."""
+        info = self._functions.get(node)
+        if info is None:
+            is_def = isinstance(node, cst.FunctionDef)
+            info = FunctionInfo(
+                name=node.name.value if isinstance(node, cst.FunctionDef) else "<lambda>",
+                node=node,
+                module=self,
+                cls=cls,
+                outer=frame.info,
+                parameters=parameters_of(node),
+                is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
+                statement=frame.statement,
+            )
+            self._functions[node] = info
+            self.functions.append(info)
+        if info.closure is None or frame.record:
+            info.closure = frame if cls is None else frame.outer
+        return info
+
+    def class_info(self, node: cst.ClassDef) -> ClassInfo:
+        """The class of a ``class`` statement, made on first sight."""
+        info = self._classes.get(node)
+        if info is None:
+            info = self._classes[node] = ClassInfo(node.name.value, node, self)
+        return info
+
+    def note_setters(self, cls: ClassInfo, method: FunctionInfo) -> None:
+        """Index which attributes of ``self`` a method assigns."""
+        if not method.parameters or isinstance(method.node, cst.Lambda):
+            return
+        names = tuple(assigned_attributes(method.node, method.parameters[0].name))
+        cls.set_by[method] = names
+        for name in names:
+            cls.setters.setdefault(name, []).append(method)
+
+
+def is_test_file(path: Path) -> bool:
+    """Whether a path is a test by pytest's and unittest's habits."""
+    name = path.name
+    if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
+        return True
+    return any(part in TEST_FOLDERS for part in path.parent.parts[-2:])

@@ -1,0 +1,211 @@
+"""Walks over the syntax trees of Python. They are slow: for the few places that need them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import libcst as cst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Kinds: TypeAlias = "tuple[type, ...]"
+#: What has names and an order of its own: it does not run where it stands.
+SCOPES: Kinds = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+#: Fields that hold punctuation, operators and space; so do all whose names begin with ``_SPACE``.
+_SIGNS = frozenset(
+    (
+        *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "dot", "relative", "star"),
+        *("comma", "trailing_comma", "semicolon", "equal", "colon", "first_colon", "second_colon"),
+        *("operator", "separator", "asynchronous", "posonly_ind", "header", "footer"),
+        *("leading_lines", "lines_after_decorators", "leading_whitespace", "trailing_whitespace"),
+    )
+)
+_SPACE = "whitespace"
+#: Where the order of a kind's fields is not that of the text. By name: not all exist everywhere.
+_IN_THE_TEXT = {
+    "Arg": ("keyword", "value"),
+    "ClassDef": ("decorators", "name", "type_parameters", "bases", "keywords", "body"),
+    "ExceptHandler": ("type", "name", "body"),
+    "ExceptStarHandler": ("type", "name", "body"),
+    "FunctionDef": ("decorators", "name", "type_parameters", "params", "returns", "body"),
+    "IfExp": ("body", "test", "orelse"),
+    "MatchCase": ("pattern", "guard", "body"),
+    "Parameters": ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
+    "TypeAlias": ("name", "type_parameters", "value"),
+}
+
+
+@cache
+def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a kind that may hold nodes other than signs, in the order of the text."""
+    known = _IN_THE_TEXT.get(kind.__name__)
+    if known is not None:
+        return known
+    names = (field.name for field in fields(kind))
+    return tuple(n for n in names if n not in _SIGNS and not n.startswith(_SPACE))
+
+
+@cache
+def _is_node(kind: type) -> bool:
+    return issubclass(kind, cst.CSTNode) and kind is not cst.ParamStar
+
+
+def evaluated(
+    literal: cst.SimpleString | cst.ConcatenatedString | cst.Integer | cst.Float,
+) -> str | bytes | int | float | None:
+    """The value of a literal; None where Python refuses what libcst has parsed."""
+    try:
+        return literal.evaluated_value
+    except (SyntaxError, ValueError):  # an escape of no character, thousands of digits
+        return None
+
+
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The nodes right below a node in the order of the text: no space, punctuation or operators.
+
+    ``node.children`` visits the node to collect them, which takes ten times as long.
+    """
+    found: list[cst.CSTNode] = []
+    for name in _fields_of(type(node)):
+        held = getattr(node, name)
+        kind: type = type(held)
+        if kind is tuple or kind is list:
+            found.extend(held)
+        elif held is not None and _is_node(kind):
+            found.append(held)
+    return found
+
+
+def walk(node: cst.CSTNode, closed: Kinds = ()) -> Iterator[cst.CSTNode]:
+    """A node and all below it, in the order of the text.
+
+    Args:
+        node: where to begin.
+        closed: kinds of nodes that are not entered.
+    """
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        if not isinstance(current, closed):
+            pending.extend(reversed(children(current)))
+
+
+def statements_below(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A body and its statements, without what is inside of expressions, functions and classes."""
+    return walk(body, (cst.BaseExpression, *SCOPES))
+
+
+#: Leaf classes alone: ``isinstance`` is slow for the classes of libcst that it denies.
+_BODIES = frozenset(
+    (
+        cst.IndentedBlock,
+        cst.SimpleStatementSuite,
+        cst.Else,
+        cst.Finally,
+        cst.If,
+        cst.MatchCase,
+        cst.ExceptHandler,
+        cst.ExceptStarHandler,
+        *SCOPES,
+    )
+)
+
+
+def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What is below a statement and no statement of its bodies, nor inside a lambda."""
+    pending = [*children(statement)]
+    while pending:
+        current = pending.pop()
+        if type(current) not in _BODIES:
+            yield current
+            pending.extend(children(current))
+
+
+def names_below(node: cst.CSTNode) -> Iterator[str]:
+    """All names in a node: of variables, attributes and keywords."""
+    return (inner.value for inner in walk(node) if isinstance(inner, cst.Name))
+
+
+def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:
+    """The parameters of a function, those with stars among them."""
+    yield from (*parameters.posonly_params, *parameters.params)
+    for star in (parameters.star_arg, *parameters.kwonly_params, parameters.star_kwarg):
+        if isinstance(star, cst.Param):
+            yield star
+
+
+def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The nodes that a statement stands in, outermost first; none where it is not in the body."""
+    pending: list[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]]] = [(body, ())]
+    while pending:
+        node, outer = pending.pop()
+        if node is statement:
+            return outer
+        if not isinstance(node, cst.BaseExpression):
+            inner = (*outer, node)
+            pending.extend((child, inner) for child in children(node))
+    return ()
+
+
+def target_names(target: cst.CSTNode) -> Iterator[str]:
+    """The names that an assignment target binds."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from target_names(element.value)
+
+
+def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
+    """The attributes that a method assigns on its first parameter, or appends to."""
+    found: set[str] = set()
+    for statement in small_statements(node.body):
+        targets: list[cst.CSTNode]
+        # (``isinstance`` is slow for the classes that it denies.)
+        if type(statement) is cst.Assign:
+            targets = [t.target for t in statement.targets]
+        elif type(statement) is cst.AnnAssign or type(statement) is cst.AugAssign:
+            targets = [statement.target]
+        elif type(statement) is cst.Expr and type(statement.value) is cst.Call:
+            called = statement.value.func
+            if type(called) is not cst.Attribute or called.attr.value != "append":
+                continue
+            targets = [called.value]
+        else:
+            continue
+        while targets:
+            target = targets.pop()
+            if type(target) is cst.Attribute:
+                if type(target.value) is cst.Name and target.value.value == self_name:
+                    found.add(target.attr.value)
+            elif type(target) is cst.Tuple or type(target) is cst.List:
+                targets.extend(e.value for e in target.elements)
+    return found
+
+
+DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
+
+
+def small_statements(
+    suite: cst.CSTNode, closed: tuple[type, ...] = DEFINITIONS
+) -> Iterator[cst.BaseSmallStatement]:
+    """The simple statements of a suite and of those nested in it, but for the ``closed`` kinds."""
+    pending: list[cst.CSTNode] = [suite]
+    while pending:
+        node = pending.pop()
+        kind = type(node)
+        if kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite:
+            yield from node.body  # type: ignore[attr-defined]
+        elif kind is cst.IndentedBlock:
+            pending.extend(reversed(node.body))  # type: ignore[attr-defined]
+        elif kind not in closed:
+            for name in ("finalbody", "orelse", "body"):
+                inner = getattr(node, name, None)
+                if inner is not None:
+                    pending.append(inner)
+            pending.extend(getattr(node, "handlers", ()))
+            pending.extend(getattr(node, "cases", ()))

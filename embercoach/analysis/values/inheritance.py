@@ -1,0 +1,57 @@
+"""Bases of classes of the project: lineage, layers, and where a method is defined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.values.lattice import (
+    Class,
+    Symbol,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+
+MODULE_CLASS = "mlx.nn.Module"
+ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
+
+#: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
+MOST_BASES = 128
+
+
+def lineage(info: ClassInfo) -> Iterator[ClassInfo]:
+    """The class and its bases of linted files, nearest first, each once."""
+    seen: set[ClassInfo] = set()
+    pending = [info]
+    while pending and len(seen) < MOST_BASES:
+        cls = pending.pop()
+        if cls not in seen:
+            seen.add(cls)
+            yield cls
+            bases = [base.info for base in cls.bases if isinstance(base, Class)]
+            pending.extend(reversed(bases))
+
+
+def library_bases(info: ClassInfo) -> Iterator[str]:
+    """Names of the library classes that it inherits from."""
+    for cls in lineage(info):
+        for base in cls.bases:
+            if isinstance(base, Symbol):
+                yield base.name
+
+
+def is_layer(info: ClassInfo) -> bool:
+    """Whether it is an ``mlx.nn.Module``."""
+    return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
+
+
+def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
+    """A method by name, in the class or the nearest base."""
+    for cls in lineage(info):
+        method = cls.methods.get(name)
+        if method is not None:
+            return method
+    return None

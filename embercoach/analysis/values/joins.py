@@ -1,0 +1,340 @@
+"""Operations on the lattice: joins, and what a value is by all evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.lattice import (
+    FLOAT,
+    NO_PULLS,
+    STR,
+    UNKNOWN,
+    Array,
+    Bytes,
+    Dict,
+    DType,
+    NoneValue,
+    Number,
+    Numpy,
+    Pulls,
+    Sequence,
+    Setting,
+    Shape,
+    Str,
+    Tree,
+    Union,
+    Unknown,
+    Value,
+)
+from embercoach.analysis.values.memo import remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.analysis.values.lattice import SequenceKind
+
+MAYBE_UNKNOWN_LIMIT = 8
+#: A string that may be more than so many is any string.
+MAX_EITHER = 6
+
+
+def options(value: Value) -> Iterable[Value]:
+    """The alternatives of a value: itself unless it is a union."""
+    return value.options if type(value) is Union else (value,)
+
+
+def join(a: Value, b: Value) -> Value:
+    """What is known of a value that is ``a`` on one path and ``b`` on another."""
+    if a is b or a == b:
+        return a
+    kind, other = type(a), type(b)
+    if kind is Union:
+        if other is not Union and b in a.options:  # type: ignore[attr-defined]
+            return a
+    elif other is Union:
+        if a in b.options:  # type: ignore[attr-defined]
+            return b
+    elif kind is other and (kind is Array or _merge_key(a) == _merge_key(b)):
+        return _merge(a, b)
+    return join_all((a, b))
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    """The join of any number of values; of none it is ``UNKNOWN``."""
+    values = tuple(values)
+    if not values:
+        return UNKNOWN
+    first = values[0]
+    for value in values:
+        if value is not first and value != first:
+            break
+    else:
+        return first
+    merged: dict[object, Value] = {}
+    for value in values:
+        for option in options(value):
+            key = _merge_key(option)
+            other = merged.get(key)
+            merged[key] = option if other is None else _merge(other, option)
+    if not merged:
+        return UNKNOWN
+    if len(merged) == 1:
+        return next(iter(merged.values()))
+    if len(merged) > MAYBE_UNKNOWN_LIMIT:
+        return UNKNOWN
+    return Union(frozenset(merged.values()))
+
+
+def _merge_key(value: Value) -> object:
+    kind = type(value)
+    if kind is Array or kind is Numpy or kind is Str or kind is Dict or kind is DType:
+        return kind
+    if kind is Number:
+        return (kind, value.kind)  # type: ignore[attr-defined]
+    if kind is Sequence:
+        return (kind, value.kind)  # type: ignore[attr-defined]
+    return value
+
+
+def _merge(a: Value, b: Value) -> Value:
+    if a is b or a == b:
+        return a
+    if isinstance(a, Array) and isinstance(b, Array):
+        return Array(
+            a.dtype if a.dtype == b.dtype else None,
+            a.literal and b.literal,
+            a.scalar and b.scalar,
+            a.traced or b.traced,
+            a.pulls | b.pulls,
+            a.role if a.role == b.role else None,
+            None if a.shape is None or b.shape is None else a.shape.join(b.shape),
+        )
+    if isinstance(a, Number) and isinstance(b, Number):
+        return Number(
+            a.kind,
+            a.const if a.const == b.const else None,
+            a.origin if a.origin is b.origin else None,
+            a.pulls | b.pulls,
+            a.extent if a.extent == b.extent else None,
+        )
+    if isinstance(a, Sequence) and isinstance(b, Sequence):
+        if a.items is not None and b.items is not None and len(a.items) == len(b.items):
+            choice = object()
+            items = tuple(join_chosen(x, y, choice) for x, y in zip(a.items, b.items, strict=True))
+            return Sequence(a.kind, None, items, a.pulls | b.pulls)
+        # An empty list says nothing of what it will hold.
+        if a.items == ():
+            return Sequence(b.kind, b.item, None, a.pulls | b.pulls)
+        if b.items == ():
+            return Sequence(a.kind, a.item, None, a.pulls | b.pulls)
+        return Sequence(a.kind, join(a.item, b.item), None, a.pulls | b.pulls)
+    if isinstance(a, Dict) and isinstance(b, Dict):
+        known = tuple((k, v if (o := b.get(k)) is None else join(v, o)) for k, v in a.known)
+        known += tuple((k, v) for k, v in b.known if a.get(k) is None)
+        item = b.item if not a.known and a.item is UNKNOWN else a.item
+        exact = a.exact and b.exact and {k for k, _ in a.known} == {k for k, _ in b.known}
+        return Dict(item if a.item == b.item or not b.known else join(a.item, b.item), known, exact)
+    if isinstance(a, Numpy) and isinstance(b, Numpy):
+        return Numpy(
+            a.kind if a.kind == b.kind else None,
+            a.scalar and b.scalar,
+            a.pulls | b.pulls,
+            a.dtype if a.dtype == b.dtype else None,
+        )
+    if isinstance(a, DType):
+        return DType(None)
+    if isinstance(a, Str) and isinstance(b, Str):
+        return either((a, b), None)
+    return a
+
+
+def join_chosen(a: Value, b: Value, choice: object) -> Value:
+    """The join; two strings are told apart by a choice that others depend on as well."""
+    if type(a) is Str and type(b) is Str and a != b:
+        return either((a, b), choice)
+    return join(a, b)
+
+
+def either(values: Iterable[Value], choice: object | None) -> Value:
+    """One of several strings, of which each is known at least in part.
+
+    Without a ``choice`` that others depend on as well, none of them is held twice.
+    """
+    found: list[Str] = []
+    for value in values:
+        if not isinstance(value, Str):
+            return STR
+        for option in value.either or (value,):
+            if option.pieces is None:
+                return STR
+            if choice is not None or option not in found:
+                found.append(option)
+    if not found or len(found) > MAX_EITHER:
+        return STR
+    if all(option == found[0] for option in found):
+        return found[0]
+    return Str(None, tuple(found), object() if choice is None else choice)
+
+
+def without_alternatives(value: Value, depth: int = 3) -> Value:
+    """The value where no string in it is one of several that are known."""
+    kind = type(value)
+    if kind is Str:
+        return STR if value.either else value  # type: ignore[attr-defined]
+    if depth == 0:
+        return value
+    if type(value) is Sequence:
+        if value.items is None:
+            common = without_alternatives(value.item, depth - 1)
+            return value if common is value.common else replace(value, common=common)
+        items = tuple(without_alternatives(item, depth - 1) for item in value.items)
+        return value if items == value.items else replace(value, items=items)
+    if type(value) is Dict:
+        known = tuple((key, without_alternatives(v, depth - 1)) for key, v in value.known)
+        common = without_alternatives(value.item, depth - 1)
+        changed = common != value.item or known != value.known
+        return Dict(common, known, value.exact) if changed else value
+    if type(value) is Union:
+        return join_all(without_alternatives(o, depth - 1) for o in value.options)
+    return value
+
+
+def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Value:
+    """The value with some kinds of alternatives ruled out; itself if nothing would be left."""
+    if type(value) is not Union:
+        return value
+    left = [o for o in value.options if not isinstance(o, excluded)]
+    return join_all(left) if left else value
+
+
+def as_array(value: Value) -> Array | None:
+    """The array that a value is, if all evidence says that it is one.
+
+    ``None`` and unknown alternatives don't count against it: where the value is used as an
+    array it can't be None, and unknown is no evidence.
+    """
+    if type(value) is Array:
+        return value
+    if type(value) is Union:
+        found: Array | None = None
+        for option in value.options:
+            if type(option) is Array:
+                found = option
+            elif type(option) not in _NO_EVIDENCE:
+                return None
+        return found
+    return None
+
+
+def definite_array(value: Value) -> Array | None:
+    """The array that a value is, where nothing else is left open but ``None``.
+
+    For uses that prove nothing of the value, as everything can be printed or tested.
+    """
+    if type(value) is Union and any(type(o) is Unknown for o in value.options):
+        return None
+    return as_array(value)
+
+
+#: Alternatives that don't speak against an array: what they stand for can't be used as one.
+_NO_EVIDENCE = (NoneValue, Unknown, Tree)
+
+
+def as_number(value: Value) -> Number | None:
+    """The Python number that a value is, if all evidence says so."""
+    if type(value) is Number:
+        return value
+    if type(value) is Setting:
+        return FLOAT
+    if type(value) is Union:
+        found: Number | None = None
+        for option in value.options:
+            if type(option) is Number:
+                found = option if found is None else _wider(found, option)
+            elif type(option) is not NoneValue and type(option) is not Unknown:
+                return None
+        return found
+    return None
+
+
+def _wider(a: Number, b: Number) -> Number:
+    order = ("bool", "int", "float", "complex")
+    return Number(max(a.kind, b.kind, key=order.index), pulls=a.pulls | b.pulls)
+
+
+def as_numpy(value: Value) -> Numpy | None:
+    """The NumPy value that a value is, if all evidence says so."""
+    if type(value) is Numpy:
+        return value
+    if type(value) is Union:
+        known = [o for o in value.options if type(o) not in (NoneValue, Unknown)]
+        if len(known) == 1 and isinstance(known[0], Numpy):
+            return known[0]
+    return None
+
+
+def pulls_of(value: Value) -> Pulls:
+    """The host synchronisations that a value carries the result of."""
+    if type(value) is Union:
+        found = NO_PULLS
+        for option in value.options:
+            found |= pulls_of(option)
+        return found
+    if type(value) is Sequence:
+        found = value.pulls
+        for item in value.items or (value.item,):
+            found |= pulls_of(item)
+        return found
+    pulls: Pulls = getattr(value, "pulls", NO_PULLS)
+    return pulls
+
+
+def with_pulls(value: Value, pulls: Pulls) -> Value:
+    """The value, known to carry the result of more synchronisations."""
+    if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
+        return replace(value, pulls=value.pulls | pulls)
+    return value
+
+
+def with_shape(value: Value, shape: Shape | None) -> Value:
+    """An array of a shape; any other value as it is."""
+    return replace(value, shape=shape) if shape is not None and type(value) is Array else value
+
+
+def holds_arrays(value: Value, depth: int = 3) -> bool:
+    """Whether arrays are in it: an array, a tree, or a container of them."""
+    kind = type(value)
+    if kind is Array or kind is Tree:
+        return True
+    if depth == 0:
+        return False
+    if type(value) is Union:
+        return as_array(value) is not None or any(
+            holds_arrays(o, depth) for o in value.options if type(o) is not Array
+        )
+    if type(value) is Sequence:
+        items = value.items if value.items is not None else (value.item,)
+        return any(holds_arrays(item, depth - 1) for item in items)
+    if type(value) is Dict:
+        return holds_arrays(value.item, depth - 1) or any(
+            holds_arrays(v, depth - 1) for _, v in value.known
+        )
+    return False
+
+
+@remembered
+def sequence_of(kind: SequenceKind, item: Value) -> Value:
+    """A sequence of unknown length."""
+    return Sequence(kind, item)
+
+
+def items_of(value: Value) -> tuple[Value, ...] | None:
+    """The items of a sequence of known length."""
+    return value.items if isinstance(value, Sequence) else None
+
+
+def walk_sequence(value: Value) -> Iterator[Value]:
+    """What may come out of a sequence, at least once."""
+    if isinstance(value, Sequence):
+        yield from value.items if value.items is not None else (value.item,)

@@ -1,0 +1,104 @@
+"""Sets of names at one point of the program: each costs what it changes of the one before.
+
+The facts of n statements hold n of them. Copies of sets of n names would take n * n of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class NameSet(AbstractSet[str]):
+    """A set of names that never changes. Only sets of the same ``Keys`` may be put together."""
+
+    __slots__ = ("_keys", "_size", "_version")
+
+    def __init__(self, keys: Keys[str], version: Version = EMPTY, size: int = 0) -> None:
+        """Make an empty set, from which others come."""
+        self._keys = keys
+        self._version = version
+        self._size = size
+
+    def __contains__(self, name: object) -> bool:
+        return self._size > 0 and self._keys.get(self._version, name) is not None  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _, _ in self._keys.differences(EMPTY, self._version))
+
+    def __len__(self) -> int:
+        return self._size
+
+    @classmethod
+    def _from_iterable(cls, names: Iterable[str]) -> AbstractSet[str]:  # type: ignore[override]
+        return frozenset(names)
+
+    def adding(self, names: Iterable[str]) -> NameSet:
+        """This set with some names added."""
+        return self._changed(names, True)
+
+    def without(self, names: Iterable[str]) -> NameSet:
+        """This set with some names removed."""
+        return self._changed(names, None) if self._size else self
+
+    def union(self, other: NameSet) -> NameSet:
+        """What is in either set."""
+        found = self._keys.differences(self._version, other._version)
+        return self.adding([name for name, here, _ in found if here is None])
+
+    def intersection(self, other: NameSet) -> NameSet:
+        """What is in both sets."""
+        found = self._keys.differences(self._version, other._version)
+        return self.without([name for name, _, there in found if there is None])
+
+    def _changed(self, names: Iterable[str], value: bool | None) -> NameSet:
+        version, size = self._version, self._size
+        for name in names:
+            before, version = version, self._keys.with_value(version, name, value)
+            size += (1 if value else -1) if version is not before else 0
+        return self if version is self._version else NameSet(self._keys, version, size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """Names and paths that have been evaluated, and those that are so in the background."""
+
+    done: NameSet
+    pending: NameSet
+
+    def __bool__(self) -> bool:
+        return bool(self.done) or bool(self.pending)
+
+    def __contains__(self, path: str | None) -> bool:
+        return path is not None and path in self.done
+
+    def adding(self, paths: Iterable[str]) -> Evaluated:
+        """These with some more that have been evaluated."""
+        return Evaluated(self.done.adding(paths), self.pending)
+
+    def without(self, paths: Iterable[str]) -> Evaluated:
+        """These without some that are evaluated no more."""
+        return Evaluated(self.done.without(paths), self.pending)
+
+    def waiting_for(self, paths: Iterable[str]) -> Evaluated:
+        """These with some more in the background."""
+        return Evaluated(self.done, self.pending.adding(paths))
+
+    def kept(self, other: Evaluated) -> Evaluated:
+        """What is in both."""
+        return Evaluated(
+            self.done.intersection(other.done), self.pending.intersection(other.pending)
+        )
+
+    def joined(self, other: Evaluated) -> Evaluated:
+        """What has been evaluated on both of two paths, and is so in the background on either."""
+        if other is self:
+            return self
+        done = self.done.intersection(other.done)
+        return Evaluated(done, self.pending.union(other.pending))

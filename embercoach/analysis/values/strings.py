@@ -1,0 +1,260 @@
+"""Strings that are known: literals, and what is put together from them.
+
+Kernels are written as strings, and often concatenated, formatted, dedented. Each part of a known
+string remembers the literal that it stems from, so that a finding can point into the literal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.values.joins import either
+from embercoach.analysis.values.lattice import (
+    STR,
+    Bytes,
+    Dict,
+    Number,
+    Piece,
+    Sequence,
+    Str,
+    StringLiteral,
+    Value,
+)
+from embercoach.metal import source as texts
+from embercoach.metal.formats import is_modest
+from embercoach.metal.literals import LiteralError, read_literal
+from embercoach.metal.source import FoldedText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+    from collections.abc import Iterator
+
+    from embercoach.analysis.evaluate.frame import Frame
+
+MAX_FOLDED = 200_000
+#: A string put together from more pieces is not followed.
+MAX_PIECES = 4_096
+#: Stands for unknown text: the prefix is the compiler's own, so it is no undeclared name.
+ANYTHING = "__unknown"
+Values = tuple[Value, ...]
+
+
+class Literals(list["StringLiteral | str"]):
+    """The literals that a text is made of, by their numbers, and the kinds of its holes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[StringLiteral | str, int] = {}
+
+    def number_of(self, origin: StringLiteral | str) -> int:
+        """The number of a literal or a kind of hole, a new one when it first comes up."""
+        number = self._numbers.setdefault(origin, len(self))
+        if number == len(self):
+            self.append(origin)
+        return number
+
+
+def of_literal(frame: Frame, node: cst.SimpleString) -> Value:
+    """The value of a string literal without replacement fields."""
+    source = node.value
+    if "\\" in source or "\r" in source or source[0] not in "\"'":
+        prefix = node.prefix
+        if "b" in prefix or "B" in prefix:
+            return Bytes()
+        try:
+            text = "".join(run.text for run in read_literal(source))
+        except LiteralError:
+            return STR
+    else:
+        # Most literals are plain text between their quotes.
+        width = 3 if source[:3] in ('"""', "'''") and len(source) > 5 else 1
+        text = source[width:-width]
+    if len(text) >= MAX_FOLDED:
+        return STR
+    return Str((Piece(text, StringLiteral(node, frame.statement, frame.module)),))
+
+
+def of_fragment(
+    frame: Frame, node: cst.FormattedString, part: cst.FormattedStringText
+) -> Piece | None:
+    """The text between two replacement fields of an f-string, None if Python refuses it."""
+    text = part.value
+    literal = StringLiteral(part, frame.statement, frame.module, "r" in node.prefix.lower())
+    if "\\" not in text and "\r" not in text:
+        return Piece(text.replace("{{", "{").replace("}}", "}"), literal)
+    try:
+        return Piece(_read(literal, 0).text, literal)
+    except LiteralError:
+        return None
+
+
+def of_value(value: Value) -> tuple[Piece, ...] | None:
+    """What ``str(value)`` and ``{value}`` are, None if unknown."""
+    if isinstance(value, Str):
+        return value.pieces
+    if isinstance(value, Number) and value.const is not None:
+        return (Piece(str(value.const)),)
+    return None
+
+
+def hole(value: Value) -> tuple[Piece, ...]:
+    """What stands for the text of an unknown value: a number, or a name that nothing declares."""
+    if isinstance(value, Number) and value.kind in ("int", "float"):
+        return (Piece("1.0" if value.kind == "float" else "1", hole="number"),)
+    return (Piece(ANYTHING, hole="any"),)
+
+
+def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
+    """What ``{value:spec}`` is, None if unknown."""
+    if not spec:
+        return of_value(value)
+    plain = value.text if isinstance(value, Str) else getattr(value, "const", None)
+    if plain is None or not is_modest(spec):
+        return None
+    try:
+        return (Piece(format(plain, spec)),)
+    except (ValueError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A string: its text, and the literals by the numbers that the text gives them.
+
+    Unknown parts have a number as well, of the kind of hole that they are.
+    """
+
+    text: FoldedText
+    literals: tuple[StringLiteral | str, ...]
+
+    @property
+    def holes(self) -> frozenset[str]:
+        """The kinds of unknown parts."""
+        return frozenset(literal for literal in self.literals if isinstance(literal, str))
+
+    @property
+    def numbers(self) -> tuple[tuple[int, int], ...]:
+        """Where the unknown numbers stand in the text."""
+        unknown = {i for i, literal in enumerate(self.literals) if literal == "number"}
+        return tuple((p.start, p.end) for p in self.text.pieces if p.origin in unknown)
+
+
+def fold(value: Str) -> Folded | None:
+    """The text of a string with the way back to its literals, None if nothing is known of it."""
+    if value.pieces is None:
+        return None
+    literals = Literals()
+    return Folded(text_of(value, literals), tuple(literals))
+
+
+def text_of(value: Str, literals: Literals) -> FoldedText:
+    """The text of a known string; its literals are added to those that are numbered already."""
+    return texts.concat(_piece_text(piece, literals) for piece in value.pieces or ())
+
+
+def _piece_text(piece: Piece, literals: Literals) -> FoldedText:
+    origin = piece.hole or piece.literal
+    if origin is None:
+        return FoldedText.of_value(piece.text)
+    number = literals.number_of(origin)
+    if piece.literal is None:
+        return FoldedText.of_value(piece.text, number)
+    if piece.stretch is None:
+        return _read(piece.literal, number)
+    moved = tuple(replace(p, origin=number) for p in piece.stretch.pieces)
+    return FoldedText(piece.stretch.text, moved)
+
+
+def _read(literal: StringLiteral, number: int) -> FoldedText:
+    node = literal.node
+    if isinstance(node, cst.SimpleString):
+        return FoldedText.of_literal(node.value, number)
+    return FoldedText.of_fragment(node.value, number, 0, raw=literal.raw)
+
+
+def unfold(text: FoldedText, literals: Literals) -> Value:
+    """A folded text as a value: a piece for each run of characters from one literal."""
+    if len(text.text) >= MAX_FOLDED or len(text.pieces) > MAX_PIECES:
+        return STR
+    pieces: list[Piece] = []
+    for origin, start, end in _runs(text):
+        literal = None if origin is None else literals[origin]
+        part = text.slice(start, end)
+        if isinstance(literal, str):
+            pieces.append(Piece(part.text, hole="number" if literal == "number" else "any"))
+            continue
+        stretch = FoldedText(part.text, tuple(replace(p, origin=0) for p in part.pieces))
+        pieces.append(Piece(part.text, literal, None if literal is None else stretch))
+    return Str(tuple(pieces))
+
+
+def _runs(text: FoldedText) -> Iterator[tuple[int | None, int, int]]:
+    origin: int | None = None
+    start = end = 0
+    for piece in text.pieces:
+        if piece.origin != origin and end > start:
+            yield origin, start, end
+            start = end
+        origin, end = piece.origin, piece.end
+    if end > start:
+        yield origin, start, end
+
+
+def by_alternative(values: Values, make: Fn[[Values], Value]) -> Value:
+    """What is made of values, for each alternative of the strings among them.
+
+    Strings that are one of several must be decided by one and the same choice: else some of their
+    combinations may never occur, and they count as unknown.
+    """
+    chosen = [found for value in values for found in _chosen(value)]
+    if not chosen:
+        return make(values)
+    first = chosen[0]
+    if any(s.choice is not first.choice or len(s.either) != len(first.either) for s in chosen):
+        return make(values)
+    made = [make(tuple(_option(v, i) for v in values)) for i in range(len(first.either))]
+    return either(made, first.choice)
+
+
+def _chosen(value: Value, depth: int = 2) -> Iterator[Str]:
+    """The strings in a value that are one of several."""
+    if type(value) is Str:
+        if value.either:
+            yield value
+    elif depth and type(value) is Sequence:
+        for item in value.items or ():
+            yield from _chosen(item, depth - 1)
+    elif depth and type(value) is Dict:
+        for _, item in value.known:
+            yield from _chosen(item, depth - 1)
+
+
+def _option(value: Value, index: int, depth: int = 2) -> Value:
+    """A value in which each string that is one of several is the one at an index."""
+    if type(value) is Str:
+        return value.either[index] if value.either else value
+    if not any(True for _ in _chosen(value, depth)):
+        return value
+    if type(value) is Sequence and value.items is not None:
+        items = tuple(_option(item, index, depth - 1) for item in value.items)
+        return Sequence(value.kind, None, items, value.pulls)
+    if type(value) is Dict:
+        known = tuple((key, _option(item, index, depth - 1)) for key, item in value.known)
+        return Dict(value.item, known, value.exact)
+    return value
+
+
+def has_unknown(value: Value, depth: int = 2) -> bool:
+    """Whether it is, or holds, a string of which something is unknown."""
+    if type(value) is Str:
+        return value.text is None
+    if depth and type(value) is Sequence:
+        items = (value.common,) if value.items is None else value.items
+        return any(item is not None and has_unknown(item, depth - 1) for item in items)
+    if depth and type(value) is Dict:
+        known = (item for _, item in value.known)
+        return any(has_unknown(item, depth - 1) for item in (value.item, *known))
+    return False

@@ -1,0 +1,3 @@
+"""Checks of operations on arrays in Python."""
+
+from __future__ import annotations

@@ -1,0 +1,149 @@
+"""COMPLEX: operations that refuse complex arrays, or silently drop their imaginary part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, InvertFact
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import BoundMember, DType, LibraryObject, Symbol, Value
+from embercoach.analysis.values.promotion import COMPLEX
+from embercoach.checks.raising import is_meant_to_raise
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import libcst as cst
+
+    from embercoach.analysis.project.module import Module
+
+#: Special methods of arrays behind operators.
+METHODS = {
+    "%": "__mod__",
+    "&": "__and__",
+    "|": "__or__",
+    "^": "__xor__",
+    "<<": "__lshift__",
+    ">>": "__rshift__",
+    "~": "__invert__",
+}
+REAL_TRANSFORMS = frozenset(f"mlx.core.fft.{name}" for name in ("rfft", "rfft2", "rfftn"))
+#: Dtypes that look at both parts of a complex number, or that inference can't tell.
+WHOLE = frozenset({None, "bool", *COMPLEX})
+
+
+@check("COMPLEX-001", on=CallFact)
+def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.sigmoid(z)``, ``nn.SiLU()(z)``."""
+    callee = fact.callee
+    if isinstance(callee, Symbol) and callee.name.startswith("mlx."):
+        entry, name = mlx_api.lookup(callee.name), callee.name
+    elif isinstance(callee, LibraryObject):
+        entry, name = mlx_api.member(callee.cls, "__call__"), callee.cls
+    else:
+        return
+    if entry is None or not entry.real_only:
+        return
+    for param, argument in match(entry, fact.arguments):
+        if param.name in entry.real_only and _is_complex(argument.value):
+            yield from _unsupported(fact, module, f"`{_shown(name)}`")
+            return
+
+
+@check("COMPLEX-001", on=BinaryFact)
+def unsupported_operator(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``z % 2``, ``z & mask``."""
+    if fact.operator in METHODS and (_is_complex(fact.left) or _is_complex(fact.right)):
+        yield from _operator(fact, module, fact.operator)
+
+
+@check("COMPLEX-001", on=InvertFact)
+def unsupported_inversion(fact: InvertFact, module: Module) -> Iterator[Report]:
+    """``~z``."""
+    if _is_complex(fact.value):
+        yield from _operator(fact, module, "~")
+
+
+def _operator(fact: Fact, module: Module, operator: str) -> Iterator[Report]:
+    entry = mlx_api.array_member(METHODS[operator])
+    if entry is not None and "self" in entry.real_only:
+        yield from _unsupported(fact, module, f"`{operator}`")
+
+
+def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
+    if is_meant_to_raise(module, fact.node):
+        return
+    yield _report(
+        "COMPLEX-001",
+        fact,
+        module,
+        fact.node,
+        f"{what} does not support complex64: MLX raises a ValueError as soon as this runs",
+        "apply it to the parts (mx.real(z), mx.imag(z)) or to the magnitude (mx.abs(z))",
+    )
+
+
+@check("COMPLEX-002", on=CallFact, of=(".astype", "mlx.core.astype"))
+def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``z.astype(mx.float32)``."""
+    callee = fact.callee
+    if isinstance(callee, BoundMember) and callee.name == "astype":
+        value, dtype = callee.owner, fact.argument(0, "dtype")
+    elif isinstance(callee, Symbol) and callee.name == "mlx.core.astype":
+        first = fact.argument(0, "a")
+        if first is None:
+            return
+        value, dtype = first.value, fact.argument(1, "dtype")
+    else:
+        return
+    if not _is_complex(value) or dtype is None or not isinstance(dtype.value, DType):
+        return
+    if dtype.value.name not in WHOLE:
+        yield _report(
+            "COMPLEX-002",
+            fact,
+            module,
+            fact.node,
+            f"casting a complex64 array to {dtype.value.name} silently drops the imaginary part",
+            "write mx.real(z) where the real part is meant, mx.abs(z) for the magnitude, "
+            "z.view(mx.float32) for both parts",
+        )
+
+
+@check("COMPLEX-003", on=CallFact, of=REAL_TRANSFORMS)
+def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.fft.rfft(z)``."""
+    assert isinstance(fact.callee, Symbol)
+    argument = fact.argument(0, "a")
+    if argument is not None and _is_complex(argument.value):
+        short = fact.callee.name.rpartition(".")[2]
+        yield _report(
+            "COMPLEX-003",
+            fact,
+            module,
+            fact.node,
+            f"`{short}` casts its complex64 input to a real dtype: the imaginary part is silently "
+            "dropped",
+            f"use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
+        )
+
+
+def _is_complex(value: Value) -> bool:
+    array = as_array(value)
+    return array is not None and array.dtype in COMPLEX
+
+
+def _shown(name: str) -> str:
+    """The name as programs write it: ``mx.linalg.inv``, ``nn.silu``."""
+    return name.replace("mlx.core.", "mx.", 1).replace("mlx.nn.", "nn.", 1)
+
+
+def _report(
+    code: str, fact: Fact, module: Module, node: cst.CSTNode, message: str, help_text: str
+) -> Report:
+    context = context_of(fact.place, module.is_test)
+    return Report(code, node, fact.place, message, help_text, context)

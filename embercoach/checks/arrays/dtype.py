@@ -1,0 +1,227 @@
+"""DTYPE: constants and NumPy values that change an array's dtype, or lose its values."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.values.joins import as_array, as_number, as_numpy
+from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence, Symbol, Value
+from embercoach.analysis.values.promotion import HALF, INTEGERS
+from embercoach.checks.arrays.graph_break import pull
+from embercoach.checks.registry import Change, Report, check
+from embercoach.checks.source_text import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+#: From here on a value rounds to infinity: half a step above the largest finite one.
+LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
+ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
+
+
+@check("DTYPE-001", "DTYPE-004", on=BinaryFact)
+def strong_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``x * mx.array(0.5)`` for a half-precision ``x``."""
+    if fact.operator in ARITHMETIC:
+        yield from _strong(fact, module, (fact.left, fact.left_node), (fact.right, fact.right_node))
+
+
+@check("DTYPE-001", "DTYPE-004", on=CallFact, of=("mlx.core.",))
+def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.multiply(x, mx.array(0.5))`` for a half-precision ``x``."""
+    assert isinstance(fact.callee, Symbol)
+    entry = mlx_api.lookup(fact.callee.name)
+    if entry is None or entry.dtype_rule not in ("promote", "float"):
+        return
+    operands: list[Operand] = []
+    for param, argument in match(entry, fact.arguments):
+        if not entry.dtype_from or param.name in entry.dtype_from:
+            operands.extend(_operands(argument))
+    for first, second in combinations(operands, 2):
+        yield from _strong(fact, module, first, second)
+
+
+def _operands(argument: Argument) -> list[Operand]:
+    """An argument, or the items of a list that is written out."""
+    value, node = argument.value, argument.node
+    if isinstance(value, Sequence) and value.items is not None:
+        if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):
+            return [(v, e.value) for v, e in zip(value.items, node.elements, strict=True)]
+        return []
+    return [(value, node)]
+
+
+def _elementwise(fact: CallFact) -> mlx_api.ApiEntry | None:
+    if isinstance(fact.callee, Symbol) and fact.callee.name.startswith("mlx.core."):
+        entry = mlx_api.lookup(fact.callee.name)
+        if entry is not None and entry.elementwise:
+            return entry
+    return None
+
+
+Operand = tuple[Value, cst.BaseExpression]
+
+
+def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
+    for (value, _), (other, other_node) in ((left, right), (right, left)):
+        array, constant = as_array(value), as_array(other)
+        if array is None or constant is None or not constant.literal:
+            continue
+        if constant.dtype != "float32":
+            continue
+        if array.dtype in HALF:
+            yield Report(
+                "DTYPE-001",
+                other_node,
+                fact.place,
+                f"a float32 constant meets a {array.dtype} array: the result is float32, with "
+                "twice the memory traffic from here on",
+                "use a Python number, which is weakly typed, or give the constant the array's "
+                "dtype",
+                context_of(fact.place, module.is_test),
+                _with_dtype(module, other_node, value, left, right),
+                subject=other_node,
+            )
+        elif array.dtype is None and constant.scalar and not array.literal:
+            yield Report(
+                "DTYPE-004",
+                other_node,
+                fact.place,
+                "a float32-typed scalar array turns the result to float32 if the other operand is "
+                "half precision",
+                "use a Python number, which is weakly typed, or mx.array(value, dtype=x.dtype)",
+                context_of(fact.place, module.is_test),
+                _with_dtype(module, other_node, value, left, right),
+                subject=other_node,
+            )
+
+
+def _with_dtype(
+    module: Module, constant: cst.BaseExpression, value: Value, left: Operand, right: Operand
+) -> Change | None:
+    """``mx.array(0.5, dtype=mx.float32)`` with ``dtype=x.dtype``, if both are plain to see."""
+    node = left[1] if left[0] is value else right[1]
+    while isinstance(node, cst.Attribute):
+        node = node.value
+    if not isinstance(node, cst.Name) or not isinstance(constant, cst.Call):
+        return None
+    subject = left[1] if left[0] is value else right[1]
+    dtype = f"{code_of(module, subject)}.dtype"
+    if not isinstance(constant.func, cst.Attribute) or constant.func.attr.value != "array":
+        return None
+    function = code_of(module, constant.func)
+    first = code_of(module, constant.args[0].value)
+    text = f"{function}({first}, dtype={dtype})"
+    return Change("Give the constant the array's dtype", False, ((constant, text),))
+
+
+@check("DTYPE-002", on=BinaryFact)
+def numpy_truncation(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``int_array * np.float32(0.5)`` is all zeros."""
+    array, numpy = as_array(fact.left), as_numpy(fact.right)
+    if array is not None and numpy is not None:
+        yield from _truncation(fact, module, array, numpy, fact.right_node)
+
+
+@check("DTYPE-002", on=CallFact, of=("mlx.core.",))
+def numpy_truncation_in_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.add(int_array, np.array([0.5]))``."""
+    if _elementwise(fact) is None or len(fact.arguments) < 2:
+        return
+    values = [(a.value, a.node) for a in fact.arguments[:2]]
+    for (value, _), (other, node) in (values, values[::-1]):
+        array, numpy = as_array(value), as_numpy(other)
+        if array is not None and numpy is not None:
+            yield from _truncation(fact, module, array, numpy, node)
+
+
+def _truncation(
+    fact: Fact, module: Module, array: Array, numpy: Numpy, node: cst.BaseExpression
+) -> Iterator[Report]:
+    if array.dtype not in INTEGERS or numpy.kind != "float":
+        return
+    if numpy.scalar and numpy.dtype == "float64":
+        return  # np.float64 is a Python float, and weakly typed as one
+    yield Report(
+        "DTYPE-002",
+        node,
+        fact.place,
+        f"MLX converts a NumPy operand to the array's dtype: a float becomes {array.dtype} and "
+        "its fraction is lost",
+        "convert the array first (x.astype(mx.float32)), or pass float(value)",
+        context_of(fact.place, module.is_test),
+        subject=node,
+    )
+
+
+@check("DTYPE-003", on=BinaryFact)
+def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``np.float32(0.5) * x``: the result is a NumPy array."""
+    numpy = as_numpy(fact.left)
+    if numpy is None or not numpy.scalar or as_array(fact.right) is None:
+        return
+    yield pull(
+        "DTYPE-003",
+        fact,
+        module,
+        fact.node,
+        fact.right,
+        f"a NumPy scalar on the left of `{fact.operator}` pulls the mx.array to the host and makes "
+        "the result a NumPy array (float64 for np.float64)",
+        "put the array first, or make the number a Python float (math.sqrt, float(...))",
+    ).about(fact.right_node)
+
+
+@check("DTYPE-005", on=CallFact, of=("mlx.core.array",))
+def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.array([np.int64(1)])`` raises."""
+    if not fact.arguments or not isinstance(fact.arguments[0].value, Sequence):
+        return
+    value = fact.arguments[0].value
+    items = value.items if value.items is not None else (value.item,)
+    numpy = [n for i in items if (n := as_numpy(i)) is not None]
+    if any(n.scalar and n.dtype not in ("float64", "complex128") for n in numpy):
+        yield Report(
+            "DTYPE-005",
+            fact.node,
+            fact.place,
+            "mx.array of a list of NumPy scalars raises a ValueError",
+            "use mx.array(np.array(values)), or values as Python numbers (.tolist())",
+            context_of(fact.place, module.is_test),
+        )
+
+
+@check("DTYPE-006", on=CallFact, of=("mlx.core.array", "mlx.core.full"))
+def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.array(-3.4e38, dtype=mx.float16)`` is -inf."""
+    assert isinstance(fact.callee, Symbol)
+    index = 1 if fact.callee.name == "mlx.core.full" else 0
+    value = fact.positional(index)
+    dtype = fact.argument(index + 1, "dtype")
+    if value is None or dtype is None or not isinstance(dtype.value, DType):
+        return
+    number = as_number(value.value)
+    largest = LARGEST.get(dtype.value.name or "")
+    if number is None or largest is None or not isinstance(number.const, (int, float)):
+        return
+    const = number.const
+    if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
+        return
+    yield Report(
+        "DTYPE-006",
+        fact.node,
+        fact.place,
+        f"{const:g} is beyond {dtype.value.name}'s range and becomes infinite",
+        "use mx.finfo(dtype).min or .max",
+        context_of(fact.place, module.is_test),
+    )

@@ -1,0 +1,231 @@
+"""FFT-NORM: transforms and inverses that do not fit each other, in scale or in length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.extents import Operand, is_length, measures, role_of
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import Symbol
+from embercoach.analysis.values.spectra import Length, Signal, Spectrum
+from embercoach.checks.registry import Report, check, file_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+INVERSE = "mlx.core.fft.i"
+#: What a norm multiplies a transform and its inverse by, as a power of the root of n.
+FORWARD_POWER = {"backward": 0, "ortho": -1, "forward": -2}
+INVERSE_POWER = {"backward": 0, "ortho": 1, "forward": 2}
+FACTOR = {-2: "1 / n", -1: "1 / sqrt(n)", 1: "sqrt(n)", 2: "n"}
+WAY_OUT = 'drop the factor, or give the inverse norm="forward", which leaves the scale to you'
+OPERATORS = {"mlx.core.multiply": "*", "mlx.core.divide": "/"}
+
+
+@check("FFT-NORM-003", on=CallFact, of=("mlx.core.fft.",))
+def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.fft.irfft(mx.fft.rfft(x))``."""
+    signal = _inverse(fact)
+    if signal is None or signal.length is not None or not signal.spectrum.is_real:
+        return
+    name = _name(fact)
+    if name.startswith("irfft") and _may_be_odd(signal.spectrum.length):
+        given = "n" if name == "irfft" else "s"
+        yield Report(
+            "FFT-NORM-003",
+            fact.node,
+            fact.place,
+            f"`{name}` without {given}= returns an even length: a signal of odd length comes back "
+            "one sample short, and resampled",
+            "give it the length of the signal: mx.fft.irfft(spectrum, n=x.shape[-1])",
+            context_of(fact.place, module.is_test),
+        )
+
+
+def _may_be_odd(length: Length | None) -> bool:
+    """Whether the length of a forward transform is that of data, or odd for certain."""
+    if length is None or length.extent is not None:
+        return True
+    last = length.consts[-1]
+    return last is not None and last % 2 == 1
+
+
+@file_check("FFT-NORM-001", "FFT-NORM-002")
+def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Pairs of transforms whose factors of n do not make up for each other."""
+    if "fft" not in module.source:
+        return
+    calls = [fact for fact in facts if isinstance(fact, CallFact)]
+    pairs = [(fact, signal) for fact in calls if (signal := _inverse(fact)) is not None]
+    scalings = [found for fact in facts if pairs and (found := _scaling(fact)) is not None]
+    for fact, signal in pairs:
+        own = [s for s in scalings if s.fact.place.function is fact.place.function]
+        yield from _mismatch(module, fact, signal, own)
+        yield from _scaled_before(module, fact, signal, own)
+        yield from _scaled_after(module, signal, own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaling:
+    """A multiplication or division, by an operator or a function."""
+
+    fact: Fact
+    operator: str
+    left: Operand
+    right: Operand
+
+    def factor_of(self, signal: Signal) -> tuple[Operand, Operand] | None:
+        """The signal, if it is scaled here, and what it is multiplied with or divided by."""
+        if _is_of(self.left, signal):
+            return self.left, self.right
+        return (
+            (self.right, self.left) if self.operator == "*" and _is_of(self.right, signal) else None
+        )
+
+
+def _is_of(operand: Operand, signal: Signal) -> bool:
+    role = role_of(operand[0])
+    return isinstance(role, Signal) and role.node is signal.node
+
+
+def _scaling(fact: Fact) -> _Scaling | None:
+    if isinstance(fact, BinaryFact) and fact.operator in ("*", "/"):
+        left, right = (fact.left, fact.left_node), (fact.right, fact.right_node)
+        return _Scaling(fact, fact.operator, left, right)
+    if isinstance(fact, CallFact) and isinstance(fact.callee, Symbol):
+        operator = OPERATORS.get(fact.callee.name)
+        first, second = fact.positional(0), fact.positional(1)
+        if operator is not None and first is not None and second is not None:
+            left, right = (first.value, first.node), (second.value, second.node)
+            return _Scaling(fact, operator, left, right)
+    return None
+
+
+def _mismatch(
+    module: Module, fact: CallFact, signal: Signal, scalings: list[_Scaling]
+) -> Iterator[Report]:
+    spectrum = signal.spectrum
+    if spectrum.axes != signal.axes or spectrum.scaling != "none" or signal.norm is None:
+        return
+    power = INVERSE_POWER[signal.norm]
+    for norm in spectrum.norms:
+        if norm is None:
+            return
+        power += FORWARD_POWER[norm]
+    if power == 0 or {*spectrum.norms} == {signal.norm} or (power < 0 and _correlates(spectrum)):
+        return
+    if any(_may_rescale(s, signal) for s in scalings):
+        return
+    there = " and ".join(f'norm="{norm}"' for norm in dict.fromkeys(spectrum.norms))
+    yield Report(
+        "FFT-NORM-001",
+        fact.node,
+        fact.place,
+        f'`{_name(fact)}` with norm="{signal.norm}" of a spectrum made with {there}: the result is '
+        f"the signal times {FACTOR.get(power, 'a power of n')}",
+        'give the transform and its inverse the same norm; without norm= both have norm="backward"',
+        context_of(fact.place, module.is_test),
+    )
+
+
+def _may_rescale(scaling: _Scaling, signal: Signal) -> bool:
+    """Whether the function makes up for the norms itself, as far as one can tell."""
+    scaled = scaling.factor_of(signal)
+    if scaled is not None:
+        array = as_array(scaled[1][0])
+        return array is None or array.scalar or array.literal
+    return any(_is_length_of(operand, signal) for operand in (scaling.left, scaling.right))
+
+
+def _scaled_before(
+    module: Module, fact: CallFact, signal: Signal, scalings: list[_Scaling]
+) -> Iterator[Report]:
+    """``irfft(rfft(x) / n, n=n)``."""
+    if not _is_default_pair(signal) or signal.spectrum.scaling != "length":
+        return
+    if _correlates(signal.spectrum):
+        return
+    if not _is_same_length(signal.spectrum, signal.length):
+        return
+    if any(s.factor_of(signal) is not None and _may_rescale(s, signal) for s in scalings):
+        return
+    yield Report(
+        "FFT-NORM-002",
+        fact.node,
+        fact.place,
+        f"`{_name(fact)}` divides by the length of the transform by default, and its spectrum has "
+        "been scaled by that length already",
+        WAY_OUT,
+        context_of(fact.place, module.is_test),
+    )
+
+
+def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> Iterator[Report]:
+    """``irfft(rfft(x), n=n) / n``."""
+    spectrum = signal.spectrum
+    if not _is_default_pair(signal) or spectrum.scaling != "none" or _correlates(spectrum):
+        return
+    may_multiply = spectrum.filtered or not _is_same_length(spectrum, signal.length)
+    for scaling in scalings:
+        scaled = scaling.factor_of(signal)
+        if scaled is None or (scaling.operator == "*" and may_multiply):
+            continue  # resampled to another length, or by a filter meant for an unscaled pair
+        if _is_length_of(scaled[1], signal, dotted(scaled[0][1])):
+            done = "divided" if scaling.operator == "/" else "multiplied"
+            yield Report(
+                "FFT-NORM-002",
+                scaling.fact.node,
+                scaling.fact.place,
+                "the inverse transform divides by the length by default, and its result is "
+                f"{done} by that length once more",
+                WAY_OUT,
+                context_of(scaling.fact.place, module.is_test),
+            )
+
+
+def _is_default_pair(signal: Signal) -> bool:
+    """Whether transforms and inverse make up for each other, all by default."""
+    norms = {signal.norm, *signal.spectrum.norms}
+    return norms == {"backward"} and signal.spectrum.axes == signal.axes
+
+
+def _correlates(spectrum: Spectrum) -> bool:
+    """Whether it is the spectrum of a correlation, whose biased estimate is one over n."""
+    return len(spectrum.norms) > 1 and spectrum.conjugated
+
+
+def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
+    """Whether the inverse is known to give as many samples as the transform was given."""
+    if length is None:
+        return True
+    if length == spectrum.length:
+        return True
+    extent = length.extent
+    if spectrum.length is not None or extent is None:
+        return False
+    return measures(extent, spectrum.axes, spectrum.paths)
+
+
+def _is_length_of(operand: Operand, signal: Signal, name: str | None = None) -> bool:
+    """Whether an operand is the length of the signal, which may have a name itself."""
+    spectrum = signal.spectrum
+    paths = spectrum.paths if name is None else spectrum.paths | {name}
+    return is_length(operand, signal.length or spectrum.length, spectrum.axes, paths)
+
+
+def _inverse(fact: CallFact) -> Signal | None:
+    """The signal that an inverse transform makes at this very call."""
+    if not isinstance(fact.callee, Symbol) or not fact.callee.name.startswith(INVERSE):
+        return None
+    role = role_of(fact.result)
+    return role if isinstance(role, Signal) and role.node is fact.node else None
+
+
+def _name(fact: CallFact) -> str:
+    return fact.callee.name.rpartition(".")[2] if isinstance(fact.callee, Symbol) else ""

@@ -1,0 +1,93 @@
+"""HOST-PULL-011: mx.eval where it cuts the graph too often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.syntax.trees import small_statements, walk
+from embercoach.analysis.values.joins import holds_arrays, options
+from embercoach.analysis.values.lattice import UNKNOWN, Tree
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+
+@check("HOST-PULL-011", on=CallFact, of=("mlx.core.eval",))
+def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.eval`` in the inner of two loops, or in a layer."""
+    if fact.place.periodic:
+        return
+    context = context_of(fact.place, module.is_test)
+    inner = fact.place.loops >= 2 and _is_carried(fact)
+    if not (inner or context == "forward") or not _passes_arrays(fact) or _is_training(fact):
+        return
+    if inner:
+        what = "`mx.eval` in an inner loop waits for the GPU again and again"
+        help_text = "evaluate once an outer iteration: larger graphs let MLX overlap work"
+    else:
+        what = "`mx.eval` in a layer's forward pass cuts the graph at every layer"
+        help_text = "evaluate in the training or generation loop, after the whole step"
+    yield Report("HOST-PULL-011", fact.node, fact.place, what, help_text, context)
+
+
+def _is_training(fact: CallFact) -> bool:
+    """Whether the function updates weights: one evaluation a step is how to train with MLX."""
+    if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
+        return True
+    function = fact.place.function
+    return function is not None and any(
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in ("update", "apply_gradients")
+        and len(node.args) == 2
+        for node in walk(function.node)
+    )
+
+
+def _is_carried(fact: CallFact) -> bool:
+    """Whether the inner loop computes what is evaluated from its own value of the round before.
+
+    Such a chain needs one wait at its end. What is not carried on may be evaluated to bound
+    memory, or to measure time.
+    """
+    loop = fact.place.loop
+    if loop is None:
+        return False
+    names = {n.value for a in fact.arguments for n in _roots(a.node)}
+    fresh: set[str] = set()  # assigned anew in this round already
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.AugAssign):
+            targets = {n.value for n in _roots(statement.target)}
+            if isinstance(statement.target, cst.Subscript) and targets & names:
+                return True
+        elif isinstance(statement, cst.Assign):
+            targets = {n.value for t in statement.targets for n in _roots(t.target)} & names - fresh
+            value = statement.value
+            fresh |= targets
+            if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+                continue  # a plain sum: the graph of each round hangs on its own
+            if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:
+                return True
+    return False
+
+
+def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """The names that an expression's values are reached from."""
+    while isinstance(node, (cst.Attribute, cst.Subscript)):
+        node = node.value
+    if isinstance(node, cst.Name):
+        yield node
+    elif isinstance(node, (cst.Tuple, cst.List)):
+        for element in node.elements:
+            yield from _roots(element.value)
+
+
+def _passes_arrays(fact: CallFact) -> bool:
+    return any(holds_arrays(a.value) or a.value is UNKNOWN for a in fact.arguments)

@@ -1,0 +1,136 @@
+"""HOST-PULL-009, 010 and 012: arrays where Python ints belong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import Argument, CallFact, Fact, IndexFact
+from embercoach.analysis.values.joins import as_array, options
+from embercoach.analysis.values.lattice import BoundMember, Kernel, Sequence, Str, Value
+from embercoach.analysis.values.promotion import FLOATING
+from embercoach.checks.arrays.graph_break import pull
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+
+@check("HOST-PULL-009", "HOST-PULL-012", on=CallFact)
+def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.zeros((n,))``, ``x.reshape(n, -1)``, ``range(n)`` with an array ``n``."""
+    name = fact.symbol
+    callee = fact.callee
+    if name == "builtins.range":
+        for argument in fact.arguments:
+            if as_array(argument.value) is not None:
+                yield _int_report(fact, module, argument, "`range()`")
+        return
+    if name is not None and name.startswith("mlx."):
+        entry = mlx_api.lookup(name)
+    elif isinstance(callee, BoundMember) and as_array(callee.owner) is not None:
+        entry = mlx_api.array_member(callee.name)
+    else:
+        return
+    if entry is None:
+        return
+    shown = f"`mx.{name.removeprefix('mlx.core.')}()`" if name else f"`.{callee.name}()`"  # type: ignore[attr-defined]
+    for param, argument in match(entry, fact.arguments):
+        if name == "mlx.core.arange" and as_array(argument.value) is not None:
+            yield Report(
+                "HOST-PULL-012",
+                argument.node,
+                fact.place,
+                "mx.arange takes Python numbers: an mx.array raises a TypeError",
+                "pass a Python number, such as one from `.shape`",
+                context_of(fact.place, module.is_test, value=argument.value),
+                subject=argument.node,
+            )
+        elif param.takes_only_ints and _holds_array_int(argument.value):
+            yield _int_report(fact, module, argument, shown)
+
+
+def _holds_array_int(value: Value) -> bool:
+    if as_array(value) is not None:
+        return True
+    return (
+        isinstance(value, Sequence)
+        and value.kind in ("tuple", "list")
+        and value.items is not None
+        and any(as_array(i) is not None for i in value.items)
+    )
+
+
+def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> Report:
+    value, array = argument.value, argument.node
+    if isinstance(value, Sequence) and value.items is not None:
+        items = value.items
+        index, value = next((n, v) for n, v in enumerate(items) if as_array(v) is not None)
+        if isinstance(array, (cst.List, cst.Tuple)) and len(array.elements) == len(items):
+            array = array.elements[index].value
+    return pull(
+        "HOST-PULL-009",
+        fact,
+        module,
+        argument.node,
+        value,
+        f"{shown} needs Python ints: an mx.array raises, or is evaluated to get one",
+        "carry sizes, axes and counts as Python ints, such as those of `.shape`",
+        subject=argument.node,
+    ).about(array)
+
+
+@check("HOST-PULL-009", "HOST-PULL-012", on=IndexFact)
+def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
+    """``names[i]``, ``names[:n]`` and ``x[:n]`` with arrays ``i`` and ``n``."""
+    if fact.form == "slice" and as_array(fact.base) is not None:
+        yield Report(
+            "HOST-PULL-012",
+            fact.node,
+            fact.place,
+            "an mx.array as a slice bound of an mx.array raises a ValueError",
+            "use a Python int, or mx.slice / mx.take with the array as start or indices",
+            context_of(fact.place, module.is_test, value=fact.index),
+            subject=fact.node,
+        )
+    elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):
+        yield pull(
+            "HOST-PULL-009",
+            fact,
+            module,
+            fact.node,
+            fact.index,
+            "a Python sequence needs an int index: the mx.array is evaluated to get one",
+            "index with a Python int, or stack the items into one mx.array and use mx.take",
+            subject=fact.node,
+        )
+
+
+@check("HOST-PULL-010", on=CallFact)
+def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
+    """A kernel's ``grid`` or ``threadgroup`` that holds arrays."""
+    if not isinstance(fact.callee, Kernel):
+        return
+    for name in ("grid", "threadgroup"):
+        argument = fact.keyword(name)
+        if argument is None or not isinstance(argument.value, Sequence):
+            continue
+        for item in argument.value.items or ():
+            array = as_array(item)
+            if array is not None and array.dtype not in FLOATING:
+                yield pull(
+                    "HOST-PULL-010",
+                    fact,
+                    module,
+                    argument.node,
+                    item,
+                    f"`{name}` holds an mx.array, which is evaluated to get an int",
+                    f"`{name}` takes three Python ints: compute them from `.shape`",
+                )
+                break

@@ -1,0 +1,342 @@
+"""PYTHON-SCALAR and ASSIGN-SCALAR: Python numbers in array arithmetic, the house doctrine.
+
+MLX takes Python numbers as weakly typed, so this code is idiomatic and harmless; the ``ember``
+profile asks for arrays throughout, and the fixes keep the dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact
+from embercoach.analysis.values.joins import as_array, as_number, options
+from embercoach.analysis.values.lattice import Array, BoundMember, Number, Symbol, Unknown, Value
+from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
+from embercoach.checks.registry import Change, Report, check, file_check
+from embercoach.checks.source_text import code_of, is_shown, mlx_alias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+FUNCTIONS = {
+    "+": "add",
+    "-": "subtract",
+    "*": "multiply",
+    "/": "divide",
+    "//": "floor_divide",
+    "%": "remainder",
+    "**": "power",
+}
+COMPARISONS = {
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+DOCTRINE = (
+    "the ember profile keeps array arithmetic in arrays: mx.{function} with "
+    "mx.array(value, dtype={array}.dtype) keeps the dtype"
+)
+
+
+@check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", on=BinaryFact)
+def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``x * 0.5``, ``1 - x``, ``x += 1``."""
+    pair = _array_and_number(fact.left, fact.right)
+    if pair is None or fact.operator not in FUNCTIONS:
+        return
+    array, _ = pair
+    code = "PYTHON-SCALAR-001" if fact.in_place else "PYTHON-SCALAR-002"
+    place = "augmented assignment to an mx.array" if fact.in_place else "mx.array arithmetic"
+    array_node = fact.left_node if as_array(fact.left) is not None else fact.right_node
+    yield Report(
+        code,
+        fact.node,
+        fact.place,
+        f"Python number in {place} (`{fact.operator}`)",
+        DOCTRINE.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
+        context_of(fact.place, module.is_test),
+        _operator_change(fact, module, array),
+        subject=array_node,
+    )
+
+
+@check("PYTHON-SCALAR-004", on=CompareFact)
+def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
+    """``x > 0``."""
+    pair = _array_and_number(fact.left, fact.right)
+    if pair is None or fact.operator not in COMPARISONS:
+        return
+    array_node = fact.left_node if as_array(fact.left) is not None else fact.right_node
+    change = None
+    if len(fact.node.comparisons) == 1:
+        change = _rewrite(
+            module,
+            fact.node,
+            COMPARISONS[fact.operator],
+            (fact.left_node, fact.left),
+            (fact.right_node, fact.right),
+            pair,
+        )
+    yield Report(
+        "PYTHON-SCALAR-004",
+        fact.node,
+        fact.place,
+        f"mx.array compared with a Python number (`{fact.operator}`)",
+        DOCTRINE.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
+        context_of(fact.place, module.is_test),
+        change,
+        subject=array_node,
+    )
+
+
+@check("PYTHON-SCALAR-003", on=CallFact)
+def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.maximum(x, 1e-7)``, ``mx.where(c, x, 0.0)``."""
+    entry = None
+    if isinstance(fact.callee, Symbol) and fact.callee.name.startswith("mlx."):
+        entry = mlx_api.lookup(fact.callee.name)
+    elif isinstance(fact.callee, BoundMember) and as_array(fact.callee.owner) is not None:
+        entry = mlx_api.array_member(fact.callee.name)
+    if entry is None or not entry.elementwise:
+        return
+    if not any(as_array(value) is not None for value in _values(fact)):
+        return
+    matched = [*match(entry, fact.arguments)]
+    numbers = [
+        (a.node, number)
+        for p, a in matched
+        if p.takes_scalar_or_array and (number := as_number(a.value)) is not None
+    ]
+    if not numbers:
+        return
+    # A condition has a dtype of its own, which the other operands don't take on.
+    operands = [(a.node, a.value) for p, a in matched if p.name != "condition"]
+    if fact.receiver_node is not None and isinstance(fact.callee, BoundMember):
+        operands.append((fact.receiver_node, fact.callee.owner))
+    certain = all(_is_certain(value) for _, value in operands)
+    arrays = [
+        (node, array if certain else _vague(array))
+        for node, value in operands
+        if (array := as_array(value)) is not None
+    ]
+    name = entry.name.rpartition(".")[2]
+    yield Report(
+        "PYTHON-SCALAR-003",
+        fact.node,
+        fact.place,
+        f"Python number as operand of mx.{name}",
+        DOCTRINE.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
+        context_of(fact.place, module.is_test),
+        _argument_change(module, name, arrays, numbers),
+        subject=arrays[-1][0] if arrays else None,
+    )
+
+
+def _values(fact: CallFact) -> Iterator[Value]:
+    """All that goes into a call."""
+    if isinstance(fact.callee, BoundMember):
+        yield fact.callee.owner
+    for argument in fact.arguments:
+        yield argument.value
+
+
+def _argument_change(
+    module: Module,
+    name: str,
+    arrays: list[tuple[cst.BaseExpression, Array]],
+    numbers: list[tuple[cst.BaseExpression, Number]],
+) -> Change | None:
+    """The numbers as arrays of the dtype that all array operands have."""
+    mx = mlx_alias(module)
+    if mx is None or not arrays or not _is_simple(arrays[-1][0]):
+        return None
+    reference, array = arrays[-1]
+    dtypes = {other.dtype for _, other in arrays}
+    if len(dtypes) > 1:
+        if None not in dtypes:
+            return None  # they promote, and to which dtype the number does is the function's secret
+        array = _vague(array)
+    outcomes = [_keeps_value(array, number, name) for _, number in numbers]
+    if None in outcomes:
+        return None
+    dtype = f"{code_of(module, reference)}.dtype"
+    edits = [(n, f"{mx}.array({code_of(module, n)}, dtype={dtype})") for n, _ in numbers]
+    safe = all(outcomes) and not any(is_shown(module, node) for node, _ in numbers)
+    return Change("Make the number an array of the same dtype", safe, tuple(edits))
+
+
+@file_check("ASSIGN-SCALAR-001")
+def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``scale = 0.5`` that later feeds ``x * scale``."""
+    seen: set[cst.CSTNode] = set()
+    for fact in facts:
+        for number in _scalars_of(fact):
+            origin = number.origin
+            if origin is None or origin in seen or origin not in module.numbers:
+                continue
+            if not isinstance(origin, (cst.Assign, cst.AnnAssign)):
+                continue
+            seen.add(origin)
+            yield Report(
+                "ASSIGN-SCALAR-001",
+                origin,
+                fact.place._replace(statement=origin),
+                "a bare Python number is assigned here and feeds array arithmetic later",
+                "the ember profile asks for an array with the dtype of the arithmetic: "
+                "mx.array(value, dtype=x.dtype) where it is used",
+                context_of(fact.place, module.is_test),
+            )
+
+
+def _scalars_of(fact: Fact) -> Iterator[Number]:
+    if isinstance(fact, (BinaryFact, CompareFact)):
+        pair = _array_and_number(fact.left, fact.right)
+        if pair is not None:
+            yield pair[1]
+    elif isinstance(fact, CallFact) and isinstance(fact.callee, Symbol):
+        if not fact.callee.name.startswith("mlx.core."):
+            return
+        entry = mlx_api.lookup(fact.callee.name)
+        if entry is None or not entry.elementwise:
+            return
+        if any(as_array(a.value) is not None for a in fact.arguments):
+            numbers = (as_number(argument.value) for argument in fact.arguments)
+            yield from (number for number in numbers if number is not None)
+
+
+def _array_and_number(left: Value, right: Value) -> tuple[Array, Number] | None:
+    array, number = as_array(left), as_number(right)
+    if array is None:
+        array, number = as_array(right), as_number(left)
+    if array is None or number is None:
+        return None
+    return (array if _is_certain(left) and _is_certain(right) else _vague(array)), number
+
+
+def _is_certain(value: Value) -> bool:
+    """Whether no path leaves open what a value is."""
+    return not any(isinstance(option, Unknown) for option in options(value))
+
+
+def _vague(array: Array) -> Array:
+    """An array of unknown dtype: no fix that needs it is safe."""
+    return replace(array, dtype=None)
+
+
+def _operator_change(fact: BinaryFact, module: Module, array: Array) -> Change | None:
+    pair = _array_and_number(fact.left, fact.right)
+    assert pair is not None
+    if fact.in_place:
+        return _in_place_change(fact, module, array, pair[1])
+    return _rewrite(
+        module,
+        fact.node,
+        FUNCTIONS[fact.operator],
+        (fact.left_node, fact.left),
+        (fact.right_node, fact.right),
+        pair,
+        keeps=fact.operator != "/" or array.dtype in FLOATING,
+    )
+
+
+def _in_place_change(
+    fact: BinaryFact, module: Module, array: Array, number: Number
+) -> Change | None:
+    """``x *= mx.array(0.5, dtype=x.dtype)``: still in place, so aliases see it."""
+    mx = mlx_alias(module)
+    if mx is None or as_array(fact.left) is None or not _is_simple(fact.left_node):
+        return None
+    keeps = _keeps_value(array, number, FUNCTIONS[fact.operator])
+    if keeps is None:
+        return None
+    dtype = f"{code_of(module, fact.left_node)}.dtype"
+    text = f"{mx}.array({code_of(module, fact.right_node)}, dtype={dtype})"
+    safe = keeps and (fact.operator != "/" or array.dtype in FLOATING)
+    return Change("Make the number an array of the same dtype", safe, ((fact.right_node, text),))
+
+
+def _rewrite(
+    module: Module,
+    node: cst.CSTNode,
+    function: str,
+    left: tuple[cst.BaseExpression, Value],
+    right: tuple[cst.BaseExpression, Value],
+    pair: tuple[Array, Number],
+    keeps: bool = True,
+) -> Change | None:
+    """``mx.function(left, right)`` with the number made an array; None if it can't be written."""
+    mx = mlx_alias(module)
+    reference = left[0] if as_array(left[1]) is not None else right[0]
+    same = _keeps_value(*pair, function)
+    if mx is None or same is None or not _is_simple(reference):
+        return None
+    dtype = f"{code_of(module, reference)}.dtype"
+    operands = [
+        code_of(module, n)
+        if as_array(v) is not None
+        else f"{mx}.array({code_of(module, n)}, dtype={dtype})"
+        for n, v in (left, right)
+    ]
+    text = f"{mx}.{function}({', '.join(operands)})"
+    safe = keeps and same and not _has_comment(module, node) and not is_shown(module, node)
+    return Change(f"Use {mx}.{function} with an array of the same dtype", safe, ((node, text),))
+
+
+def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
+    """Whether ``mx.array(number, dtype=array.dtype)`` means what the weak number did.
+
+    None if it surely doesn't: a fraction or an imaginary part would be lost, and what raised an
+    error would wrap around.
+    """
+    dtype, kind = array.dtype, number.kind
+    if dtype is None or dtype in COMPLEX:
+        return None if dtype is None and kind == "complex" else False
+    if kind == "complex":
+        return None
+    if dtype in FLOATING:
+        # These take the number's truth value before a half rounds it to zero.
+        return not (function.startswith("logical_") and dtype in HALF and kind == "float")
+    if kind == "bool":
+        return False
+    if kind == "float" or dtype not in INTEGERS:
+        return None
+    return False if number.const is None else _fits(dtype, number.const) or None
+
+
+def _fits(dtype: str, const: object) -> bool:
+    if not isinstance(const, int):
+        return False
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    low, high = (0, 1 << bits) if dtype[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
+    return low <= const < high
+
+
+def _has_comment(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a comment stands inside: the rewritten expression has no place for it."""
+    if "#" not in code_of(module, node):
+        return False
+    from libcst import matchers
+
+    return bool(matchers.findall(module.parsed.exact(node), matchers.Comment()))
+
+
+def _is_simple(node: cst.CSTNode) -> bool:
+    """Names and attributes: evaluating them twice costs and changes nothing."""
+    while isinstance(node, cst.Attribute):
+        node = node.value
+    return isinstance(node, cst.Name)
+
+
+def _shown(module: Module, node: cst.BaseExpression) -> str:
+    return code_of(module, node) if _is_simple(node) else "x"

@@ -1,0 +1,3 @@
+"""Checks of the Metal text of a kernel."""
+
+from __future__ import annotations

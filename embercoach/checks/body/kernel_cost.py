@@ -1,0 +1,68 @@
+"""KERNEL-PERF: what makes a kernel slow without being wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.kernel_plans import values_of
+from embercoach.checks.programs.metal_checks import (
+    MetalCode,
+    MetalReport,
+    metal_check,
+    once_at_each_start,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.inspections.costs import Division
+
+DIVISION = "KERNEL-PERF-001"
+ARRAY = "KERNEL-PERF-002"
+
+
+@metal_check(DIVISION)
+def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
+    """Integer divisions by sizes, in innermost loops."""
+    if not {"/", "%"} & set(code.text.text + code.header.text):
+        return
+    from embercoach.metal.inspections.costs import divisions
+
+    yield from once_at_each_start(
+        _of_division(found)
+        for kernel in code.kernels
+        for found in divisions(kernel.own, values_of(kernel))
+    )
+
+
+def _of_division(found: Division) -> MetalReport:
+    return MetalReport(
+        DIVISION,
+        found.spot.place,
+        f"each turn of this loop divides by a number that stems from `{found.divisor.name}`: GPUs "
+        "have no instruction to divide integers, and a divisor that the compiler doesn't know "
+        "takes dozens of others",
+        "count the quotient and the remainder along as the loop goes on, or pass the divisor as a "
+        "template argument",
+        found.spot.text,
+    )
+
+
+@metal_check(ARRAY)
+def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
+    """Private arrays whose index is known at run time only."""
+    if "[" not in code.text.text:
+        return
+    from embercoach.metal.inspections.costs import dynamic_indices
+
+    for kernel in code.kernels:
+        for found in dynamic_indices(kernel.own, values_of(kernel)):
+            yield MetalReport(
+                ARRAY,
+                found.spot.place,
+                f"the index into `{found.array.name}` depends on `{found.by.name}`, so the array "
+                "can't be kept in registers: every access goes to memory",
+                "index it by constants and counters of loops with constant bounds, or put it into "
+                "threadgroup memory; a table that never changes belongs into `constant` memory",
+                found.spot.text,
+            )

@@ -1,0 +1,50 @@
+"""KERNEL-CONST-001: a body that is written for another size of the threadgroup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalReport, metal_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.checks.programs.metal_checks import MetalCode
+    from embercoach.metal.inspections.coverage import Mismatch
+
+
+@metal_check("KERNEL-CONST-001")
+def written_for_another_size(code: MetalCode) -> Iterator[MetalReport]:
+    """``for (uint s = 128; s > 0; s >>= 1)`` in a threadgroup of 512."""
+    if not code.text.threadgroup_arrays:
+        return
+    from embercoach.metal.inspections.coverage import mismatches
+
+    for kernel in code.kernels:
+        for number, configuration in enumerate(kernel.configurations):
+            if not configuration.assumed:
+                yield from map(_report, mismatches(kernel.trace(number)))
+
+
+def _report(found: Mismatch) -> MetalReport:
+    name, spot, each = found.variable.name, found.access.spot, found.unit
+    launched = found.written if each == "thread" else found.written * 32
+    if found.read > found.written:
+        what = (
+            f"`{name}` is read up to `{name}[{found.read - 1}]` and written at the first "
+            f"{found.written} elements, one by each {each}: the others hold whatever was in the "
+            "memory"
+        )
+    else:
+        what = (
+            f"`{name}` is written at {found.written} elements, one by each {each}, and read at the "
+            f"first {found.read}: what the others wrote is lost"
+        )
+    return MetalReport(
+        "KERNEL-CONST-001",
+        spot.place,
+        f"{what}; the body counts on {found.threads} threads, and the launch has {launched}",
+        f"launch threadgroups of {found.threads} threads, or pass the size to both: as a template "
+        "argument of the body, and from the same constant in `threadgroup`",
+        spot.text,
+    )

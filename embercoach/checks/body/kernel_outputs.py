@@ -1,0 +1,136 @@
+"""KERNEL-RACE-002 and KERNEL-BARRIER-003: threads that meet in an output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.body.kernel_races import DONE, at_once, causes, is_sure, wrong_flags
+from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.execution.events import Trace
+    from embercoach.metal.inspections.crossings import Crossing
+    from embercoach.metal.inspections.races import Race
+    from embercoach.metal.inspections.stores import Overlap
+    from embercoach.metal.program.nodes import Spot
+
+_AXES = "xyz"
+_OWN = "let one thread own each element"
+_ATOMIC = (
+    f"{_OWN}, reduce inside the threadgroup first, or build the kernel with `atomic_outputs=True` "
+    "and use `atomic_fetch_add_explicit`"
+)
+
+
+def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
+    """What is wrong with the exchange through outputs, each place once."""
+    from embercoach.metal.inspections.crossings import crossings
+    from embercoach.metal.inspections.races import races
+    from embercoach.metal.inspections.stores import overlaps
+
+    told: set[Spot] = set()
+    used = _used(trace)
+    for overlap in overlaps(trace):
+        if overlap.certain or _AXES[overlap.axis or 0] in used:
+            told.add(overlap.access.spot)
+            yield _overlap(overlap)
+    found = races(trace, "device")
+    yield from wrong_flags(found, "device")
+    for race in causes(race for race in found if not race.barriers and is_sure(race, trace)):
+        if not told & {race.first.spot, race.second.spot}:
+            told |= {race.first.spot, race.second.spot}
+            yield _race(race)
+    yield from _crossed(used, crossings(trace), told)
+
+
+def _used(trace: Trace) -> frozenset[str]:
+    """The axes along which the kernel counts on several threadgroups: it asks which one it is."""
+    from embercoach.metal.execution.events import Access
+
+    operations = {
+        symbol.operation
+        for event in trace.events
+        if isinstance(event, Access)
+        for symbol, _ in event.index.terms
+    }
+    return frozenset(axis for axis in _AXES if f"group.{axis}" in operations)
+
+
+def _overlap(overlap: Overlap) -> MetalReport:
+    name, spot = overlap.access.variable.name, overlap.access.spot
+    if overlap.update:
+        what = (
+            f"{overlap.words} add to the same element of `{name}` here: each reads, changes and "
+            "writes it back, and what others did in between is lost"
+        )
+    else:
+        what = (
+            f"{overlap.words} write the same element of `{name}` here, each its own value: which "
+            "one stays differs from run to run"
+        )
+    help_text = _ATOMIC if overlap.update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
+    return MetalReport("KERNEL-RACE-002", spot.place, what, help_text, spot.text)
+
+
+def _race(race: Race) -> MetalReport:
+    name, place = race.variable.name, race.second.spot
+    first, second = DONE[race.first.kind], DONE[race.second.kind]
+    where = "here" if at_once(race) else f"at {ELSEWHERE}"
+    what = (
+        f"`{name}` is {second} here and the same element {first} {where} by another thread of the "
+        "threadgroup, with nothing between that orders them"
+    )
+    help_text = (
+        f"{_OWN}, or put `threadgroup_barrier(mem_flags::mem_device)` between the two accesses"
+    )
+    other = None if at_once(race) else race.first.spot
+    return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)
+
+
+def _crossed(
+    used: frozenset[str], found: tuple[Crossing, ...], told: set[Spot]
+) -> Iterator[MetalReport]:
+    for crossing in found:
+        first, second = crossing.first.spot, crossing.second.spot
+        if told & {first, second} or not (crossing.certain or _AXES[crossing.axis] in used):
+            continue
+        if crossing.barriers:
+            barrier = crossing.barriers[-1].spot
+            if barrier not in told:
+                told.add(barrier)
+                yield _grid_wide(crossing, barrier)
+        else:
+            told |= {first, second}
+            yield _apart(crossing)
+
+
+def _grid_wide(crossing: Crossing, barrier: Spot) -> MetalReport:
+    name = crossing.variable.name
+    first, second = DONE[crossing.first.kind], DONE[crossing.second.kind]
+    what = (
+        f"this barrier waits for the threads of its own threadgroup alone, and an element of "
+        f"`{name}` that is {second} behind it, at {ELSEWHERE}, is {first} before it by another "
+        "threadgroup too"
+    )
+    help_text = (
+        "end the kernel here and do the rest in a second one, which MLX runs when the first is done"
+    )
+    return MetalReport(
+        "KERNEL-BARRIER-003", barrier.place, what, help_text, barrier.text, crossing.second.spot
+    )
+
+
+def _apart(crossing: Crossing) -> MetalReport:
+    name, place = crossing.variable.name, crossing.second.spot
+    first, second = DONE[crossing.first.kind], DONE[crossing.second.kind]
+    same = crossing.first.spot == place
+    where = "here" if same else f"at {ELSEWHERE}"
+    what = (
+        f"an element of `{name}` that is {second} here is {first} {where} by another threadgroup, "
+        "and nothing orders threadgroups of one launch"
+    )
+    help_text = f"{_OWN}, or do one of the two in a kernel of its own"
+    other = None if same else crossing.first.spot
+    return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)

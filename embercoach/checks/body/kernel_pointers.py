@@ -1,0 +1,56 @@
+"""KERNEL-SPACE-001, for pointers that are declared for no address space at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.facts import Declaration
+    from embercoach.metal.program.nodes import Text
+
+CODE = "KERNEL-SPACE-001"
+KINDS = frozenset({"local", "parameter", "field"})
+
+
+@metal_check(CODE)
+def pointers_without_space(code: MetalCode) -> Iterator[MetalReport]:
+    """``float* p = values;`` in a body or a header, or in a file."""
+    yield from _bare(code.text, None)
+    if not code.whole and code.header_known:
+        yield from _bare(code.header, "header")
+
+
+def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+    # A macro may stand for the address space.
+    if not text.parse_ok or text.macros.blanks:
+        return
+    # Of an entry point's arguments KERNEL-UNIT-004 tells.
+    told = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
+    for declaration in text.declarations:
+        if _lacks_space(declaration) and declaration.place not in told:
+            kind = declaration.type
+            yield MetalReport(
+                CODE,
+                declaration.place,
+                f"`{declaration.name}` is a pointer or reference to {kind} without an address "
+                "space, which Metal asks for on each: the kernel fails to compile",
+                f"write `device {kind}` or `constant {kind}` for what the kernel is given, "
+                f"`threadgroup {kind}` for shared memory, `thread {kind}` for the thread's own",
+                name,
+            )
+
+
+def _lacks_space(declaration: Declaration) -> bool:
+    from embercoach.metal.program.types import NAMED
+
+    return (
+        declaration.pointer
+        and declaration.address_space is None
+        and declaration.kind in KINDS
+        and declaration.type in NAMED
+    )

@@ -1,0 +1,183 @@
+"""KERNEL-UNIT, and KERNEL-SIG-005 of files: what the compiler refuses in a ``.metal`` file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalReport, metal_check
+from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.numerals import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.checks.programs.metal_checks import MetalCode
+    from embercoach.metal.facts import AttributeMark, Function, Parameter, Use
+
+#: Attributes that number the arguments of a function, each in a table of its own.
+LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")
+SCALARS = frozenset(
+    {
+        *("bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"),
+        *("half", "bfloat", "float", "size_t", "int8_t", "uint8_t", "int16_t", "uint16_t"),
+        *("int32_t", "uint32_t", "int64_t", "uint64_t", "unsigned", "unsigned int"),
+    }
+)
+#: Every type that an attribute of a thread may have (table 5.8), by the number of components.
+UNSIGNED = frozenset({"ushort", "uint", "uint16_t", "uint32_t", "unsigned", "unsigned int"})
+
+
+@metal_check("KERNEL-UNIT-001", unit_only=True)
+def locations(code: MetalCode) -> Iterator[MetalReport]:
+    """Two arguments of a function with the same index."""
+    for function in _entries(code):
+        taken: dict[tuple[str, int], str] = {}
+        for parameter in function.parameters:
+            mark, index = _location(parameter)
+            if mark is None or index is None or _is_optional(parameter):
+                continue
+            other = taken.setdefault((mark.name, index), parameter.name)
+            if other != parameter.name:
+                yield MetalReport(
+                    "KERNEL-UNIT-001",
+                    mark.place,
+                    f"`{parameter.name}` has the {mark.name} index {index} that `{other}` has: "
+                    "the file fails to compile",
+                    "give every argument an index of its own, the one that the host binds it to",
+                )
+
+
+@metal_check("KERNEL-UNIT-002", unit_only=True)
+def indices(code: MetalCode) -> Iterator[MetalReport]:
+    """An index beyond the end of the buffer table."""
+    for function in _entries(code):
+        for parameter in function.parameters:
+            mark, index = _location(parameter)
+            if mark is not None and mark.name == "buffer" and (index or 0) >= MAX_BUFFERS:
+                yield MetalReport(
+                    "KERNEL-UNIT-002",
+                    mark.place,
+                    f"buffer index {index}: Metal gives a function {MAX_BUFFERS} buffers, 0 to "
+                    f"{MAX_BUFFERS - 1}, so the file fails to compile",
+                    "pass several values in one buffer, as a structure, or use an argument buffer",
+                )
+
+
+@metal_check("KERNEL-UNIT-003", unit_only=True)
+def results(code: MetalCode) -> Iterator[MetalReport]:
+    """A kernel that returns a value."""
+    for function in _entries(code):
+        result = function.result
+        known = result not in code.text.macros.names and result not in ("", "auto", "void")
+        if function.entry == "kernel" and known and _is_plain(code, result.rstrip("*")):
+            yield MetalReport(
+                "KERNEL-UNIT-003",
+                function.place,
+                f"the kernel `{function.name}` returns `{result}`: a kernel must return void, so "
+                "the file fails to compile",
+                "write the result to a `device` buffer, or drop `kernel` from a helper function",
+            )
+
+
+@metal_check("KERNEL-UNIT-004", unit_only=True)
+def spaces(code: MetalCode) -> Iterator[MetalReport]:
+    """Pointers without an address space, and plain values, as arguments of an entry point."""
+    for function in _entries(code):
+        for parameter in function.parameters:
+            if parameter.address_space is not None or not _is_plain(code, parameter.type):
+                continue
+            if parameter.pointer:
+                what = f"the pointer `{parameter.name}` has no address space"
+                advice = "write `device`, `constant` or `threadgroup` in front of the type"
+            elif not parameter.attributes:
+                what = f"`{parameter.name}` is a plain value and has no attribute"
+                advice = (
+                    f"pass it in a buffer, `constant {parameter.type}& {parameter.name} "
+                    "[[buffer(n)]]`, or say which attribute of the thread it is"
+                )
+            else:
+                continue
+            yield MetalReport(
+                "KERNEL-UNIT-004",
+                parameter.place,
+                f"{what}, as an argument of the {function.entry} function `{function.name}`: the "
+                "file fails to compile",
+                advice,
+            )
+
+
+@metal_check("KERNEL-UNIT-005", unit_only=True)
+def attribute_types(code: MetalCode) -> Iterator[MetalReport]:
+    """An attribute of a thread with a type that it cannot have."""
+    for function in _entries(code):
+        for parameter in function.parameters:
+            mark = next((m for m in parameter.attributes if m.name in ATTRIBUTES), None)
+            if mark is None or function.entry != "kernel" or not _is_plain(code, parameter.type):
+                continue
+            vector = ATTRIBUTES[mark.name] == "uint3"
+            if parameter.pointer or _fits(parameter.type, vector=vector):
+                continue
+            wanted = "`uint`, `uint2`, `uint3` (or `ushort`...)" if vector else "`uint`, `ushort`"
+            yield MetalReport(
+                "KERNEL-UNIT-005",
+                parameter.place,
+                f"`{mark.name}` cannot be `{parameter.type}`: it is {wanted}, so the file fails to "
+                "compile",
+                "declare it unsigned, and convert it in the body: `int(i)`",
+            )
+
+
+@metal_check("KERNEL-SIG-005", unit_only=True)
+def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
+    """Names that nothing declares."""
+    from embercoach.metal.body import undeclared
+
+    if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
+        return  # a fragment: what it is joined with may declare anything
+    uses: dict[str, list[Use]] = {}
+    for use in undeclared(code.text):
+        # It may be a macro of the command line.
+        if not use.name.isupper():
+            uses.setdefault(use.name, []).append(use)
+    for name, found in uses.items():
+        again = f" ({len(found)} times)" if len(found) > 1 else ""
+        where = found[0].elsewhere
+        why = "it is no argument, no local, and no name of Metal's library"
+        if where is not None:
+            why = f"line {where.line} declares one that is out of scope here"
+        yield MetalReport(
+            "KERNEL-SIG-005",
+            found[0].place,
+            f"nothing declares `{name}`{again}: {why}, so the file fails to compile",
+            "declare it, or pass it as an argument of the kernel",
+        )
+
+
+def _entries(code: MetalCode) -> Iterator[Function]:
+    """The entry points that are defined, and that the parser understood whole."""
+    doubtful = code.text.doubtful
+    for function in code.text.entry_points:
+        extent = function.extent
+        if function.body and not any(extent.start <= d.start < extent.end for d in doubtful):
+            yield function
+
+
+def _location(parameter: Parameter) -> tuple[AttributeMark | None, int | None]:
+    mark = next((m for m in parameter.attributes if m.name in LOCATIONS), None)
+    if mark is None or mark.arguments is None or not mark.arguments.isdecimal():
+        return mark, None
+    return mark, whole_number(mark.arguments)
+
+
+def _is_optional(parameter: Parameter) -> bool:
+    """Whether a function constant decides if the argument is there at all."""
+    return any(mark.name == "function_constant" for mark in parameter.attributes)
+
+
+def _is_plain(code: MetalCode, name: str) -> bool:
+    """Whether a type is a scalar or a vector of Metal's, and no name of the file's."""
+    return name.rstrip("234") in SCALARS and name not in code.text.names
+
+
+def _fits(name: str, *, vector: bool) -> bool:
+    return name in UNSIGNED or (vector and name[-1:] in "23" and name[:-1] in ("uint", "ushort"))

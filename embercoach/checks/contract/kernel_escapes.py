@@ -1,0 +1,80 @@
+"""KERNEL-SIG-010: escapes of Python that end a comment, or break a string, of a kernel's text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.checks.programs.kernels import (
+    definitions,
+    header_of,
+    parsed,
+    parsed_header,
+    source_of,
+    target,
+)
+from embercoach.checks.registry import Report, file_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.strings import Folded
+    from embercoach.checks.programs.kernels import Definition
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.escapes import EscapedBreak
+
+# Characters of code that a message shows.
+_SHOWN = 40
+
+
+@file_check("KERNEL-SIG-010")
+def kernel_escapes(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Each text of each kernel that the file builds."""
+    for definition in definitions(module, facts):
+        source, header = source_of(definition.fact), header_of(definition.fact)
+        above = header.text.text if header else ""
+        if source is not None:
+            facts_of_source = parsed(source.text.text, above)
+            yield from _broken_lines(definition, source, facts_of_source, module)
+        if header is not None:
+            yield from _broken_lines(definition, header, parsed_header(above), module)
+
+
+def _broken_lines(
+    definition: Definition, text: Folded, facts: MetalText, module: Module
+) -> Iterator[Report]:
+    from embercoach.metal.escapes import escaped_breaks
+
+    def source(number: int) -> str | None:
+        literal = text.literals[number]
+        return None if isinstance(literal, str) else literal.node.value
+
+    for found in escaped_breaks(text.text, source, facts.doubtful):
+        where = target(definition, text, found.at, found.at + 1, module)
+        if where is not None:
+            yield Report(
+                "KERNEL-SIG-010",
+                where.node,
+                where.place,
+                _message(found, text.text.text),
+                'write the text as a raw string (`r"""..."""`), or double the backslash: '
+                f"`\\{found.escape}`",
+                context_of(where.place, module.is_test),
+                text_span=where.span,
+            )
+
+
+def _message(found: EscapedBreak, text: str) -> str:
+    rest = " ".join(text[found.at + 1 : found.end].split())
+    shown = rest if len(rest) <= _SHOWN else rest[: _SHOWN - 3] + "..."
+    if found.inside == "comment":
+        return (
+            f"Python makes a line break of `{found.escape}`, which ends the `//` comment: "
+            f"`{shown}` is code then, so the kernel fails to compile at its first launch"
+        )
+    return (
+        f"Python makes a line break of `{found.escape}` inside a string of the kernel, and a "
+        "string must end on its line, so the kernel fails to compile at its first launch"
+    )

@@ -1,0 +1,241 @@
+"""KERNEL-NAME: the names that a kernel, its inputs and its outputs are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import names_below
+from embercoach.analysis.values.lattice import Str
+from embercoach.checks.programs.contracted import contracted, name_node, report_argument
+from embercoach.checks.programs.kernels import Definition, definitions, names_of, source_of
+from embercoach.checks.registry import Report, file_check
+from embercoach.metal.contract import ATTRIBUTES, shape_names
+from embercoach.metal.keywords import KEYWORDS, is_identifier
+from embercoach.quoting import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.checks.programs.contracted import Contracted
+
+LISTS = ("input_names", "output_names")
+#: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).
+PREAMBLE_TYPES = frozenset(
+    [
+        "float16_t",
+        "bfloat16_t",
+        "complex64_t",
+        "complex_t",
+        "Limits",
+        "LoopedElemToLoc",
+        "ConditionalType",
+        "WorkPerThread",
+    ]
+)
+PREAMBLE_MACROS = frozenset(("MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"))
+FAILS = "the kernel fails to compile at its first launch"
+
+
+@file_check("KERNEL-NAME-001")
+def kernel_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``name``, ``input_names`` and ``output_names`` of each kernel that the file builds."""
+    bodies = {kernel.definition: kernel for kernel in contracted(module, facts)}
+    for definition in definitions(module, facts):
+        if not definition.own:
+            continue
+        yield from _own_name(definition, module)
+        yield from _parameter_names(definition, module, bodies.get(definition))
+    for kernel in bodies.values():
+        yield from _types_of_the_preamble(kernel)
+
+
+def _own_name(definition: Definition, module: Module) -> Iterator[Report]:
+    """``name="my-kernel"``."""
+    argument = definition.argument("name")
+    text = argument.value.text if argument is not None and isinstance(argument.value, Str) else None
+    if argument is None or text is None or is_identifier(f"_{text}"):
+        return
+    wrong = sorted({c for c in text if not is_identifier(f"_{c}")})
+    yield from report_argument(
+        "KERNEL-NAME-001",
+        definition,
+        module,
+        argument.node,
+        f"{quoted(' and '.join(map(repr, wrong)))} in the name of a kernel: MLX puts the name into "
+        f"that of a Metal function as it is, and {FAILS}",
+        "use letters, digits and underscores",
+    )
+
+
+def _parameter_names(
+    definition: Definition, module: Module, kernel: Contracted | None
+) -> Iterator[Report]:
+    seen: dict[str, str] = {}
+    for parameter in LISTS:
+        names = names_of(definition.fact, parameter)
+        for index, name in enumerate(names or ()):
+            what = _wrong(name, parameter, seen, kernel)
+            seen.setdefault(name, parameter)
+            if what is not None:
+                node = name_node(definition, parameter, index, module)
+                yield from report_argument(
+                    "KERNEL-NAME-001",
+                    definition,
+                    module,
+                    node,
+                    f"{what}: {FAILS}",
+                    "use another name, here and in the body",
+                )
+
+
+def _wrong(
+    name: str, parameter: str, seen: dict[str, str], kernel: Contracted | None
+) -> str | None:
+    """What is wrong with the name of an input or output, None if nothing is."""
+    if not is_identifier(name):
+        return f"`{name}` is no identifier, and MLX declares a parameter of that name"
+    if name in KEYWORDS:
+        return f"`{name}` is a word of the language, and MLX declares a parameter of that name"
+    if name in seen:
+        where = "twice in" if seen[name] == parameter else f"in `{seen[name]}` too, not only in"
+        return f"`{name}` stands {where} `{parameter}`, and MLX declares two parameters of one name"
+    return None if kernel is None or not kernel.whole else _clash(name, kernel)
+
+
+def _clash(name: str, kernel: Contracted) -> str | None:
+    """What else of the kernel has the name."""
+    if name in ATTRIBUTES and name in kernel.source.text.text:
+        return f"`{name}` is a thread attribute, which MLX passes as well if `source` mentions it"
+    for given in kernel.inputs or ():
+        if name in shape_names(given) and _has_rank(given, kernel):
+            return (
+                f"`{name}` is what MLX calls the {name.removeprefix(given)[1:]} of the input "
+                f"`{given}`, which it passes as well if `source` mentions it"
+            )
+    if name in PREAMBLE_MACROS:
+        return f"`{name}` is a macro of the preamble that MLX puts before each kernel"
+    if any(name in (launch.template or ()) for launch in kernel.launches):
+        return f"`{name}` is a template argument of the launch as well"
+    for macro in kernel.above.macros.items:
+        if macro.name == name and macro.parameters is None:
+            return f"`{name}` is a macro of `header`, which is expanded in the parameter list too"
+    called = {call.name for call in kernel.body.calls if not call.template}
+    if name in called and not any(d.name == name for d in kernel.body.declarations):
+        return f"the parameter `{name}` hides the function `{name}`, which the body calls"
+    return None
+
+
+def _types_of_the_preamble(kernel: Contracted) -> Iterator[Report]:
+    """Types of the header with the name of one that MLX defines before it."""
+    declared = kernel.above.declarations
+    if not kernel.whole or any(d.kind == "namespace" for d in declared):
+        return
+    if "#" in kernel.above.text:
+        # What stands under a condition or a macro may be another text to the compiler.
+        return
+    for declaration in declared:
+        name = declaration.name
+        if declaration.kind == "type" and declaration.depth == 0 and name in PREAMBLE_TYPES:
+            yield from kernel.at(
+                "KERNEL-NAME-001",
+                declaration.place,
+                f"`{name}` is a type of the preamble that MLX puts before each kernel, and cannot "
+                f"be defined again: {FAILS}",
+                "use MLX's, or give the type another name",
+                header=True,
+            )
+
+
+def _has_rank(name: str, kernel: Contracted) -> bool:
+    """Whether every launch passes an array with dimensions for an input."""
+    given = kernel.given(name)
+    return bool(given) and all(g.declarator == "*" for g in given)
+
+
+@file_check("KERNEL-NAME-002")
+def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Two sources under one name."""
+    sources: dict[str, str] = {}
+    for definition in definitions(module, facts):
+        argument, source = definition.argument("name"), source_of(definition.fact)
+        if argument is None or source is None or not isinstance(argument.value, Str):
+            continue
+        name = argument.value.text
+        if name is None:
+            continue
+        if source.holes:
+            what = _formatted(definition, module)
+            if what is None:
+                continue
+            why = f"the source has `{what}` formatted into it, and the name stays `{name}`"
+        elif sources.setdefault(name, source.text.text) != source.text.text:
+            why = f"the file builds another kernel with the name `{name}` and another source"
+        else:
+            continue
+        yield from report_argument(
+            "KERNEL-NAME-002",
+            definition,
+            module,
+            argument.node,
+            f"{why}: up to MLX 0.32.0 one of them may run in the place of the other, and profiles "
+            "do not tell them apart",
+            "give each source a name of its own"
+            if not source.holes
+            else "put what varies into the name as well, or pass it as a template argument",
+        )
+
+
+def _formatted(definition: Definition, module: Module) -> str | None:
+    """A parameter of the function around it that is formatted into the source, if one is.
+
+    Only one of unknown value, that the name does not hang on.
+    """
+    name, source = definition.argument("name"), definition.argument("source")
+    function = definition.fact.place.function
+    if name is None or source is None or function is None:
+        return None
+    scope = scope_of(module, function)
+    node = resolve_name(Expression(source.node, scope)).node
+    if not isinstance(node, cst.FormattedString) or not isinstance(source.value, Str):
+        return None
+    in_name = set(names_below(resolve_name(Expression(name.node, scope)).node))
+    for field in _unknown_fields(node, source.value):
+        varying = field.value if isinstance(field, cst.Name) else None
+        if varying is not None and varying not in in_name and _is_parameter(varying, function):
+            return varying
+    return None
+
+
+def _unknown_fields(node: cst.FormattedString, value: Str) -> Iterator[cst.BaseExpression]:
+    """The fields of an f-string whose text is unknown, those next to other fields left out."""
+    unknown: set[cst.CSTNode | None] = set()  # by the text that they stand behind
+    behind: cst.CSTNode | None = None
+    texts = {part for part in node.parts if isinstance(part, cst.FormattedStringText)}
+    for piece in value.pieces or ():
+        if piece.literal is not None and piece.literal.node in texts:
+            behind = piece.literal.node
+        elif piece.hole:
+            unknown.add(behind)
+    behind = None
+    for index, part in enumerate(node.parts):
+        if isinstance(part, cst.FormattedStringText):
+            behind = part
+            continue
+        neighbours = (*node.parts[max(index - 1, 0) : index], *node.parts[index + 1 : index + 2])
+        assert isinstance(part, cst.FormattedStringExpression)
+        if behind in unknown and texts.issuperset(neighbours):
+            yield part.expression
+
+
+def _is_parameter(name: str, function: FunctionInfo | None) -> bool:
+    while function is not None:
+        if any(p.name == name for p in function.parameters):
+            return True
+        function = function.outer
+    return False

@@ -1,0 +1,208 @@
+"""KERNEL-SIG-006 to 009: what a body may expect of the parameters that MLX writes for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from embercoach.checks.contract.kernel_inputs import uses_of_inputs
+from embercoach.checks.programs.contracted import contracted
+from embercoach.checks.registry import Report, file_check
+from embercoach.metal import contract
+from embercoach.metal.contract import ATTRIBUTES, shape_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.checks.programs.contracted import Contracted
+
+#: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.
+STAGE_IN = frozenset(("grid_size", "grid_origin"))
+FAILS = "the kernel fails to compile at its first launch"
+
+
+@file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
+def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Each kernel of the file whose texts and names are known."""
+    for kernel in contracted(module, facts):
+        if not kernel.whole or kernel.inputs is None or kernel.outputs is None:
+            continue
+        yield from _out_of_reach(kernel, kernel.inputs, kernel.outputs)
+        yield from _redeclared(kernel)
+        yield from _stage_in(kernel, kernel.inputs, kernel.outputs)
+        yield from _malformed(kernel)
+        yield from _mismatched(kernel)
+
+
+def _out_of_reach(
+    kernel: Contracted, inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> Iterator[Report]:
+    """Names of the kernel that its header mentions."""
+    if not kernel.above.text.strip():
+        return
+    from embercoach.metal.reach import beyond_functions, beyond_macros
+
+    metadata = {n for name in inputs for n in shape_names(name)}
+    on_mention = ATTRIBUTES.keys() | metadata
+    templates = {name for launch in kernel.launches for name in launch.template or ()}
+    names = frozenset(on_mention.union(inputs, outputs, templates))
+    told: set[str] = set()
+    for use in beyond_functions(kernel.above, names):
+        if use.name not in told:
+            told.add(use.name)
+            yield from kernel.at(
+                "KERNEL-SIG-006",
+                use.place,
+                f"`{use.name}` is out of scope in a function of `header`: what MLX passes are "
+                f"parameters of the kernel, and {FAILS}",
+                "give the function a parameter for it, and pass it from the body",
+                header=True,
+            )
+    for expanded in beyond_macros(kernel.above, kernel.body, frozenset(on_mention)):
+        missing = " and ".join(f"`{name}`" for name in expanded.missing)
+        yield from kernel.at(
+            "KERNEL-SIG-006",
+            expanded.place,
+            f"the macro `{expanded.macro}` of `header` expands to {missing}, which MLX passes only "
+            f"where `source` itself holds the name: {FAILS}",
+            "write the name in the body, such as in a local variable, or let the macro take it as "
+            "an argument",
+        )
+
+
+def _described(kernel: Contracted) -> tuple[contract.Kernel, ...]:
+    """The kernel as each launch makes it, or as any would where none is seen."""
+    outputs = tuple(map(contract.Output, kernel.outputs or ()))
+    made: dict[contract.Kernel, None] = {}
+    for launch in kernel.launches or (None,):
+        given = launch.inputs if launch is not None else None
+        template = None if launch is None else launch.template
+        arguments = None if template is None else tuple(map(contract.TemplateArgument, template))
+        inputs = given or tuple(map(contract.Input, kernel.inputs or ()))
+        text = kernel.source.text.text
+        made[contract.Kernel("", inputs, outputs, text, template=arguments)] = None
+    return tuple(made)
+
+
+def _redeclared(kernel: Contracted) -> Iterator[Report]:
+    """Locals with the name of a parameter, and any declaration with that of a template argument."""
+    from embercoach.metal.body import redeclared
+
+    indexed = _indexed(kernel)
+    signatures = [contract.signature(_with_ranks(made, indexed)) for made in _described(kernel)]
+    certain = frozenset.intersection(*(s.certain_names for s in signatures))
+    for declaration in redeclared(kernel.body, certain):
+        if declaration.kind in ("macro", "field", "enumerator"):
+            continue
+        name = declaration.name
+        parameter = signatures[0].by_name.get(name)
+        if parameter is None:
+            what = "a template argument of that name"
+        elif parameter.role == "attribute":
+            what = "the thread attribute of that name to the kernel, because `source` mentions it"
+        else:
+            what = f"the {parameter.role} of that name to the kernel"
+        yield from kernel.at(
+            "KERNEL-SIG-007",
+            declaration.place,
+            f"`{name}` is declared again: MLX passes {what}, and {FAILS}",
+            f"give the local another name, such as `my_{name}`"
+            if parameter is None or parameter.role != "attribute"
+            else "drop the declaration if the attribute is meant, or give the local another name",
+        )
+
+
+def _indexed(kernel: Contracted) -> frozenset[str]:
+    """The inputs that the body takes elements of, so that they cannot be 0-d.
+
+    Asked for only where the body declares the name of something that 0-d inputs lack.
+    """
+    declared = {d.name for d in kernel.body.declarations if d.depth == 0}
+    names = [n for n in kernel.inputs or () if not declared.isdisjoint(shape_names(n))]
+    uses = uses_of_inputs(kernel) if names else {}
+    return frozenset(
+        name for name in names if any(use.manner == "element" for use in uses.get(name, ()))
+    )
+
+
+def _with_ranks(made: contract.Kernel, names: frozenset[str]) -> contract.Kernel:
+    inputs = tuple(
+        replace(g, ranked=True) if g.name in names and g.ndim is None else g for g in made.inputs
+    )
+    return replace(made, inputs=inputs)
+
+
+def _stage_in(
+    kernel: Contracted, inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> Iterator[Report]:
+    """``grid_size``, which is no size of the launch."""
+    for use in kernel.body.attribute_uses:
+        if use.name not in STAGE_IN or use.name in (*inputs, *outputs):
+            continue
+        if use.name in kernel.body.macros.names:
+            continue
+        what = "the size" if use.name == "grid_size" else "the origin"
+        yield from kernel.at(
+            "KERNEL-SIG-007",
+            use.place,
+            f"`{use.name}` is {what} of the grid that reads stage-in data, and a compute kernel of "
+            "MLX has none: it is neither the number of threads nor that of threadgroups",
+            "use `threads_per_grid` for the number of threads, `threadgroups_per_grid` for that of "
+            "threadgroups"
+            if use.name == "grid_size"
+            else "the grid of an MLX kernel begins at 0: drop it",
+        )
+        return
+
+
+def _mismatched(kernel: Contracted) -> Iterator[Report]:
+    """``uint i = thread_position_in_grid;``, and ``.x`` of what is a number."""
+    program = kernel.program
+    if program is None:
+        return
+    from embercoach.metal.inspections.parameter_uses import attribute_mismatches
+
+    for found in attribute_mismatches(program):
+        if found.spot.text != "body":
+            continue
+        name, kind = found.attribute, ATTRIBUTES[found.attribute]
+        is_vector = kind.endswith("3")
+        yield from kernel.at(
+            "KERNEL-SIG-009",
+            found.spot.place,
+            f"`{name}` is a {kind}, and {found.what}: {FAILS}",
+            f"write `{name}.x`, or another component" if is_vector else f"write `{name}` alone",
+        )
+
+
+def _malformed(kernel: Contracted) -> Iterator[Report]:
+    """Two outputs, no attribute, and the shape of an input: MLX's own bug."""
+    used = [use for use in kernel.body.free if _is_metadata(use.name, kernel.inputs or ())]
+    if not used:
+        return
+    for made in _described(kernel):
+        ranked = tuple(_ranked(given, {use.name for use in used}) for given in made.inputs)
+        plain = contract.Kernel("", ranked, made.outputs, made.source)
+        if not contract.signature(plain).malformed:
+            return
+    yield from kernel.at(
+        "KERNEL-SIG-008",
+        used[0].place,
+        f"`{used[0].name}` in a body that names no thread attribute, with "
+        f"{len(kernel.outputs or ())} outputs: MLX closes the parameter list after the first "
+        f"output, and {FAILS}",
+        "name any attribute in the body, such as `thread_position_in_grid`: a comment is enough",
+    )
+
+
+def _is_metadata(name: str, inputs: tuple[str, ...]) -> bool:
+    return any(name in shape_names(given) for given in inputs)
+
+
+def _ranked(given: contract.Input, used: set[str]) -> contract.Input:
+    """An input with at least one dimension where the body reads its shape, as it must then have."""
+    if given.ndim is None and given.size is None and not used.isdisjoint(shape_names(given.name)):
+        return contract.Input(given.name, given.dtype, 1)
+    return given

@@ -1,0 +1,339 @@
+"""KERNEL-SIG and KERNEL-BUFFER: what a kernel's ``source`` may hold, and which names it has."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.values.lattice import Number
+from embercoach.checks.programs.kernels import (
+    Definition,
+    count,
+    definitions,
+    has_spread,
+    header_of,
+    names_of,
+    parsed,
+    source_of,
+    target,
+    template_of,
+)
+from embercoach.checks.registry import Report, file_check
+from embercoach.metal import contract
+from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.numerals import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.strings import Folded
+    from embercoach.metal.body import MetalText
+    from embercoach.metal.facts import Function, Use
+    from embercoach.metal.source import Piece
+
+#: Attributes of parameters, besides those of threads.
+PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
+    ("buffer", "texture", "sampler", "threadgroup", "stage_in", "function_constant", "payload")
+)
+
+
+@file_check(
+    "KERNEL-SIG-001",
+    "KERNEL-SIG-002",
+    "KERNEL-SIG-003",
+    "KERNEL-SIG-004",
+    "KERNEL-SIG-005",
+    "KERNEL-BUFFER-001",
+)
+def kernel_sources(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Each kernel that the file builds, once."""
+    for definition in definitions(module, facts):
+        source = source_of(definition.fact)
+        if source is None:
+            yield from _too_many_buffers(definition, None, "", module)
+        else:
+            yield from _Body(definition, source, module).reports()
+
+
+class _Body:
+    """The body of one kernel."""
+
+    def __init__(self, definition: Definition, source: Folded, module: Module) -> None:
+        self.definition = definition
+        self.source = source
+        self.module = module
+        self.header = header_of(definition.fact)
+        self.text = parsed(source.text.text, self.header.text.text if self.header else "")
+
+    def reports(self) -> Iterator[Report]:
+        """What is wrong with the body; of a whole function only that it is one."""
+        yield from self._directives()
+        function = self._function()
+        if function is not None:
+            yield from self._function_report(function)
+            return
+        yield from self._marks()
+        yield from self._undeclared()
+        text = self.source.text.text
+        yield from _too_many_buffers(self.definition, self.text, text, self.module)
+
+    def _report(
+        self, code: str, start: int, end: int, what: str, help_text: str
+    ) -> Iterator[Report]:
+        where = target(self.definition, self.source, start, end, self.module)
+        if where is not None:
+            context = context_of(where.place, self.module.is_test)
+            yield Report(
+                code, where.node, where.place, what, help_text, context, text_span=where.span
+            )
+
+    def _function(self) -> Function | None:
+        """A function that the body defines: the kernel itself, or else the first helper."""
+        written = [f for f in self.text.functions if f.body and not f.member]
+        entry = next((f for f in written if f.entry is not None), None)
+        if entry is not None or not self.text.parse_ok:
+            return entry
+        return next(iter(written), None)
+
+    def _function_report(self, function: Function) -> Iterator[Report]:
+        place = function.place
+        if function.entry is not None:
+            what = (
+                f"`source` holds the whole {function.entry} function `{function.name}`: MLX writes "
+                "the signature itself and puts `source` between its braces, so it fails to compile "
+                "at its first launch"
+            )
+            help_text = (
+                "pass only the statements of its body, with the names of input_names and "
+                "output_names"
+            )
+        else:
+            what = (
+                f"`source` defines the function `{function.name}`: MLX puts `source` inside a "
+                "function, so it fails to compile at its first launch"
+            )
+            help_text = "move helper functions into `header`"
+        yield from self._report("KERNEL-SIG-001", place.start, place.end, what, help_text)
+
+    def _marks(self) -> Iterator[Report]:
+        for mark in self.text.marks:
+            if mark.name not in PARAMETER_ATTRIBUTES:
+                continue
+            if mark.name in ATTRIBUTES:
+                help_text = f"write the name alone where the value is wanted: `{mark.name}`"
+            else:
+                help_text = "use the names of input_names and output_names: MLX numbers the buffers"
+            yield from self._report(
+                "KERNEL-SIG-002",
+                mark.place.start,
+                mark.place.end,
+                f"`[[{mark.name}]]` marks a parameter, and a body has none: MLX writes the "
+                "parameters itself",
+                help_text,
+            )
+
+    def _directives(self) -> Iterator[Report]:
+        from embercoach.metal.msl_names import is_standard_header
+
+        for directive in self.text.directives:
+            place = directive.place
+            if directive.kind == "include":
+                if is_standard_header(directive.target):
+                    what = (
+                        f"`#include {directive.target}` inside a body does nothing: MLX's preamble "
+                        "has included it before"
+                    )
+                    help_text = "drop the line, or move it into `header`"
+                else:
+                    what = (
+                        f"`#include {directive.target}` inside a body pastes the file into a "
+                        "function: the kernel fails to compile at its first launch"
+                    )
+                    help_text = "move it into `header`, or paste what it declares there"
+                yield from self._report("KERNEL-SIG-003", place.start, place.end, what, help_text)
+            elif directive.kind == "using namespace":
+                yield from self._report(
+                    "KERNEL-SIG-004",
+                    place.start,
+                    place.end,
+                    f"`using namespace {directive.target}` inside a body: MLX's preamble has "
+                    "`using namespace metal` at file scope",
+                    "drop the line, or move it into `header`",
+                )
+
+    def _undeclared(self) -> Iterator[Report]:
+        from embercoach.metal.body import undeclared
+
+        fact = self.definition.fact
+        inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")
+        if self.header is None or inputs is None or outputs is None:
+            return
+        if not (_has_all_names(self.source) and _has_all_names(self.header)):
+            return
+        template = self._template()
+        kernel = contract.Kernel(
+            name="",
+            inputs=tuple(contract.Input(n, ndim=0 if self._is_scalar(n) else None) for n in inputs),
+            outputs=tuple(map(contract.Output, outputs)),
+            source=self.source.text.text,
+            template=None if template is None else tuple(map(contract.TemplateArgument, template)),
+        )
+        scope = contract.signature(kernel).names
+        uses: dict[str, list[Use]] = {}
+        for use in undeclared(self.text, scope):
+            # What is never indexed or assigned may be a template argument that is not seen here.
+            if template is not None or use.variable:
+                uses.setdefault(use.name, []).append(use)
+        for name, found in uses.items():
+            first = found[0]
+            again = f" ({len(found)} times)" if len(found) > 1 else ""
+            yield from self._report(
+                "KERNEL-SIG-005",
+                first.place.start,
+                first.place.end,
+                f"nothing declares `{name}`{again}: {_why(first, inputs, outputs)}, so the kernel "
+                "fails to compile at its first launch",
+                _way_out(first, inputs, outputs, scope),
+            )
+
+    def _template(self) -> frozenset[str] | None:
+        """The names of template arguments over all launches, None where some are unknown."""
+        if not self.definition.launches:
+            return None
+        names: set[str] = set()
+        for launch in self.definition.launches:
+            template = template_of(launch)
+            if template is None:
+                return None
+            names.update(template)
+        return frozenset(names)
+
+    def _is_scalar(self, name: str) -> bool:
+        """Whether every launch passes a Python number for an input."""
+        inputs = names_of(self.definition.fact, "input_names") or ()
+        index = inputs.index(name)
+        given = []
+        for launch in self.definition.launches:
+            argument = launch.keyword("inputs")
+            value = None if argument is None else argument.value
+            if value is None or count(value) != len(inputs):
+                return False
+            given.append(value.items[index])  # type: ignore[attr-defined]
+        return bool(given) and all(isinstance(value, Number) for value in given)
+
+
+def _has_all_names(text: Folded) -> bool:
+    """Whether what is unknown of a text are numbers, and none of them is part of a name."""
+    if text.holes <= {"number"}:
+        holes = (p for p in text.text.pieces if _is_hole(text, p))
+        return not any(_is_glued(text.text.text, p.start, p.end) for p in holes)
+    return False
+
+
+def _is_hole(text: Folded, piece: Piece) -> bool:
+    return piece.origin is not None and isinstance(text.literals[piece.origin], str)
+
+
+def _is_glued(text: str, start: int, end: int) -> bool:
+    before, after = text[start - 1 : start], text[end:].lstrip("uUlLfFhH")[:1]
+    return any(c == "_" or c.isalnum() for c in before + after)
+
+
+_SIZES = frozenset({"size", "length", "len", "numel", "count", "stride", "dim", "dims", "dtype"})
+#: What signatures of CUDA, and of MLX's own kernels, call the attributes of threads.
+_OTHER_NAMES = {
+    "threadIdx": "thread_position_in_threadgroup",
+    "blockIdx": "threadgroup_position_in_grid",
+    "blockDim": "threads_per_threadgroup",
+    "gridDim": "threadgroups_per_grid",
+    "simd_lane_id": "thread_index_in_simdgroup",
+    "simd_lid": "thread_index_in_simdgroup",
+    "simd_group_id": "simdgroup_index_in_threadgroup",
+    "simd_gid": "simdgroup_index_in_threadgroup",
+    "thread_position_in_simdgroup": "thread_index_in_simdgroup",
+}
+
+
+def _why(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
+    """Why a name is not there."""
+    owner, _, kind = use.name.rpartition("_")
+    if owner in outputs and kind in ("shape", "strides", "ndim"):
+        return "MLX passes shapes, strides and ranks of inputs only"
+    if owner in inputs and kind in ("shape", "strides", "ndim"):
+        return f"`{owner}` is a scalar, which has no {kind}"
+    if owner in (*inputs, *outputs) and kind in _SIZES:
+        return f"MLX passes the shape, strides and rank of an input, and no {kind}"
+    if use.elsewhere is not None:
+        return "its declaration is in another scope, or comes later"
+    return "it is no input, output or template argument, no thread attribute and no local"
+
+
+def _way_out(
+    use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...], scope: frozenset[str]
+) -> str:
+    """What to write instead."""
+    owner, _, kind = use.name.rpartition("_")
+    if owner in outputs and kind in ("shape", "strides", "ndim"):
+        return "pass the sizes that are needed as an input, or as template arguments"
+    if owner in inputs and kind in _SIZES:
+        return f"compute it from `{owner}_shape`, or pass it as an input"
+    if use.elsewhere is not None:
+        return "declare it where every use can see it"
+    numbered = _numbered(use.name, inputs, outputs)
+    if numbered is not None:
+        return f"use the name that was given: `{numbered}`"
+    if use.name in _OTHER_NAMES:
+        return f"MLX passes it as `{_OTHER_NAMES[use.name]}`"
+    close = get_close_matches(use.name, scope | ATTRIBUTES.keys(), 1, 0.8)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return f'declare it, or add "{use.name}" to input_names or to the launch\'s template'
+
+
+def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str | None:
+    """What ``inp0`` or ``out1`` would be by its number."""
+    for stem, names in (("inp", inputs), ("input", inputs), ("out", outputs), ("output", outputs)):
+        for end in ("", "_shape", "_strides", "_ndim"):
+            number = name.removeprefix(stem).removesuffix(end)
+            position = whole_number(number) if number.isdecimal() else None
+            if f"{stem}{number}{end}" == name and position is not None and position < len(names):
+                return names[position] + end
+    return None
+
+
+def _too_many_buffers(
+    definition: Definition, text: MetalText | None, source: str, module: Module
+) -> Iterator[Report]:
+    """More buffers than Metal's table has entries, whatever the ranks of the inputs are."""
+    fact = definition.fact
+    if not definition.own or has_spread(fact):
+        return
+    inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")
+    if inputs is None or outputs is None:
+        return
+    used = {use.name for use in text.free} if text is not None else set()
+    kernel = contract.Kernel(
+        name="",
+        # An input whose shape the body reads has a rank, or the body would not compile.
+        inputs=tuple(
+            contract.Input(n, ndim=None if used.isdisjoint(contract.shape_names(n)) else 1)
+            for n in inputs
+        ),
+        outputs=tuple(map(contract.Output, outputs)),
+        source=source,
+    )
+    fewest, _ = contract.signature(kernel).buffers
+    if fewest > MAX_BUFFERS:
+        yield Report(
+            "KERNEL-BUFFER-001",
+            fact.node,
+            fact.place,
+            f"the kernel needs {fewest} buffers, and Metal gives a function {MAX_BUFFERS}: it "
+            "fails to compile at its first launch",
+            "each x_shape, x_strides and x_ndim takes a buffer: pass the sizes that matter as one "
+            "integer array, or stack inputs that are alike",
+            context_of(fact.place, module.is_test),
+        )

@@ -1,0 +1,216 @@
+"""Run all checks over the facts of one file, and place what they report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from embercoach.analysis.facts.origins import Origins
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.work import Work, WorkExceededError
+from embercoach.checks.programs.kernels import has_kernel
+from embercoach.checks.raising import is_meant_to_raise
+from embercoach.checks.registry import BY_FILE, Report, checks_of
+from embercoach.finding import Edit, Fix, RawFinding, Step
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.facts.stops import Stop
+    from embercoach.analysis.project.module import Module
+
+
+#: Rules about calls that MLX refuses.
+RAISES = ("KERNEL-ARGS", "KERNEL-GRAD", "KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005")
+#: Rules whose harm hangs on the context, whose beginning is told with them.
+BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
+#: Characters of source that a step quotes.
+MOST_QUOTED = 60
+
+#: The stops of a finding's flow, and those of what is related to it.
+_Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
+
+
+class Reports(NamedTuple):
+    """What the checks say about a module, and why they do not say all, if they don't."""
+
+    reports: list[Report]
+    exceeded: str | None
+
+
+def reports_of(module: Module) -> Reports:
+    """What the checks say about a module, without what another report covers.
+
+    Where the file takes more work than it may, that is what they say of the facts up to there. Work
+    is counted, so that these are the same ones in every run.
+    """
+    exceeded: str | None = None
+    try:
+        facts = analyse_module(module)
+    except WorkExceededError as error:
+        facts, exceeded = module.facts(), _exceeded(error)
+        module.work.left = Work.of("", is_shared=False).left  # for the checks
+    if module.mentions_kernels or any(map(has_kernel, facts)):
+        from embercoach.checks import of_kernels  # noqa: F401  (registers their checks)
+    found: list[Report] = []
+    try:
+        for fact in facts:
+            for check in checks_of(fact):
+                found.extend(check(fact, module))
+        if exceeded is None:  # the others judge by what the whole file does
+            for file_check in BY_FILE:
+                found.extend(file_check(module, facts))
+    except WorkExceededError as error:
+        exceeded = exceeded or _exceeded(error)
+    return Reports(_uncovered(module, found), exceeded)
+
+
+def _exceeded(error: WorkExceededError) -> str:
+    return f"analysis exceeded its budget: {error}"
+
+
+def _uncovered(module: Module, found: list[Report]) -> list[Report]:
+    """Reports without those that others cover or repeat."""
+    # What only raises is no finding in a test of just that.
+    found = [
+        report
+        for report in found
+        if not (report.code.startswith(RAISES) and is_meant_to_raise(module, report.node))
+    ]
+    covered = {node for report in found for node in report.covers}
+    replaced = {(code, report.node) for report in found for code in report.replaces}
+    unique: dict[tuple[str, cst.CSTNode, tuple[int, int] | None], Report] = {}
+    for report in found:
+        if report.node not in covered and (report.code, report.node) not in replaced:
+            unique.setdefault((report.code, report.node, report.text_span), report)
+    return list(unique.values())
+
+
+def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ...]:
+    """Findings with their positions, in the order of the source."""
+    if not reports:
+        return ()
+    origins = Origins(module)
+    ways = [_way(report, origins) for report in reports]
+    wanted: dict[cst.CSTNode, cst.CSTNode] = {}
+    # Many ways come by the same stops.
+    stops = {id(stop): stop for way in ways for stops in way for stop in stops}
+    for stop in stops.values():
+        wanted[stop.node] = stop.statement
+        if stop.quoted is not None:
+            wanted[stop.quoted] = stop.statement
+    for report in reports:
+        wanted[report.node] = report.place.statement
+        for node, _ in report.change.edits if report.change else ():
+            wanted[node] = report.place.statement
+    spans = module.parsed.spans(wanted)
+    lines = Lines(module.source)
+    steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
+    findings = [
+        _finding(
+            report, tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way), spans, lines
+        )
+        for report, way in zip(reports, ways, strict=True)
+    ]
+    return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
+
+
+def _way(report: Report, origins: Origins) -> _Way:
+    """Where the array came from, and where the context begins that makes it hurt."""
+    flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
+    hurts = report.code.startswith(BY_CONTEXT)
+    context = origins.of_context(report.context, report.place) if hurts else []
+    return flow, [*context, *report.beside]
+
+
+class Lines:
+    """Character offsets of the lines of a source, as libcst counts lines."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.starts = [0]
+        for line in source.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+        if any(c in source for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
+            self.starts = _starts_of_lines(source)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line, from 1, and a column, from 0."""
+        return self.starts[line - 1] + column
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The inverse of :meth:`offset`."""
+        from bisect import bisect_right
+
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1]
+
+
+def _starts_of_lines(source: str) -> list[int]:
+    r"""Only ``\n``, ``\r`` and ``\r\n`` end a line of Python."""
+    starts = [0]
+    at = 0
+    while at < len(source):
+        char = source[at]
+        at += 1
+        if char == "\r" and source[at : at + 1] == "\n":
+            at += 1
+        if char in "\r\n":
+            starts.append(at)
+    return starts
+
+
+def _finding(
+    report: Report,
+    steps: tuple[tuple[Step, ...], ...],
+    spans: dict[cst.CSTNode, Span],
+    lines: Lines,
+) -> RawFinding:
+    span = _within(spans[report.node], report.text_span, lines)
+    fix = None
+    if report.change is not None:
+        edits = tuple(
+            Edit(
+                lines.offset(spans[node].line, spans[node].column),
+                lines.offset(spans[node].end_line, spans[node].end_column),
+                text,
+            )
+            for node, text in report.change.edits
+        )
+        fix = Fix(report.change.title, report.change.safe, edits)
+    return RawFinding(
+        report.code,
+        span.line,
+        span.column + 1,
+        span.end_line,
+        span.end_column + 1,
+        report.message,
+        report.help,
+        report.context,
+        fix,
+        *steps,
+    )
+
+
+def _within(span: Span, part: tuple[int, int] | None, lines: Lines) -> Span:
+    """The part of a span that is meant, by its start and end in characters."""
+    if part is None:
+        return span
+    base = lines.offset(span.line, span.column)
+    start, end = (lines.position(base + offset) for offset in part)
+    return Span(*start, *end)
+
+
+def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
+    text, span = stop.text, _within(spans[stop.node], stop.span, lines)
+    if stop.quoted is not None:
+        text = text.replace("{}", _quoted(spans[stop.quoted], lines))
+    return Step("", span.line, span.column + 1, span.end_line, span.end_column + 1, text)
+
+
+def _quoted(span: Span, lines: Lines) -> str:
+    """A stretch of source in one short line."""
+    start = lines.offset(span.line, span.column)
+    end = lines.offset(span.end_line, span.end_column)
+    text = " ".join(lines.source[start : min(end, start + 4 * MOST_QUOTED)].split())
+    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 1]}…"

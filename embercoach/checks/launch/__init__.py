@@ -1,0 +1,3 @@
+"""Checks of how a kernel is built, launched and used."""
+
+from __future__ import annotations

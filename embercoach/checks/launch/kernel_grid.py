@@ -1,0 +1,240 @@
+"""KERNEL-GRID-001: a grid that counts threadgroups, where MLX counts threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.ceil_division import alternatives, ceil_division, is_data_size
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import Argument, CallFact
+from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
+from embercoach.analysis.facts.symbolic import SymInt, symbolic
+from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
+from embercoach.checks.registry import Report, check
+from embercoach.checks.source_text import code_of
+from embercoach.metal.numerals import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Kernel
+    from embercoach.metal.body import MetalText
+
+AXES = "xyz"
+THREAD = "thread_position_in_grid"
+GROUP = "threadgroup_position_in_grid"
+#: Where a thread stands in its threadgroup.
+LANES = frozenset(
+    {
+        "thread_position_in_threadgroup",
+        "thread_index_in_threadgroup",
+        "thread_index_in_simdgroup",
+        "simdgroup_index_in_threadgroup",
+    }
+)
+SHARED_BY = "threads_per_threadgroup"
+#: A body that asks for these can step over any number of elements.
+TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
+
+ONE_GROUP = "1, as if for one threadgroup"
+ALONE = "it makes the threadgroup as small, and one thread does what its threads should share"
+SHORT = "most of them never run, and their part of the output stays unset"
+
+
+@check("KERNEL-GRID-001", on=CallFact)
+def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
+    kernels = launched(fact)
+    grid, threadgroup = fact.keyword("grid"), fact.keyword("threadgroup")
+    if not kernels or grid is None or threadgroup is None:
+        return
+    scope = scope_at(fact, module)
+    counts = items(Expression(grid.node, scope))
+    groups = items(Expression(threadgroup.node, scope))
+    if counts is None or groups is None or not len(counts) == len(groups) == 3:
+        return
+    for index in range(3):
+        axis = _Axis(fact, index, counts[index], groups)
+        what = axis.shortage(kernels)
+        if what is None:
+            continue
+        nodes = display(grid.node)
+        yield Report(
+            "KERNEL-GRID-001",
+            grid.node if nodes is None else nodes[index],
+            fact.place,
+            f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
+            + (ALONE if what == ONE_GROUP else SHORT),
+            f"pass the number of threads{_example(axis, module)}",
+            context_of(fact.place, module.is_test),
+        )
+        return
+
+
+def _example(axis: _Axis, module: Module) -> str:
+    node = axis.written.node
+    if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
+        return ", or the number of groups times the threads of each where groups work together"
+    by = code_of(module, node)
+    return f", or `groups * {by}` where the threads of a group work together"
+
+
+class _Axis:
+    """One axis of one launch: its entry of the grid, and that of the threadgroup."""
+
+    def __init__(
+        self, fact: CallFact, index: int, count: Expression, groups: list[Expression]
+    ) -> None:
+        self.fact = fact
+        self.letter = AXES[index]
+        self.scope = count.scope
+        self.count = symbolic(count)
+        self.written = groups[index]
+        self.groups = [symbolic(group) for group in groups]
+        self.group = self.groups[index]
+        division = ceil_division(self.count)
+        self.divisor = None if division is None else division.divisor
+
+    def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
+        """What the grid's entry counts, if that leaves all of the kernels short of threads."""
+        if self.divisor is not None:
+            short, what = self._by_division, "a number of threadgroups"
+        elif is_data_size(self.count):
+            short, what = self._by_item, "a number of items, each of which takes a threadgroup"
+        elif self.count.known == 1 and self.group.known != 1:
+            short, what = self._by_group, ONE_GROUP
+        else:
+            return None
+        for kernel in kernels:
+            body = body_of(kernel.definition)
+            if body is None or not body.parse_ok or _strides(body):
+                return None
+            if not short(body, kernel.definition):
+                return None
+        return what
+
+    def _by_division(self, body: MetalText, definition: CallFact) -> bool:
+        """Whether the body needs a thread for each element, or a group for each tile."""
+        divisor = self.divisor
+        if divisor is None or divisor.known == 1:
+            return False
+        if (
+            self._uses(body, THREAD)
+            and divisor in alternatives(self.group)
+            and not self._thread_takes_several(body, definition, divisor)
+        ):
+            return True
+        if not self._uses(body, GROUP) or self.group.known == 1:
+            return False
+        if any(divisor in alternatives(group) for group in self.groups):
+            return True
+        tiles = {p.factor for p in body.products if p.attributes == {GROUP}}
+        return any(self._is(divisor, factor, body, definition) for factor in tiles)
+
+    def _by_item(self, body: MetalText, definition: CallFact) -> bool:
+        """Whether a threadgroup as a whole, lane by lane, handles the item of its number."""
+        if self.group.known == 1 or self._uses(body, THREAD) or body.spans_groups:
+            return False
+        if not any(u.name == GROUP and u.component == self.letter for u in body.attribute_uses):
+            return False
+        loops = (loop for loop in body.stride_loops if not _is_unit(loop.step_text))
+        if not any(loop.start and loop.start <= LANES for loop in loops):
+            return False
+        factors = {p.factor for p in body.products if GROUP in p.attributes}
+        return not any(
+            self._is(size, factor, body, definition)
+            for size in alternatives(self.group)
+            for factor in factors
+        )
+
+    def _by_group(self, body: MetalText, definition: CallFact) -> bool:
+        """Whether the lanes of a threadgroup share the work among themselves."""
+        if self._uses(body, THREAD) or (self.group.known or 2) <= 1:
+            return False
+        lanes = [u for u in body.attribute_uses if u.name in LANES]
+        if not any(self.letter == (u.component or "x") for u in lanes):
+            return False
+        return any(SHARED_BY in loop.step and loop.start <= LANES for loop in body.stride_loops)
+
+    def _uses(self, body: MetalText, attribute: str) -> bool:
+        return any(
+            use.name == attribute and (use.component is None or self.letter in use.component)
+            for use in body.attribute_uses
+        )
+
+    def _thread_takes_several(self, body: MetalText, definition: CallFact, divisor: SymInt) -> bool:
+        """Whether a thread may handle as many elements as the count was divided by."""
+        known = divisor.known
+        if known is not None and known in body.numbers:
+            return True
+        factors = {p.factor for p in body.products if THREAD in p.attributes}
+        return any(self._is(divisor, factor, body, definition) for factor in factors)
+
+    def _is(self, size: SymInt, factor: str, body: MetalText, definition: CallFact) -> bool:
+        """Whether a factor of the body has a size's value."""
+        known = _number(factor)
+        if known is not None:
+            return known == size.known
+        if size.term is not None and size.term.kind == "name":
+            name = size.term.parts[0]
+            if isinstance(name, str) and name.lower() == factor.lower():
+                return True
+        passed = self._passed(factor, definition)
+        if passed is not None:
+            return passed == size
+        header = header_of(definition)
+        written = _written(factor, body, parsed_header(header.text.text if header else ""))
+        return written is not None and written == size.known
+
+    def _passed(self, name: str, definition: CallFact) -> SymInt | None:
+        """The expression that the launch passes under a name, as template argument or input."""
+        template = self.fact.keyword("template")
+        for pair in self._items(template):
+            parts = items(pair) or ()
+            if len(parts) == 2 and _is_string(parts[0].node, name):
+                return symbolic(parts[1])
+        inputs, given = names_of(definition, "input_names") or (), self.fact.keyword("inputs")
+        sizes = self._items(given) if name in inputs else ()
+        return symbolic(sizes[inputs.index(name)]) if sizes and len(sizes) == len(inputs) else None
+
+    def _items(self, argument: Argument | None) -> Sequence[Expression]:
+        return () if argument is None else items(Expression(argument.node, self.scope)) or ()
+
+
+def _is_string(node: cst.CSTNode, text: str) -> bool:
+    return isinstance(node, cst.SimpleString) and node.raw_value == text
+
+
+def _written(name: str, body: MetalText, header: MetalText) -> int | None:
+    """The value of a constant or macro of the Metal text, None if it is no integer literal."""
+    for text in (body, header):
+        for macro in text.macros.items:
+            if macro.name == name:
+                return _number(macro.text)
+        for declaration in text.declarations:
+            if declaration.name == name and declaration.value is not None:
+                return _number(declaration.value)
+    return None
+
+
+def _number(text: str) -> int | None:
+    """The value of an integer literal of Metal, such as ``32u``; None for other text."""
+    digits = text.strip().strip("()").rstrip("uUlL")
+    return whole_number(digits) if digits.isascii() and digits.isdecimal() else None
+
+
+def _strides(body: MetalText) -> bool:
+    """Whether threads may go on to further elements, as far as they are needed."""
+    if any(use.name in TOTALS for use in body.attribute_uses):
+        return True
+    return any(
+        loop.start & {THREAD, GROUP} and not _is_unit(loop.step_text) for loop in body.stride_loops
+    )
+
+
+def _is_unit(step: str) -> bool:
+    words = "".join(step.split())
+    return "++" in words or words.endswith(("+=1", "+=1u"))

@@ -1,0 +1,96 @@
+"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of SIMD groups idle."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.facts.ceil_division import grows_with_data
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.checks.programs.kernels import launched, report_at
+from embercoach.checks.programs.launches import MAX_THREADS, entries_of
+from embercoach.checks.registry import check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.checks.programs.launches import Entries, Entry
+    from embercoach.checks.registry import Report
+
+SIMD_WIDTH = 32
+"""Threads of a SIMD group, on every GPU that MLX runs on."""
+#: A launch of fewer threads is over before idle lanes matter.
+MANY_THREADS = 1024
+
+
+@check("KERNEL-GRID-005", "KERNEL-GRID-006", on=CallFact)
+def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``threadgroup=(64, 32, 1)``, ``threadgroup=(48, 1, 1)``."""
+    argument = fact.keyword("threadgroup")
+    if argument is None or not launched(fact):
+        return
+    group, grid = entries_of(fact, "threadgroup", module), entries_of(fact, "grid", module)
+    if group is None:
+        return
+    threads = _most_threads(group, grid)
+    if threads > MAX_THREADS:
+        certain = all(entry.known is not None for entry in group if entry.limit is not None)
+        yield report_at(
+            "KERNEL-GRID-005",
+            fact,
+            module,
+            argument.node,
+            f"the threadgroup {'has' if certain else 'can have'} {threads} threads, and Metal "
+            f"allows {MAX_THREADS} at most: the launch passes, and evaluating its result raises",
+            f"keep the product of the three entries at {MAX_THREADS} or less",
+        )
+        return
+    threads = _threads_of_partial_groups(group, grid)
+    if threads:
+        yield report_at(
+            "KERNEL-GRID-006",
+            fact,
+            module,
+            argument.node,
+            f"a threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
+            f"{-threads % SIMD_WIDTH} of the {SIMD_WIDTH} lanes of its "
+            f"{'last ' * (threads > SIMD_WIDTH)}SIMD group idle, in every group of the grid",
+            f"make the threads of a group a multiple of {SIMD_WIDTH}, such as 256",
+        )
+
+
+def _most_threads(group: Entries, grid: Entries | None) -> int:
+    """The most threads that a group is known to get: MLX makes no entry larger than the grid's."""
+    most = [
+        entry.limit if threads is None or entry.limit is None else min(entry.limit, threads)
+        for entry, threads in zip(group, _known(grid), strict=True)
+    ]
+    return prod(n for n in most if n is not None and n > 0)
+
+
+def _known(grid: Entries | None) -> tuple[int | None, ...]:
+    return (None,) * 3 if grid is None else tuple(entry.known for entry in grid)
+
+
+def _threads_of_partial_groups(group: Entries, grid: Entries | None) -> int:
+    """Threads of a group whose last SIMD group is not full, if there are many groups; else 0."""
+    sizes = [entry.known for entry in group]
+    if grid is None or None in sizes:
+        return 0
+    threads = prod(n for n in sizes if n is not None)
+    return threads if threads > 0 and threads % SIMD_WIDTH and _is_large(grid, group) else 0
+
+
+def _is_large(grid: Entries, group: Entries) -> bool:
+    """Whether there are many groups: a known number of threads, or one for each of some data."""
+    if prod(entry.known for entry in grid if entry.known is not None) >= MANY_THREADS:
+        return True
+    pairs = zip(grid, group, strict=True)
+    return any(_follows_data(entry, size) for entry, size in pairs)
+
+
+def _follows_data(entry: Entry, group: Entry) -> bool:
+    if entry.size is None or entry.known is not None:
+        return False
+    return grows_with_data(entry.size) and entry.size != group.size

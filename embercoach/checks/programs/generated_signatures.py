@@ -1,0 +1,120 @@
+"""The kernels of a file as MLX writes them, for whoever asks about a place in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.checks.programs.kernels import Definition, definitions, source_of
+from embercoach.checks.programs.launches import kernel_of, launches_of
+from embercoach.checks.reading import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import libcst as cst
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.project.project import Project
+    from embercoach.analysis.syntax.positions import Span
+    from embercoach.kernel_builder import KernelBuilder
+    from embercoach.metal.contract import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenKernel:
+    """A kernel, and the head of the function that MLX writes for it.
+
+    Attributes:
+        name: the ``name`` given to ``metal_kernel``, empty where it is unknown.
+        lines: first and last lines of what belongs to it in the file: where it is built and
+            launched, and the literals of its source.
+        heads: each different head, with the lines of the launches that it is for; no lines where
+            the file does not launch the kernel.
+        malformed: MLX's parameter list does not compile for one of these launches.
+    """
+
+    name: str
+    lines: tuple[tuple[int, int], ...]
+    heads: tuple[tuple[str, tuple[int, ...]], ...]
+    malformed: bool
+
+    def covers(self, line: int) -> bool:
+        """Whether a line of the file belongs to the kernel."""
+        return any(first <= line <= last for first, last in self.lines)
+
+    def captions(self) -> Iterator[tuple[str, str]]:
+        """Each head, after the sentence that introduces it."""
+        name = f"The kernel `{self.name}`" if self.name else "The kernel"
+        for head, launches in self.heads:
+            where = ""
+            if launches:
+                numbers = ", ".join(map(str, launches))
+                where = f", launched in line{'s' if len(launches) > 1 else ''} {numbers}"
+            yield f"{name}{where}, as MLX writes it:", head
+
+
+#: What is told of a kernel that is ``malformed``.
+MALFORMED = "MLX closes this parameter list too early: see KERNEL-SIG-008."
+
+
+def mentions_kernels(source: str, builders: tuple[KernelBuilder, ...]) -> bool:
+    """Whether a file may build or launch kernels: the name of what builds them is in it."""
+    return "metal_kernel" in source or any(builder.last_name in source for builder in builders)
+
+
+def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenKernel, ...]:
+    """The kernels of a Python file whose texts and names are known, in the order of the file.
+
+    Raises:
+        SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
+    """
+    with reading(source):
+        module = project.open(path, source)
+        built = definitions(module, analyse_module(module))
+        nodes = {node: statement for d in built for node, statement in _nodes(d, module)}
+        spans = module.parsed.spans(nodes)
+        found = [_written(d, module, spans) for d in built]
+    project.release()
+    known = [kernel for kernel in found if kernel is not None]
+    return tuple(sorted(known, key=lambda kernel: kernel.lines))
+
+
+def _nodes(definition: Definition, module: Module) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """What belongs to a kernel in a file, each with its statement."""
+    fact = definition.fact
+    if definition.own:
+        yield fact.node, fact.place.statement
+    source = source_of(fact)
+    for literal in source.literals if source is not None else ():
+        if not isinstance(literal, str) and literal.module is module:
+            yield literal.node, literal.statement
+    for launch in definition.launches:
+        yield launch.node, launch.place.statement
+
+
+def _written(
+    definition: Definition, module: Module, spans: dict[cst.CSTNode, Span]
+) -> WrittenKernel | None:
+    from embercoach.metal.contract import signature
+    from embercoach.metal.generated import head
+
+    heads: dict[str, list[int]] = {}
+    kernels: list[Kernel] = []
+    for launch in launches_of(definition, module) or (None,):
+        kernel = kernel_of(definition, launch)
+        if kernel is None:
+            return None
+        kernels.append(kernel)
+        lines = heads.setdefault(head(kernel), [])
+        if launch is not None:
+            lines.append(spans[launch.fact.node].line)
+    places = (spans[node] for node, _ in _nodes(definition, module))
+    return WrittenKernel(
+        kernels[0].name,
+        tuple(sorted({(span.line, span.end_line) for span in places})),
+        tuple((text, tuple(sorted(set(lines)))) for text, lines in heads.items()),
+        any(signature(kernel).malformed for kernel in kernels),
+    )

@@ -1,0 +1,195 @@
+"""The entry points of a Metal file as programs that can be followed, with assumed launches."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalKernel
+from embercoach.metal.execution.values import SIMD_WIDTH
+from embercoach.metal.syntax import ENTRY_QUALIFIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.nodes import Function, Program, Statement
+    from embercoach.metal.work_budget import WorkBudget
+
+#: Threadgroups that an entry point is tried with: what is found must hold in all of them.
+LINES = (64, 256)
+#: Besides, where a position in the threadgroup has two components or more.
+PLANES = (8, 16)
+#: And where it asks for a thread's position along y, with rows of a SIMD group each.
+ROWS = (2, 8)
+#: Sizes that a kernel writes down, as that of a tile, are those that it is launched with, maybe.
+LEAST, LARGEST, MOST = 8, 1024, 4
+_ALL_AXES = frozenset({0, 1, 2})
+_WITHIN = frozenset({"thread_position_in_grid", "thread_position_in_threadgroup"})
+_OF_GRID = frozenset({"thread_position_in_grid", "threads_per_grid", "grid_size"})
+#: Who takes one of these expects more than one SIMD group.
+_OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup"})
+
+
+def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
+    """The kernels of a text at file scope: entry points that were understood whole.
+
+    Args:
+        text: a file, or a text inside one.
+        budget: the steps that the file's kernels may take.
+    """
+    from embercoach.metal.program.lowering import lower_unit
+
+    if not any(word in text for word in ENTRY_QUALIFIERS):
+        return ()
+    program = lower_unit(text)
+    budget.note(program.refusal)
+    functions = [function for group in program.functions.values() for function in group]
+    order = {function: number for number, function in enumerate(functions)}
+    doubts = sorted(problem.spot.place.start for problem in program.problems)
+    entries = [f for f in functions if f.entry and f.bodies and not _is_doubtful(f, doubts)]
+    written = frozenset(chain.from_iterable(map(_numbers, program.constants)))
+    return tuple(
+        _kernel(program, entry, order if number else None, written, budget)
+        for number, entry in enumerate(entries)
+    )
+
+
+def _kernel(
+    program: Program,
+    entry: Function,
+    order: dict[Function, int] | None,
+    written: frozenset[int],
+    budget: WorkBudget,
+) -> MetalKernel:
+    """One entry point: its arguments are what the body finds in scope.
+
+    Args:
+        program: the file.
+        entry: the entry point.
+        order: of the file's functions; None for the first entry point. That one has them all, the
+            others have those that they call. So uncalled ones are inspected too, and each once.
+        written: the numbers in the file's constants.
+        budget: the steps that the file's kernels may take.
+    """
+    variables = {variable.name: variable for variable in entry.parameters}
+    whole = replace(program, body=entry.bodies[0], variables=variables)
+    own = whole
+    if order is not None:
+        own = replace(whole, functions={}, structs={})
+        whole = replace(whole, functions=_called(entry, order))
+    configurations = tuple(_configurations(entry, written))
+    return MetalKernel(entry.name, whole, configurations, budget, own)
+
+
+def _called(entry: Function, order: dict[Function, int]) -> dict[str, tuple[Function, ...]]:
+    """The functions of a file that an entry point calls, directly or not, by name."""
+    from embercoach.metal.program.nodes import Call
+    from embercoach.metal.program.walk import below
+
+    reached = {entry}
+    pending = [entry]
+    while pending:
+        for body in pending.pop().bodies:
+            for node in below(body):
+                if isinstance(node, Call):
+                    new = [one for one in node.functions if one not in reached]
+                    reached.update(new)
+                    pending += new
+    found: dict[str, tuple[Function, ...]] = {}
+    for function in sorted(reached & order.keys(), key=order.__getitem__):
+        found[function.name] = (*found.get(function.name, ()), function)
+    return found
+
+
+def _is_doubtful(entry: Function, doubts: Sequence[int]) -> bool:
+    """Whether something inside the entry point was not understood."""
+    extent = entry.spot.place
+    first = bisect_left(doubts, extent.start)
+    return first < len(doubts) and doubts[first] < extent.end
+
+
+def _configurations(entry: Function, written: frozenset[int]) -> Iterator[Configuration]:
+    from embercoach.metal.execution.events import Configuration
+
+    if _asks_for_the_grid_alone(entry):
+        # It has to be right for any: what is found in one of them is no assumption.
+        for count in LINES:
+            yield Configuration((count, 1, 1), frozenset(), (None, None, None), {})
+        return
+    for threadgroup in _threadgroups(entry, written):
+        yield Configuration(threadgroup, _ALL_AXES, (None, None, None), {})
+
+
+def _threadgroups(entry: Function, constants: frozenset[int]) -> list[tuple[int, int, int]]:
+    written = _written_sizes(entry, constants)
+    several = any(v.attribute in _OF_SIMD_GROUPS for v in entry.parameters)
+    lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
+    if not several and not any(n > SIMD_WIDTH for n in written):
+        lines.add(SIMD_WIDTH)
+    tried = [(n, 1, 1) for n in sorted(lines)]
+    if _asks_for_rows(entry):
+        # Launched as a line, each thread would find 0.
+        tried = [(SIMD_WIDTH, rows, 1) for rows in ROWS]
+    if any(v.attribute in _WITHIN and v.type.width > 1 for v in entry.parameters):
+        planes = {*PLANES, *(n for n in written if n * n <= LARGEST)}
+        tried += [(n, n, 1) for n in sorted(planes)]
+    return tried
+
+
+def _asks_for_rows(entry: Function) -> bool:
+    """Whether a kernel tells the threads of a group apart along y."""
+    from embercoach.metal.program.nodes import Member, Name
+    from embercoach.metal.program.walk import below
+
+    positions = [v for v in entry.parameters if v.attribute == "thread_position_in_threadgroup"]
+    return any(
+        isinstance(node, Member)
+        and isinstance(node.base, Name)
+        and node.base.variable in positions
+        and node.field.startswith("y")
+        for node in below(entry.bodies[0])
+    )
+
+
+def _asks_for_the_grid_alone(entry: Function) -> bool:
+    """Whether a kernel knows nothing of its threadgroup, and tells threads apart along x."""
+    from embercoach.metal.program.nodes import Member, Name
+    from embercoach.metal.program.walk import below
+
+    taken = [v for v in entry.parameters if v.attribute]
+    positions = [v for v in taken if v.attribute == "thread_position_in_grid"]
+    if not positions or any(v.attribute not in _OF_GRID for v in taken):
+        return False
+    if positions[0].type.width == 1:
+        return True
+    return any(
+        isinstance(node, Member)
+        and isinstance(node.base, Name)
+        and node.base.variable is positions[0]
+        and node.field.startswith("x")
+        for node in below(entry.bodies[0])
+    )
+
+
+def _written_sizes(entry: Function, constants: frozenset[int]) -> list[int]:
+    """Numbers in a kernel, and of the file's constants, that may be the size of a threadgroup."""
+    return sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
+
+
+def _numbers(statement: Statement) -> Iterator[int]:
+    """The numbers in a statement that may be the size of a threadgroup."""
+    from embercoach.metal.program.nodes import Declare, Number
+    from embercoach.metal.program.walk import below
+
+    for node in below(statement):
+        written: tuple[object, ...] = ()
+        if isinstance(node, Number):
+            written = (node.value,)
+        elif isinstance(node, Declare):
+            written = node.variable.type.dimensions
+        for number in written:
+            if isinstance(number, int) and LEAST <= number <= LARGEST and number % LEAST == 0:
+                yield number

@@ -1,0 +1,79 @@
+"""Source text for fixes and messages."""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.lattice import Symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+_aliases: WeakKeyDictionary[Module, str | None] = WeakKeyDictionary()
+_shown: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
+
+
+def code_of(module: Module, node: cst.CSTNode) -> str:
+    """A node's own source text."""
+    return module.parsed.code(node)
+
+
+def mlx_alias(module: Module) -> str | None:
+    """The name that means ``mlx.core`` everywhere in the module, None if there is no such name."""
+    if module not in _aliases:
+        wanted = Symbol("mlx.core")
+        names = module.frame.names.items()
+        found = (name for name, value in names if value == wanted and "." not in name)
+        alias = next(found, None)
+        if alias is not None and _is_rebound(alias, module.source):
+            alias = None
+        _aliases[module] = alias
+    return _aliases[module]
+
+
+def _is_rebound(name: str, source: str) -> bool:
+    """Whether an inner scope binds a name of the module's top level to something else."""
+    bare = source.count(name) - source.count(f"{name}.")
+    if bare <= source.count(f"import mlx.core as {name}"):
+        return False  # no need to parse: nothing but its import can bind it
+    try:
+        pending = symtable.symtable(source, "<source>", "exec").get_children()
+        tree = ast.parse(source)
+    except SyntaxError:
+        return True  # newer syntax than the running Python knows: who can tell
+    # Since Python 3.12 a comprehension at top level has no table of its own.
+    loops = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    if any(isinstance(n, ast.Name) and n.id == name for loop in loops for n in ast.walk(loop)):
+        return True
+    while pending:
+        table = pending.pop()
+        pending.extend(table.get_children())
+        if name in table.get_identifiers():
+            symbol = table.lookup(name)
+            if symbol.is_local() and not symbol.is_imported():
+                return True
+    return False
+
+
+def is_shown(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a node's own text is output: it stands in ``f"{node=}"``."""
+    if module not in _shown:
+        _shown[module] = frozenset(_shown_nodes(module))
+    return node in _shown[module]
+
+
+def _shown_nodes(module: Module) -> Iterator[cst.CSTNode]:
+    text = "".join(module.source.split())
+    if not any(mark in text for mark in ("=}", "=!", "=:")):
+        return  # no need to walk
+    for outer in walk(module.tree):
+        if isinstance(outer, cst.FormattedStringExpression) and outer.equal is not None:
+            yield from walk(outer.expression)

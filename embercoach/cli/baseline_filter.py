@@ -1,0 +1,181 @@
+"""What the baselines make of a run: findings that are known, and entries that are gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from embercoach.engine.problem import Problem
+from embercoach.report import baseline_file
+from embercoach.report.baseline_file import Baseline, BaselineError
+from embercoach.report.outcome import Change, Comparison
+from embercoach.report.styled import print_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from embercoach.config import Configurations
+    from embercoach.config.load import Scope
+    from embercoach.engine.checkouts import Division
+    from embercoach.engine.run import RunResult
+    from embercoach.finding import Finding
+    from embercoach.report.baseline_file import Entry
+    from embercoach.report.outcome import Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A baseline and the configurations that name it, whose files it holds for."""
+
+    baseline: Baseline
+    scopes: frozenset[Scope]
+    configurations: Configurations
+    division: Division
+
+    def holds_for(self, place: str) -> bool:
+        """Whether a file, by its absolute path, is one of a configuration that names it."""
+        return self.configurations.holding(place) in self.scopes
+
+    def covered(self, result: RunResult) -> frozenset[Entry]:
+        """The entries whose files a run looked at, and could check."""
+        failed = _absolute(problem.path for problem in result.problems)
+        entries = self.baseline.entries
+        places = {path: self.baseline.place(path) for path in {entry.path for entry in entries}}
+        looked_at = {
+            path
+            for path, place in places.items()
+            if not baseline_file.within(place, failed)
+            and self.division.in_shard(place)
+            and self.holds_for(place)
+        }
+        return frozenset(entry for entry in entries if entry.path in looked_at)
+
+    def gone(self, found: AbstractSet[Entry], result: RunResult) -> frozenset[Entry]:
+        """The entries that are fixed: their rules are on, their files were checked."""
+        missing = self.covered(result).difference(found)
+        return frozenset(entry for entry in missing if self._selects(entry))
+
+    def _selects(self, entry: Entry) -> bool:
+        scope = self.configurations.holding(self.baseline.place(entry.path))
+        return scope is not None and entry.code in scope.settings.enabled
+
+
+def _absolute(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(os.path.abspath, paths))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is new in a run.
+
+    Attributes:
+        findings: those in no baseline.
+        numbers: their places among all findings.
+        comparison: how many are known, and how many of the baselines are fixed.
+        stale: the baselines with fixed findings, and how many.
+    """
+
+    findings: tuple[Finding, ...]
+    numbers: tuple[int, ...]
+    comparison: Comparison
+    stale: tuple[tuple[Path, int], ...]
+
+
+def guards(
+    scopes: Iterable[Scope],
+    configurations: Configurations,
+    division: Division,
+    default: Path | None = None,
+    problems: list[Problem] | None = None,
+) -> tuple[Guard, ...]:
+    """The baselines that the settings name, read.
+
+    Args:
+        scopes: the configurations of the files.
+        configurations: of all folders.
+        division: which files are looked at.
+        default: the file where settings name none, which need not exist, as none need then.
+        problems: takes up what is wrong with one of the files, instead of it being raised.
+
+    Raises:
+        click.ClickException: one of them cannot be used.
+    """
+    by_file: dict[Path, list[Scope]] = {}
+    for scope in scopes:
+        file = scope.settings.baseline or default
+        if file is not None:
+            by_file.setdefault(file, []).append(scope)
+    read = {file: _read(file, default, problems) for file in by_file}
+    return tuple(
+        Guard(known, frozenset(by_file[file]), configurations, division)
+        for file, known in read.items()
+        if known is not None
+    )
+
+
+def _read(file: Path, default: Path | None, problems: list[Problem] | None) -> Baseline | None:
+    try:
+        if default is not None and not os.path.lexists(file):
+            return Baseline(file)
+        return baseline_file.read(file)
+    except BaselineError as error:
+        if problems is None:
+            raise click.ClickException(str(error)) from error
+        name = baseline_file.shown(file)
+        message = str(error).removeprefix(f"{name}: ")
+        problems.append(Problem(name, 1, 1, f"baseline: {message}"))
+    return None
+
+
+def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Judged:
+    """Part what is new in a run from what the baselines know."""
+    known: set[int] = set()
+    fixed: list[tuple[str, str]] = []
+    stale = []
+    for guard in watching:
+        file = guard.baseline.file
+        places = {path: os.path.abspath(path) for path in {f.path for f in result.findings}}  # noqa: PTH100
+        own = {path for path, place in places.items() if guard.holds_for(place)}
+        entries = baseline_file.entries_of(result.findings, sources, file)
+        found = {n: e for n, e in enumerate(entries) if result.findings[n].path in own}
+        known |= {n for n, entry in found.items() if entry in guard.baseline.entries}
+        if gone := guard.gone(set(found.values()), result):
+            stale.append((file, len(gone)))
+            fixed += [(guard.baseline.place(entry.path), entry.code) for entry in gone]
+    numbers = tuple(n for n in range(len(result.findings)) if n not in known)
+    new = tuple(result.findings[n] for n in numbers)
+    changes = _changes(result.findings, known, fixed)
+    return Judged(new, numbers, Comparison(len(known), len(fixed), changes), tuple(stale))
+
+
+def _changes(
+    findings: Sequence[Finding], known: AbstractSet[int], fixed: Sequence[tuple[str, str]]
+) -> tuple[Change, ...]:
+    """What is known and fixed, by file and rule; files as the run shows them, if it does."""
+    paths = {finding.path for finding in findings}
+    shown = {os.path.abspath(path): path for path in paths}  # noqa: PTH100  (links stay)
+    counts: dict[tuple[str, str], list[int]] = {}
+    for number in known:
+        counts.setdefault((findings[number].path, findings[number].code), [0, 0])[0] += 1
+    for place, code in fixed:
+        path = shown.get(place) or os.path.relpath(place)
+        counts.setdefault((path, code), [0, 0])[1] += 1
+    return tuple(sorted(Change(*key, *numbers) for key, numbers in counts.items()))
+
+
+def complain(judged: Judged) -> None:
+    """Say on standard error which baselines are to be updated."""
+    for file, count in judged.stale:
+        entries = "1 entry is" if count == 1 else f"{count} entries are"
+        name = baseline_file.shown(file)
+        print_text(
+            f"{name}: {entries} fixed and still listed; run `embercoach baseline update "
+            f"--baseline {name}` and commit it",
+            sys.stderr,
+        )

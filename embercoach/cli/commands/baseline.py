@@ -1,0 +1,118 @@
+"""``embercoach baseline``: the file of findings that are known and let be."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embercoach.cli import codes, shared_options
+from embercoach.report import baseline_file
+from embercoach.report.baseline_file import DEFAULT_FILE
+from embercoach.report.outcome import Sources
+from embercoach.report.styled import print_lines, print_text
+from embercoach.report.text import plural, problem_lines
+
+if TYPE_CHECKING:
+    from embercoach.cli.baseline_filter import Guard
+    from embercoach.engine.checkouts import Plan
+    from embercoach.engine.problem import Problem
+    from embercoach.engine.run import RunResult
+    from embercoach.finding import Finding
+
+
+@click.group("baseline")
+def command() -> None:
+    """Keep a file of today's findings, so that checks tell of new ones only."""
+
+
+@command.command("update", epilog="Exit code: 0 written, 2 some files could not be checked.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=str))
+@click.option(
+    "--baseline",
+    "file",
+    type=click.Path(dir_okay=False),
+    help=f"The file to write (default: the configuration's, else {DEFAULT_FILE}).",
+)
+@shared_options.profile
+@shared_options.source
+@click.option(
+    "--show-notes/--no-notes", default=None, help="Write notes too, or not (the default)."
+)
+@shared_options.running
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what went wrong.")
+@click.pass_context
+def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
+    """Write today's errors and warnings into the baseline; entries that are fixed go.
+
+    PATHS are files and folders (default: the current one); entries of other files stay.
+    """
+    from embercoach.cli.baseline_filter import guards
+    from embercoach.cli.config_warnings import warn
+    from embercoach.config import ConfigError, Configurations, Overrides
+    from embercoach.engine.checkouts import Plan
+
+    shared_options.refuse_two_sources(options)
+    overrides = Overrides(
+        profile=options["profile"], baseline=options["file"], show_notes=options["show_notes"]
+    )
+    try:
+        configurations = Configurations(
+            overrides, config=options["config"], isolated=options["isolated"]
+        )
+        plan = Plan(paths or (".",), configurations)
+        if plan.mistakes:
+            raise plan.mistakes[0]
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    if not options["quiet"]:
+        warn(configurations.warnings)
+    default = Path(os.path.abspath(DEFAULT_FILE))  # noqa: PTH100
+    watching = guards(plan.scopes, configurations, plan.division, default=default)
+    found = {one for guard in watching for one in _update(guard, plan, options)}
+    problems = sorted(found, key=lambda one: one.sort_key)
+    print_lines(problem_lines(problems), sys.stderr)
+    ctx.exit(codes.INCOMPLETE if problems else codes.CLEAN)
+
+
+def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:
+    """Check the files that a baseline holds for, and write it; what could not be checked."""
+    from embercoach.cli.progress import ProgressBar
+
+    listed: set[Finding] = set()
+    with closing(ProgressBar(wanted=not options["quiet"])) as progress:
+        outcome = plan.run(
+            guard.scopes,
+            jobs=options["jobs"],
+            cache=not options["no_cache"],
+            on_progress=progress,
+        )
+    for scope, part in outcome.scopes.items():
+        notes = scope.settings.show_notes
+        listed.update(f for f in part.findings if notes or f.severity != "note")
+    result = outcome.result
+    _write(guard, result, listed, quiet=options["quiet"])
+    return result.problems
+
+
+def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool) -> None:
+    before = guard.baseline
+    entries = baseline_file.entries_of(result.findings, Sources(), before.file)
+    now = {e for e, finding in zip(entries, result.findings, strict=True) if finding in listed}
+    kept = before.entries - guard.covered(result)
+    after = baseline_file.Baseline(before.file, kept | now)
+    try:
+        baseline_file.write(after)
+    except baseline_file.BaselineError as error:
+        raise click.ClickException(str(error)) from error
+    if not quiet:
+        new, gone = after.entries - before.entries, before.entries - after.entries
+        print_text(
+            f"Wrote {plural(len(after.entries), 'finding')} to {baseline_file.shown(after.file)}: "
+            f"{len(new)} new, {len(gone)} gone.",
+            sys.stdout,
+        )

@@ -1,0 +1,58 @@
+"""``embercoach explain``: a rule's page, or what is found at a place."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from embercoach import rulebook
+from embercoach.cli.option_types import Code
+from embercoach.config.errors import suggestion
+from embercoach.report.styled import wants_color
+from embercoach.terminal_text import json_text
+
+
+@click.command("explain")
+@click.argument("code", type=Code(), metavar="CODE|FILE:LINE[:COLUMN]")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print it.",
+)
+@click.pass_context
+def command(ctx: click.Context, code: str, output_format: str) -> None:
+    """Tell what a rule is about: what it flags, why that hurts, evidence, and examples.
+
+    CODE is a rule's code, or its name as `embercoach rules` shows it.
+
+    With a place, as in `kernels.py:12`, tell what is found there, notes included; and of a Metal
+    kernel the signature that MLX writes for it.
+    """
+    if code.rpartition(":")[2].isdecimal():
+        from embercoach.cli.place import explain, place_of
+
+        ctx.exit(explain(place_of(code), output_format))
+    rule = _find(code)
+    if output_format == "json":
+        click.echo(json_text(rulebook.described(rule, page=True)))
+    elif wants_color(sys.stdout):
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(file=sys.stdout, force_terminal=True).print(Markdown(rule.page))
+    else:
+        click.echo(rule.page, nl=False)
+
+
+def _find(word: str) -> rulebook.Rule:
+    if word.upper() in rulebook.codes():
+        return rulebook.rule(word.upper())
+    rules = rulebook.rules()
+    names = {rule.name: rule for rule in rules.values()}
+    if word.lower() in names:
+        return names[word.lower()]
+    hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
+    raise click.UsageError(f"there is no rule '{word}'{hint}")

@@ -1,0 +1,120 @@
+"""``embercoach merge``: saved reports of shards or checkouts as one."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from embercoach.cli import codes, shared_options
+from embercoach.cli.commands.check import COUNTING, FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from embercoach.report.merging import Merged
+
+
+@click.command(
+    "merge",
+    epilog="Exit code: that of one run over all: 0 nothing found but notes, 1 errors or warnings, "
+    "2 a run was incomplete, or a shard is missing.",
+)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE.json..."
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="json",
+    show_default=True,
+    help="How findings are written.",
+)
+@shared_options.output_file
+@click.option("--show-notes/--no-notes", default=False, help="List notes, or only count them.")
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
+@click.option("-q", "--quiet", is_flag=True, help="Don't tell what is odd about the reports.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    files: tuple[Path, ...],
+    output_format: str,
+    output_file: Path | None,
+    show_notes: bool,
+    statistics: bool,
+    quiet: bool,
+    exit_zero: bool,
+) -> None:
+    """Put together what `embercoach check --output-format json` wrote, run by run.
+
+    All shards of a run give the very report of the whole run, which `embercoach report --from`
+    takes. A finding that several reports hold is told once.
+    """
+    from embercoach.cli.output import deliver
+
+    if statistics and output_format not in COUNTING:
+        raise click.UsageError(f"--statistics has no {output_format} form; use text or json")
+    merged = merged_files(files, quiet=quiet)
+    write = partial(
+        _write, merged, output_format, show_notes=show_notes, with_statistics=statistics
+    )
+    deliver(write, output_file)
+    ctx.exit(_exit_code(merged.document, exit_zero=exit_zero))
+
+
+def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
+    """Saved reports as one; what is odd about them is told on standard error.
+
+    Raises:
+        UserError: one of them can't be read, or is no report.
+    """
+    from embercoach.cli.flow import UserError
+    from embercoach.report.html.saved import SavedReportError, parse
+    from embercoach.report.merging import Saved, merge
+    from embercoach.report.styled import print_text
+    from embercoach.safe_read import read_bytes
+
+    def saved(file: Path) -> Saved:
+        try:
+            return Saved(str(file), parse(read_bytes(file)))
+        except OSError as error:
+            raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+        except SavedReportError as error:
+            raise UserError(f"{file} {error}") from error
+
+    merged = merge([saved(file) for file in files])
+    for remark in merged.remarks:
+        if not quiet:
+            print_text(f"embercoach: {remark}", sys.stderr)
+    return merged
+
+
+def _exit_code(document: dict[str, Any], *, exit_zero: bool) -> int:
+    summary = document["summary"]
+    if summary["problems"]:
+        return codes.INCOMPLETE
+    found = summary["errors"] or summary["warnings"]
+    return codes.FOUND if found and not exit_zero else codes.CLEAN
+
+
+def _write(
+    merged: Merged, form: str, stream: TextIO, *, show_notes: bool, with_statistics: bool
+) -> None:
+    from embercoach.report import json_report
+
+    if with_statistics:
+        from embercoach.cli.recovered import write_statistics
+
+        write_statistics(merged.document, form, stream, show_notes=show_notes)
+        return
+    if form == "json":
+        stream.write(json_report.written(merged.document))
+        return
+    from embercoach.cli.recovered import write
+
+    write(merged.document, form, stream, show_notes=show_notes)

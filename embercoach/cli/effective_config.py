@@ -1,0 +1,218 @@
+"""What applies to a path and why, as plain data: ``embercoach config``, ``applied.schema.json``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embercoach import rulebook
+from embercoach.config.provenance import COMMAND_LINE, FILE, Origin, excluding, facts, origin
+from embercoach.config.selectors import decisions, matches
+from embercoach.engine.discovery.exclusion_reasons import passed_over
+from embercoach.engine.languages import SUFFIXES, is_known, language_of
+from embercoach.engine.verdict import Judge
+from embercoach.safe_read import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.config import Configurations
+    from embercoach.config.load import Scope
+    from embercoach.config.selectors import Decision
+    from embercoach.engine.discovery.exclusion_reasons import Reason
+
+#: What a path is passed over for in a run over the project, and not where it is named itself.
+WHEN_NAMED = ("excluded", "ignored", "link", "suffix")
+#: Raised when something in the JSON is removed or changes its meaning.
+VERSION = 1
+
+
+def document(paths: Iterable[str], configurations: Configurations) -> dict[str, Any]:
+    """What applies to each path that was given.
+
+    Raises:
+        ConfigError: a mistake in the configuration of one.
+    """
+    applied = [_applied(path, configurations) for path in paths]
+    warnings = [str(warning) for warning in configurations.warnings]
+    return {"version": VERSION, "paths": applied, "warnings": warnings}
+
+
+def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
+    path = Path(os.path.abspath(given))  # noqa: PTH100  (Path.absolute keeps "..")
+    scope = configurations.of(given)
+    kind = "folder" if path.is_dir() else "file" if path.exists() else "missing"
+    reason = passed_over(str(path), configurations)
+    profile, rules = _rules(scope, None if kind == "folder" else path)
+    baseline = scope.settings.baseline
+    return {
+        "path": given,
+        "kind": kind,
+        "language": None if kind == "folder" else language_of(path.name),
+        "checked": reason is None,
+        "checked_if_named": reason is None or _checked_if_named(reason, kind, given),
+        "passed_over": None if reason is None else _reason(scope, reason, given),
+        "project": str(scope.settings.root),
+        "configuration": None if scope.file is None else shown(scope.file.path),
+        "profile": profile,
+        "baseline": None if baseline is None else shown(baseline),
+        "settings": [
+            {
+                "key": list(fact.place),
+                "value": fact.value,
+                "origins": [_origin(one) for one in fact.origins],
+            }
+            for fact in facts(scope)
+        ],
+        "rules": rules,
+    }
+
+
+def _checked_if_named(reason: Reason, kind: str, given: str) -> bool:
+    return reason.why in WHEN_NAMED and (kind == "folder" or is_known(given))
+
+
+def shown(path: Path) -> str:
+    """A path from the current folder, where it lies in it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def told_origin(one: Origin) -> str:
+    """Who says something, in a word or two: a file and its line, or what it is."""
+    if one.path is None:
+        return one.kind.replace("-", " ")
+    return f"{shown(one.path)}:{one.line}" if one.line else shown(one.path)
+
+
+def _origin(one: Origin) -> dict[str, Any]:
+    path = None if one.path is None else shown(one.path)
+    return {"from": one.kind, "path": path, "line": one.line, "told": told_origin(one)}
+
+
+def _rules(scope: Scope, path: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The profile, and for each rule whether it is on and how loud; in a file, if one is given."""
+    judge = Judge(scope.settings)
+    special = judge.profile_for(path) if path is not None else None
+    pattern, profile = special or (None, scope.settings.profile)
+    if pattern is not None:
+        said = origin(scope, ("per-file-profiles", pattern))
+    else:
+        (fact,) = (fact for fact in facts(scope) if fact.place == ("profile",))
+        (said,) = fact.origins
+    chosen = {"name": profile, "pattern": pattern, "origin": _origin(said)}
+    ignores = judge.ignores_for(path) if path is not None else []
+    why = decisions((scope.base.selection, scope.top.selection))
+    known: dict[Any, dict[str, Any]] = {}
+    rules = []
+    for code, decision in sorted(why.items()):
+        reason = _ignored_in_file(code, ignores) if decision.enabled else None
+        # One selector speaks of many rules, and its line takes a while to find.
+        key = reason or decision
+        if key not in known:
+            known[key] = _ignoring(scope, *reason) if reason else _deciding(scope, decision)
+        rule = rulebook.rule(code)
+        rules.append(
+            {
+                "code": code,
+                "name": rule.name,
+                "enabled": decision.enabled and reason is None,
+                "severity": rule.severity_in(profile, "default"),
+                "severities": rule.severity[profile],
+                "because": known[key],
+            }
+        )
+    return chosen, rules
+
+
+def _ignored_in_file(
+    code: str, ignores: list[tuple[str, tuple[str, ...]]]
+) -> tuple[str, str] | None:
+    """The pattern and the selector of a per-file table that turn a rule off."""
+    for pattern, selectors in ignores:
+        for selector in selectors:
+            if matches(selector, code):
+                return pattern, selector
+    return None
+
+
+def _ignoring(scope: Scope, pattern: str, selector: str) -> dict[str, Any]:
+    said = origin(scope, ("per-file-ignores", pattern), selector)
+    return _because("per-file-ignores", selector, pattern, said)
+
+
+def _deciding(scope: Scope, decision: Decision) -> dict[str, Any]:
+    key, selector = decision.key or "select", decision.selector
+    if decision.layer == FILE:
+        said = origin(scope, (key,), *([selector] if selector else []))
+    else:
+        said = Origin("command-line" if decision.layer == COMMAND_LINE else "default")
+    return _because(key, selector, None, said)
+
+
+def _because(key: str, selector: str | None, pattern: str | None, said: Origin) -> dict[str, Any]:
+    return {"key": key, "selector": selector, "pattern": pattern, "origin": _origin(said)}
+
+
+def _reason(scope: Scope, reason: Reason, given: str) -> dict[str, Any]:
+    key, said = None, None
+    scope = reason.scope or scope
+    if reason.why == "excluded":
+        key, said = excluding(scope, reason.pattern)
+    elif reason.why == "ignored":
+        file = Path(reason.file)
+        said = Origin("file", file, _line(file, reason.pattern))
+    return {
+        "why": reason.why,
+        "message": _message(scope, reason, given, key),
+        "key": key,
+        "pattern": reason.pattern or None,
+        "origin": None if said is None else _origin(said),
+    }
+
+
+def _line(file: Path, pattern: str) -> int | None:
+    """The last line of a file of git's that is a pattern."""
+    lines = read_text(file, errors="replace").splitlines()
+    return next((n for n in range(len(lines), 0, -1) if lines[n - 1] == pattern), None)
+
+
+def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
+    place = Path(reason.place)
+    above = place != Path(os.path.abspath(given))  # noqa: PTH100  (as above)
+    what = f"its folder {shown(place)}" if above else "it"
+    match reason.why:
+        case "missing":
+            return "there is no such file or folder"
+        case "excluded":
+            return f"`{key}` names {what}, by the pattern `{reason.pattern}`"
+        case "ignored":
+            return f"git ignores {what}, by the pattern `{reason.pattern}`"
+        case "link":
+            return _link(what, place)
+        case "suffix":
+            return f"its suffix is none of {', '.join(SUFFIXES)}"
+        case "unreadable":
+            return "it cannot be read"
+        case "no-python":
+            return "no cell of the notebook is in Python"
+        case "skip-file":
+            return "a comment in it says `embercoach: skip-file`"
+        case "irrelevant":
+            builders = [builder.last_name for builder in scope.settings.kernel_builders]
+            return _irrelevant(given, builders)
+
+
+def _link(what: str, place: Path) -> str:
+    if place.is_dir():
+        return f"{what} is a symbolic link to a folder, and these are not followed"
+    return f"{what} is a symbolic link to a file outside the project"
+
+
+def _irrelevant(given: str, builders: list[str]) -> str:
+    language = language_of(given)
+    if language == "python":
+        words = ", ".join(f"`{word}`" for word in ("mlx", "metal_kernel", *builders))
+        return f"it mentions none of {words}"
+    return "it holds no function" if language == "metal" else "it does not mention Metal"

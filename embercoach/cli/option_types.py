@@ -1,0 +1,159 @@
+"""Types of option values: rule codes, separated by commas; shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from embercoach.engine.discovery.shard import Shard
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # before click 8.4 it takes no type argument
+
+
+class Commas(_ParamType):
+    """A list separated by commas."""
+
+    name = "list"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        """Split at commas; the configuration's reader checks the parts."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(part for part in (part.strip() for part in value.split(",")) if part)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Files: patterns often are the beginnings of paths."""
+        return files(ctx, param, incomplete)
+
+
+def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What lets the shell complete the names of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+class Codes(Commas):
+    """Rule codes or beginnings of codes, separated by commas."""
+
+    name = "codes"
+    #: Whether it chooses among checks, or names any rule.
+    selects = True
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The codes and families that go on from what is typed."""
+        from click.shell_completion import CompletionItem
+
+        from embercoach import rulebook
+
+        before, comma, last = incomplete.rpartition(",")
+        known = rulebook.static_codes() if self.selects else rulebook.codes()
+        families = {code.rpartition("-")[0] for code in known}
+        return [
+            CompletionItem(f"{before}{comma}{word}")
+            for word in sorted(known | families)
+            if word.startswith(last.upper())
+        ]
+
+
+class Code(Codes):
+    """A single rule code."""
+
+    name = "code"
+    selects = False
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Leave the text as it is."""
+        return value
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Codes; and where none begins so, files, as a place in one is explained too."""
+        return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
+
+
+class Family(_ParamType):
+    """The name of a family of rules."""
+
+    name = "family"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The families that go on from what is typed."""
+        from click.shell_completion import CompletionItem
+
+        from embercoach import rulebook
+
+        families = {rule.family for rule in rulebook.rules().values()}
+        return [
+            CompletionItem(family)
+            for family in sorted(families)
+            if family.startswith(incomplete.lower())
+        ]
+
+
+class ShardNumber(_ParamType):
+    """A part of the files, as ``2/5``."""
+
+    name = "shard"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Shard:
+        """Read the number and the count."""
+        from embercoach.engine.discovery.shard import Shard
+
+        if isinstance(value, Shard):
+            return value
+        number, slash, count = (part.strip() for part in value.partition("/"))
+        numbers = slash and _is_number(number) and _is_number(count)
+        if not numbers or not 1 <= int(number) <= int(count):
+            self.fail(f"'{value}' is no shard; the second of five is 2/5", param, ctx)
+        return Shard(int(number), int(count))
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= 6
+
+
+def joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """A repeated option's lists as one."""
+    return tuple(word for words in values for word in words)

@@ -1,0 +1,3 @@
+"""Which files a run checks."""
+
+from __future__ import annotations

@@ -1,0 +1,212 @@
+"""Which files a run checks: folders walked, ignored and excluded files passed over."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING
+
+from embercoach.config.configuration_files import SHARED_FILE, home_folder
+from embercoach.config.errors import ConfigError
+from embercoach.config.exclusion import excluding, patterns_of
+from embercoach.engine.discovery.gitignore import Ignored, ignored_in
+from embercoach.engine.languages import SUFFIXES, is_known
+from embercoach.engine.problem import Problem
+from embercoach.project_files import OWN_FILE, boundary
+from embercoach.safe_read import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.config import Configurations
+    from embercoach.config.load import Scope
+    from embercoach.config.patterns import PathPatterns
+
+#: Names in a folder that may end the search for a configuration.
+_DECIDING = (OWN_FILE, SHARED_FILE, ".git")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to check: where it is, absolute, and how it is shown, as the user named it."""
+
+    path: Path
+    shown: str
+
+
+class Discovery:
+    """The files found, in order of how they are shown, and what could not be looked at.
+
+    Attributes:
+        files: each with the configuration that holds for it.
+        problems: paths that could not be looked at, and named files that are of no known kind.
+        mistakes: in configuration files, each once; nothing below their folders is among the files.
+        folders: that were walked, absolute.
+        scopes: configurations that were met on the way, and those of files.
+    """
+
+    def __init__(self) -> None:
+        self.files: list[tuple[SourceFile, Scope]] = []
+        self.problems: list[Problem] = []
+        self.mistakes: dict[str, ConfigError] = {}
+        self.folders: list[str] = []
+        self.scopes: dict[Scope, None] = {}
+
+
+def discover(
+    paths: Iterable[str], configurations: Configurations, *, force_exclude: bool = False
+) -> Discovery:
+    """Find the files to check.
+
+    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; links to
+    folders, and to files outside the project, are not followed. A file that is named itself is
+    taken even if its suffix is another one of Python's or none, unless ``force_exclude`` and it is
+    excluded or leads outside the project.
+    """
+    found = Discovery()
+    for given in paths:
+        absolute = os.path.abspath(given)  # noqa: PTH100  (Path.absolute keeps "..")
+        try:
+            if force_exclude and (
+                _leads_outside(absolute) or is_excluded(absolute, configurations)
+            ):
+                continue
+            mode = Path(absolute).stat().st_mode
+        except (OSError, ValueError) as error:
+            found.problems.append(_unreadable(given, absolute, error))
+            continue
+        if S_ISDIR(mode):
+            _Walk(configurations, found).folder(absolute, os.path.normpath(given))
+        elif S_ISREG(mode):
+            _take_named(given, absolute, configurations, found)
+        else:
+            message = "not a regular file; `embercoach check -` reads standard input"
+            found.problems.append(Problem(given, 1, 1, message))
+    unique = {str(file.path): (file, scope) for file, scope in reversed(found.files)}
+    found.files = sorted(unique.values(), key=lambda pair: pair[0].shown)
+    return found
+
+
+def is_excluded(path: str, configurations: Configurations) -> bool:
+    """Whether a walk over the project would leave out an absolute path, by a pattern."""
+    return excluding(path, configurations, Path.cwd()) is not None
+
+
+def _take_named(
+    given: str, absolute: str, configurations: Configurations, found: Discovery
+) -> None:
+    try:
+        scope = configurations.nearest(os.path.dirname(absolute))  # noqa: PTH120  (hot)
+    except ConfigError as error:
+        found.mistakes[str(error)] = error
+        return
+    if is_known(absolute):
+        found.files.append((SourceFile(Path(absolute), os.path.normpath(given)), scope))
+        return
+    suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
+    message = f"unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}"
+    found.problems.append(Problem(given, 1, 1, message))
+
+
+def _leads_outside(path: str) -> bool:
+    folder = os.path.dirname(path)  # noqa: PTH120  (hot)
+    return not is_inside(path, boundary(folder) or folder)
+
+
+def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Problem:
+    if os.path.islink(absolute):  # noqa: PTH114  (a path with a null byte is no link, too)
+        return Problem(shown, 1, 1, "a symbolic link to nowhere")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Problem(shown, 1, 1, f"cannot be read: {reason}")
+
+
+class _Walk:
+    """Walks folders; hot, so paths are plain texts here."""
+
+    def __init__(self, configurations: Configurations, found: Discovery) -> None:
+        self._configurations = configurations
+        self._found = found
+        self._excluded: dict[Scope, PathPatterns] = {}
+        self._home = home_folder()
+        self._project = ""
+
+    def folder(self, absolute: str, shown: str) -> None:
+        """Collect the files of a folder that the user named."""
+        start = self._scope(absolute)
+        if start is None:
+            return
+        self._found.folders.append(absolute)
+        root = str(start.settings.root)
+        self._project = boundary(absolute) or (root if is_inside(absolute, root) else absolute)
+        name = "" if shown == os.curdir else shown
+        pending = [(absolute, name, start, _ignored(start, absolute))]
+        while pending:
+            path, name, scope, ignored = pending.pop()
+            try:
+                entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+            except OSError as error:
+                message = f"cannot be listed: {error.strerror or error}"
+                self._found.problems.append(Problem(name or path, 1, 1, message))
+                continue
+            names = {entry.name for entry in entries}
+            # One look for each folder: most have nothing that ends or starts a configuration.
+            if path in self._home or not names.isdisjoint(_DECIDING):
+                own = self._scope(path)
+                if own is None:
+                    continue
+                if own.settings.respect_gitignore != scope.settings.respect_gitignore:
+                    ignored = _ignored(own, path)
+                scope = own
+            if ignored is not None and ".gitignore" in names:
+                ignored = ignored.with_file(path)
+            for entry in entries:
+                self._entry(entry, os.path.join(name, entry.name), scope, ignored, pending)  # noqa: PTH118
+
+    def _scope(self, folder: str) -> Scope | None:
+        try:
+            scope = self._configurations.nearest(folder)
+        except ConfigError as error:
+            self._found.mistakes[str(error)] = error
+            return None
+        self._found.scopes[scope] = None
+        self._excluded[scope] = patterns_of(scope.settings.exclude, scope.settings.root)
+        return scope
+
+    def _entry(
+        self,
+        entry: os.DirEntry[str],
+        shown: str,
+        scope: Scope,
+        ignored: Ignored | None,
+        pending: list[tuple[str, str, Scope, Ignored | None]],
+    ) -> None:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not is_folder and not entry.name.endswith(SUFFIXES):
+            return
+        if self._excluded[scope].match(entry.path, folder=is_folder):
+            return
+        if ignored is not None and ignored.match(entry.path, folder=is_folder):
+            return
+        if is_folder:
+            pending.append((entry.path, shown, scope, ignored))
+        elif os.path.isfile(entry.path):  # noqa: PTH113
+            if not self._leads_outside(entry):
+                self._found.files.append((SourceFile(Path(entry.path), shown), scope))
+        elif _dangling(entry):
+            self._found.problems.append(Problem(shown, 1, 1, "a symbolic link to nowhere"))
+
+    def _leads_outside(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry is a link to a file outside the project: a folder's author names it."""
+        return entry.is_symlink() and not is_inside(entry.path, self._project)
+
+
+def _ignored(scope: Scope, folder: str) -> Ignored | None:
+    return ignored_in(folder) if scope.settings.respect_gitignore else None
+
+
+def _dangling(entry: os.DirEntry[str]) -> bool:
+    # Emacs locks files with dangling links whose names start with ".#".
+    hidden = entry.name.startswith(".#")
+    return entry.is_symlink() and not hidden and not os.path.exists(entry.path)  # noqa: PTH110

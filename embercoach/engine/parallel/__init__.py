@@ -1,0 +1,3 @@
+"""Worker processes, their tasks and budgets."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Suppression comments and the lines that they cover."""
+
+from __future__ import annotations

@@ -1,0 +1,117 @@
+"""Suppressions that suppress nothing (NOQA-001) or name no rule (NOQA-002)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.config.errors import Vocabulary
+from embercoach.engine.suppression.directives import CODES, Directive, Item, words_for
+from embercoach.finding import Edit, Fix, RawFinding
+from embercoach.rulebook import SIMULATED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
+
+UNUSED, UNKNOWN = CODES
+
+
+def report(
+    directive: Directive,
+    used: AbstractSet[Item],
+    enabled: AbstractSet[str],
+    known: frozenset[str],
+) -> Iterator[RawFinding]:
+    """What is wrong with a suppression.
+
+    Args:
+        directive: a suppression of a file that was checked.
+        used: its items that suppressed a finding.
+        enabled: the codes selected for the file; of others nobody knows whether they would fire.
+        known: all codes that checks report.
+    """
+    if directive.kind == "noqa" and directive.blanket:
+        return  # other linters use it too
+    rules, by_word = _by_word(known)
+    idle = []
+    for item in directive.items:
+        named = by_word.get(item.word.upper(), frozenset())
+        if named and named <= enabled and item not in used:
+            idle.append(item)
+        elif not named and not any(item.word.upper() in words_for(code) for code in CODES):
+            yield from _unknown(directive, item, known)
+    if idle or (directive.blanket and rules <= enabled):
+        yield _unused(directive, idle)
+
+
+@lru_cache(maxsize=1)
+def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """The rules, and those that each word names."""
+    rules = known - set(CODES)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for code in rules:
+        for word in words_for(code):
+            found[word].add(code)
+    return rules, {word: frozenset(codes) for word, codes in found.items()}
+
+
+@lru_cache(maxsize=1)
+def _words(known: frozenset[str]) -> Vocabulary:
+    return Vocabulary(known | {code.rpartition("-")[0] for code in known})
+
+
+def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
+    kept = [item.word for item in directive.items if item not in idle]
+    names = ", ".join(f"`{item.word}`" for item in idle)
+    what = f"{names} {'suppresses' if len(idle) == 1 else 'suppress'}" if idle else "it suppresses"
+    where = "in this file" if directive.kind == "ignore-file" else "here"
+    fix = Fix("Remove the unused suppression", safe=True, edits=(directive.edit(kept),))
+    return _finding(
+        directive,
+        UNUSED,
+        f"unused suppression: {what} nothing {where}",
+        "remove it: it would hide a finding that comes later",
+        fix,
+    )
+
+
+def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[RawFinding]:
+    if item.word.upper().startswith(SIMULATED):
+        yield _finding(
+            directive,
+            UNKNOWN,
+            f"`{item.word}` is found by running the kernel, so that a comment suppresses nothing",
+            "allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
+            None,
+        )
+        return
+    near = _words(known).nearest(item.word)
+    foreign = directive.kind == "noqa" and not (near and "-" in item.word)
+    if foreign:
+        return  # another linter's
+    fix = near and Fix(f"Write {near}", safe=False, edits=(Edit(item.start, item.end, near),))
+    yield _finding(
+        directive,
+        UNKNOWN,
+        f"unknown rule `{item.word}` in a suppression: it suppresses nothing",
+        f"did you mean `{near}`?" if near else "`embercoach rules` lists the rules",
+        fix or None,
+    )
+
+
+def _finding(
+    directive: Directive, code: str, message: str, advice: str, fix: Fix | None
+) -> RawFinding:
+    return RawFinding(
+        code=code,
+        line=directive.line,
+        column=directive.column,
+        end_line=directive.line,
+        end_column=directive.end_column,
+        message=message,
+        help=advice,
+        context="default",
+        fix=fix,
+    )

@@ -1,0 +1,169 @@
+"""The JSON report; its form is published in ``findings.schema.json`` and stable."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from embercoach.report.fingerprints import fingerprints
+from embercoach.report.outcome import counts
+from embercoach.terminal_text import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from embercoach.finding import Edit, Finding, Fix, Step
+    from embercoach.fixes.source_file import LineIndex
+    from embercoach.notebooks.cell_lines import CellTable
+    from embercoach.report.origin import Origin
+    from embercoach.report.outcome import Comparison, Outcome, Sources
+
+VERSION = 1
+
+
+def render(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    show_notes: bool,
+    comparison: Comparison | None = None,
+    marks: Sequence[str] | None = None,
+    origin: Origin | None = None,
+) -> str:
+    """The report as JSON text. Notes are always in it; fixes' places are lines and columns."""
+    marks = fingerprints(outcome.findings, sources) if marks is None else marks
+    return written(
+        document(
+            outcome,
+            sources,
+            show_notes=show_notes,
+            comparison=comparison,
+            marks=marks,
+            origin=origin,
+        )
+    )
+
+
+def written(data: dict[str, Any]) -> str:
+    """A document as JSON text."""
+    return json_text(data) + "\n"
+
+
+def document(
+    outcome: Outcome,
+    sources: Sources,
+    *,
+    show_notes: bool,
+    comparison: Comparison | None = None,
+    marks: Sequence[str] | None = None,
+    origin: Origin | None = None,
+) -> dict[str, Any]:
+    """The report as plain data.
+
+    Args:
+        outcome: the run's result.
+        sources: the reported files' texts.
+        show_notes: whether notes are listed.
+        comparison: with the baseline; its numbers are in the summary.
+        marks: the findings' fingerprints, if they are to be in it.
+        origin: of the run, so that its report can be put together with others.
+    """
+    count = counts(outcome, show_notes=show_notes)
+    data: dict[str, Any] = {
+        "version": VERSION,
+        "findings": [_finding(finding, sources) for finding in outcome.findings],
+        "problems": [
+            {"path": p.path}
+            | _cell(p.cell)
+            | {"line": p.line, "column": p.column, "message": p.message}
+            for p in outcome.problems
+        ],
+        "summary": {
+            "errors": count.errors,
+            "warnings": count.warnings,
+            "notes": count.notes,
+            "suppressed": outcome.suppressed,
+            "fixable": count.safe_fixes,
+            "fixable_unsafe": count.unsafe_fixes,
+            "problems": len(outcome.problems),
+            "files_checked": outcome.files_checked,
+            "files_skipped": outcome.files_skipped,
+        },
+    }
+    if comparison is not None:
+        data["summary"]["baseline"] = {
+            "known": comparison.known,
+            "fixed": comparison.fixed,
+            "changes": [asdict(change) for change in comparison.changes],
+        }
+    for finding, mark in zip(data["findings"], marks or (), strict=marks is not None):
+        finding["fingerprint"] = mark
+    return data | (origin.members() if origin else {})
+
+
+def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
+    fix = finding.fix
+    return {
+        "path": finding.path,
+        **_cell(finding.cell),
+        "line": finding.line,
+        "column": finding.column,
+        "end_line": finding.end_line,
+        "end_column": finding.end_column,
+        "code": finding.code,
+        "severity": finding.severity,
+        "message": finding.message,
+        "help": finding.help,
+        "context": finding.context,
+        "fix": _fix(fix, finding, sources) if fix else None,
+        **_steps("flow", finding.flow),
+        **_steps("related", finding.related),
+    }
+
+
+def _steps(name: str, steps: Sequence[Step]) -> dict[str, Any]:
+    """The member that holds steps, which findings without any don't have."""
+    told = [
+        {
+            "path": step.path,
+            **_cell(step.cell),
+            "line": step.line,
+            "column": step.column,
+            "end_line": step.end_line,
+            "end_column": step.end_column,
+            "message": step.message,
+        }
+        for step in steps
+    ]
+    return {name: told} if told else {}
+
+
+def _cell(number: int | None) -> dict[str, int]:
+    """The member that names a notebook's cell, which other files' findings don't have."""
+    return {} if number is None else {"cell": number}
+
+
+def _fix(fix: Fix, finding: Finding, sources: Sources) -> dict[str, Any]:
+    notebook = None if finding.cell is None else sources.notebook(finding.path)
+    index, cells = sources.index(finding.path), None
+    if notebook is not None:
+        index, cells = notebook.index, notebook.table
+    return {
+        "title": fix.title,
+        "safe": fix.safe,
+        "edits": [_edit(edit, index, cells) for edit in fix.edits],
+    }
+
+
+def _edit(edit: Edit, index: LineIndex, cells: CellTable | None) -> dict[str, Any]:
+    (line, column), (end_line, end_column) = index.place(edit.start), index.place(edit.end)
+    cell = None
+    if cells is not None:
+        end_line, end_column = cells.end(line, end_line, end_column)
+        cell, line = cells.place(line)
+    return {
+        **_cell(cell),
+        "start": {"line": line, "column": column},
+        "end": {"line": end_line, "column": end_column},
+        "text": edit.text,
+    }

@@ -1,0 +1,3 @@
+"""Compilers, linkers and compiled objects."""
+
+from __future__ import annotations

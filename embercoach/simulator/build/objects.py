@@ -1,0 +1,337 @@
+"""Kernels and the runtime as shared objects: compiled once, then found in a cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+import embercoach.metal
+from embercoach.simulator.build import tools
+from embercoach.simulator.build.object_cache import ObjectCache
+from embercoach.simulator.build.toolchain import mlx_includes
+from embercoach.simulator.build.tools import Allowance, write_overlay
+from embercoach.simulator.model import BuiltKernel, Parameter, SimulatorError, SourceMap, UnsetUse
+from embercoach.simulator.reporting.compiler_errors import (
+    UNSET_WARNINGS,
+    CompileError,
+    implicit_bfloats,
+    problem_diagnostics,
+    read_errors,
+    read_unset_uses,
+    refused_casts,
+)
+from embercoach.simulator.rewrite.local_variables import FILL_MACRO
+from embercoach.simulator.rewrite.translation import rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from embercoach.simulator.build.object_cache import Entry
+    from embercoach.simulator.build.toolchain import Toolchain
+    from embercoach.simulator.rewrite.translation import Rewritten
+
+    # Makes the unit with other casts.
+    _Remake = Callable[[frozenset[tuple[int, int]]], Rewritten]
+
+_SIMULATOR = Path(__file__).parents[1]
+#: Folders of headers, in the order that they are searched in.
+HEADERS = (_SIMULATOR / "unit", _SIMULATOR / "prelude", _SIMULATOR / "runtime")
+#: Seconds that the simulator's own sources may take to compile, on slow machines.
+_OWN_SECONDS = 120.0
+_KERNEL = "kernel.so"
+_RUNTIME = "runtime.so"
+_HEADERS = "unit.pch"
+_OVERLAY = "overlay.json"
+_OWN_UTILS = "-DEMBER_OWN_UTILS"
+
+
+def build(  # noqa: PLR0913
+    source: str,
+    name: str,
+    body: str,
+    header: str,
+    *,
+    checks: bool,
+    toolchain: Toolchain,
+    math_mode: str = "safe",
+    seconds: float = 60.0,
+    cache: Path | None = None,
+) -> BuiltKernel:
+    """Compile a kernel, or find it compiled.
+
+    Args:
+        source: the text that MLX generated.
+        name: that the user gave the kernel.
+        body: the ``source`` argument of the kernel.
+        header: the ``header`` argument of the kernel.
+        checks: whether memory accesses call the runtime.
+        toolchain: what compiles.
+        math_mode: ``safe``, ``relaxed`` or ``fast``; kernels see ``__FAST_MATH__`` for the last.
+        seconds: of CPU time for compiling.
+        cache: folder of compiled objects; None takes the user's.
+
+    Raises:
+        CompileError: the kernel is no valid Metal, or uses what the simulator lacks.
+        SimulatorError: the text is not MLX's, or compiler or cache do not work.
+    """
+    flags = toolchain.kernel_flags(checks=checks)
+    if math_mode == "fast":
+        flags = (*flags, "-D__FAST_MATH__=1")
+    key = _key("kernel", toolchain.identity, *flags, source, body, header, _surroundings())
+    store = _store(cache)
+    entry = store.get(key)
+    if entry is None:
+        rewritten = rewrite(source, body, header)
+        remake = functools.partial(rewrite, source, body, header)
+        clang = _Clang(toolchain, flags, checks, Allowance.of(seconds))
+        entry = _compiled(store, key, name, rewritten, remake, clang)
+    facts = entry.facts
+    return BuiltKernel(
+        name=name,
+        object=entry.folder / _KERNEL,
+        parameters=tuple(Parameter(**fields) for fields in facts["parameters"]),
+        source=source,
+        lines=SourceMap(**facts["lines"]),
+        checked=checks,
+        unset=tuple(UnsetUse(**fields) for fields in facts["unset"]),
+    )
+
+
+def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
+    """The runtime as a shared object, compiled at most once for each compiler.
+
+    Raises:
+        SimulatorError: it does not compile here.
+    """
+    folder = _SIMULATOR / "runtime"
+    sources = sorted(folder.glob("*.cpp"))
+    flags = toolchain.runtime_flags()
+    key = _key("runtime", toolchain.identity, *flags, _contents(tuple(sorted(folder.glob("*.*")))))
+    store = _store(cache)
+    entry = store.get(key)
+    if entry is None:
+        allowance = Allowance.of(_OWN_SECONDS)
+        with store.making() as made:
+            parts = [made / f"{source.stem}.o" for source in sources]
+            for source, part in zip(sources, parts, strict=True):
+                command = [*toolchain.compiler, *flags, "-c", str(source), "-o", str(part)]
+                done = tools.run(command, allowance=allowance)
+                if done.failed:
+                    raise SimulatorError(
+                        f"the simulator's runtime does not compile:\n{done.output}"
+                    )
+            _link(toolchain, parts, made / _RUNTIME, allowance)
+            for part in parts:
+                part.unlink()
+            entry = store.put(key, made, {})
+    return entry.folder / _RUNTIME
+
+
+@dataclass(frozen=True, slots=True)
+class _Clang:
+    """How a kernel is compiled: the compiler, its flags, and the time that it has."""
+
+    toolchain: Toolchain
+    flags: Sequence[str]
+    checks: bool
+    allowance: Allowance
+
+
+def _compiled(
+    store: ObjectCache,
+    key: str,
+    name: str,
+    rewritten: Rewritten,
+    remake: _Remake,
+    clang: _Clang,
+) -> Entry:
+    if rewritten.problems:
+        raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
+    with store.making() as made:
+        part = made / "kernel.o"
+        command = [*_command(store, clang.flags, clang.toolchain, made), "-x", "c++"]
+        target = ("-c", "-", "-o", str(part))
+        rewritten = _translated([*command, *target], name, rewritten, remake, clang.allowance)
+        _link(clang.toolchain, [part], made / _KERNEL, clang.allowance)
+        unset = _unset_uses(command, rewritten, clang.allowance) if clang.checks else ()
+        (made / _OVERLAY).unlink()
+        if clang.toolchain.host.system != "darwin":
+            # There, lines of code are to be found in this part alone.
+            part.unlink()
+        facts = {
+            "parameters": [asdict(parameter) for parameter in rewritten.parameters],
+            "lines": asdict(rewritten.lines),
+            "unset": [asdict(use) for use in unset],
+        }
+        return store.put(key, made, facts)
+
+
+def _translated(
+    command: Sequence[str],
+    name: str,
+    rewritten: Rewritten,
+    remake: _Remake,
+    allowance: Allowance,
+) -> Rewritten:
+    """Compile a unit; where clang refuses casts that Metal has, once more without them."""
+    casts: frozenset[tuple[int, int]] = frozenset()
+    while True:
+        done = tools.run(command, rewritten.text, allowance=allowance)
+        failed, output = done.failed, done.output
+        errors = read_errors(output, rewritten) if failed else implicit_bfloats(output, rewritten)
+        more = refused_casts(output, rewritten) - casts if failed else frozenset()
+        if not more:
+            break
+        casts |= more
+        rewritten = remake(casts)
+    if errors:
+        raise CompileError(name, errors, rewritten.signature)
+    if failed:
+        raise SimulatorError(f"the compiler failed on kernel {name!r}:\n{output}")
+    return rewritten
+
+
+def _unset_uses(
+    command: Sequence[str], rewritten: Rewritten, allowance: Allowance
+) -> tuple[UnsetUse, ...]:
+    """Where clang sees a variable used that has no value, would it not get the run's pattern."""
+    if FILL_MACRO not in rewritten.edited.text:
+        return ()
+    text = f"#undef {FILL_MACRO}\n#define {FILL_MACRO}(name)\n{rewritten.text}"
+    command = [*command, *UNSET_WARNINGS, "-fsyntax-only", "-"]
+    done = tools.run(command, text, allowance=allowance)
+    if done.failed:
+        raise SimulatorError(f"the compiler contradicts itself:\n{done.output}")
+    return read_unset_uses(done.output)
+
+
+def _command(
+    store: ObjectCache, flags: Sequence[str], toolchain: Toolchain, made: Path
+) -> list[str]:
+    """The command that compiles a kernel, which reads no files but the library's.
+
+    Args:
+        store: of precompiled headers.
+        flags: of the compiler.
+        toolchain: the compiler.
+        made: a folder for the list of what may be read.
+    """
+    library = _precompiled(store, flags, toolchain)
+    allowed = write_overlay(made / _OVERLAY, (*_header_folders(), Path(library[-1]).parent))
+    return [*toolchain.compiler, *flags, *_folders(), *allowed, *library]
+
+
+def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
+    """What includes the Metal library as clang reads it fastest.
+
+    With it comes what MLX has in front of a kernel: as installed, or, where that version's does
+    not compile, as the simulator brings it along; then it warns.
+    """
+    # It holds the paths of its files.
+    key = _key("headers", toolchain.identity, *flags, *_folders(), _contents(tuple(_headers())))
+    entry = store.get(key)
+    if entry is None:
+        with store.making() as made:
+            options = ("-x", "c++-header", "-Xclang", "-fno-pch-timestamp")
+            files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
+            command = [*toolchain.compiler, *flags, *_folders(), *options, *files]
+            done = first = tools.run(command, allowance=Allowance.of(_OWN_SECONDS))
+            refused = first.output if first.failed else ""
+            if first.failed and mlx_includes() is not None:
+                done = tools.run([*command, _OWN_UTILS], allowance=Allowance.of(_OWN_SECONDS))
+            if done.failed:
+                raise SimulatorError(
+                    f"the simulator's Metal library does not compile:\n{first.output}"
+                )
+            entry = store.put(key, made, {"refused": refused})
+    refused = entry.facts.get("refused", "")
+    if refused:
+        first = next((line for line in refused.splitlines() if "error: " in line), refused)
+        warnings.warn(
+            "the installed MLX's Metal header utils.h does not compile in the simulator, which "
+            f"takes its own version of it: {first}",
+            stacklevel=2,
+        )
+    own = (_OWN_UTILS,) if refused else ()
+    return (*own, "-include-pch", str(entry.folder / _HEADERS))
+
+
+def _folders() -> list[str]:
+    """Where clang looks for headers."""
+    return [word for folder in _header_folders() for word in ("-I", str(folder))]
+
+
+def _header_folders() -> list[Path]:
+    return [*HEADERS, *filter(None, [mlx_includes()])]
+
+
+def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path, allowance: Allowance) -> None:
+    inputs = [str(part) for part in parts]
+    command = [*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs]
+    done = tools.run(command, allowance=allowance)
+    if done.failed:
+        raise SimulatorError(f"the linker failed: {done.output}")
+
+
+@functools.cache
+def _store_at(root: Path) -> ObjectCache:
+    return ObjectCache(root)
+
+
+def _store(cache: Path | None) -> ObjectCache:
+    root = cache or Path(platformdirs.user_cache_path("embercoach", False)) / "simulator"
+    return _store_at(root.absolute())  # tools run in other folders
+
+
+def _key(*parts: str) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode(errors="surrogatepass")
+        hashed.update(f"{len(data)}:".encode() + data)
+    return hashed.hexdigest()[:40]
+
+
+def _surroundings() -> str:
+    """A digest of what a kernel's object depends on besides its text, compiler and flags."""
+    grammar = f"{metadata.version('tree-sitter')} {metadata.version('tree-sitter-cpp')}"
+    return f"{grammar} {_contents((*_headers(), *_rewriters()))}"
+
+
+def _headers() -> Iterator[Path]:
+    """Every file that a kernel's text may include."""
+    for folder in HEADERS:
+        yield from sorted(path for path in folder.rglob("*") if path.suffix != ".cpp")
+    mlx = mlx_includes()
+    if mlx is not None:
+        yield from sorted((mlx / "mlx" / "backend" / "metal" / "kernels").glob("*.h"))
+
+
+def _rewriters() -> Iterator[Path]:
+    """The modules that make the translation unit."""
+    yield from sorted((_SIMULATOR / "rewrite").glob("*.py"))
+    yield from sorted(Path(embercoach.metal.__file__).parent.glob("*.py"))
+
+
+def _contents(paths: Sequence[Path]) -> str:
+    """A digest of files, read again only where one has changed."""
+    stamped = []
+    for path in paths:
+        if path.is_file():
+            status = path.stat()
+            stamped.append((path, status.st_size, status.st_mtime_ns))
+    return _digest(tuple(stamped))
+
+
+@functools.lru_cache(maxsize=8)
+def _digest(stamped: tuple[tuple[Path, int, int], ...]) -> str:
+    hashed = hashlib.sha256()
+    for path, *_ in stamped:
+        hashed.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return hashed.hexdigest()

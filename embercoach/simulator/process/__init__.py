@@ -1,0 +1,3 @@
+"""The process that kernels run in."""
+
+from __future__ import annotations

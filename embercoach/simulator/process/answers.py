@@ -1,0 +1,143 @@
+"""Checks what the process that runs kernels answers: a kernel may have written it.
+
+Every field that the rest of the simulator reads is of its type and in its range afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from embercoach.simulator.model import CODE_OF_KIND
+from embercoach.simulator.reporting.runtime_findings import FIRST_ARRAY, REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    _Check = Callable[[Any], bool]
+
+_MOST_FINDINGS = 1024
+_MOST_RUNS = 3
+_MOST_TEXT = 96
+_MOST_VALUE = 4096
+
+
+class MalformedError(Exception):
+    """A message that no unharmed child sends."""
+
+
+def _number(least: int, most: int) -> _Check:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _numbers(count: int, each: _Check) -> _Check:
+    return lambda value: type(value) is list and len(value) == count and all(map(each, value))
+
+
+def _is_hex(value: Any) -> bool:
+    digits = isinstance(value, str) and len(value) <= _MOST_VALUE and len(value) % 2 == 0
+    return digits and set(value) <= set("0123456789abcdef")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _MOST_TEXT
+
+
+def _is_flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_duration(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value) and value >= 0
+
+
+_NATURAL = _number(0, 2**64 - 1)
+_SIGNED = _number(-(2**63), 2**63 - 1)
+_POSITION = _numbers(3, _number(0, 2**32 - 1))
+_FINDING: Mapping[str, _Check] = {
+    **dict.fromkeys(("pc", "other_pc", "barrier_pc", "address", "size", "count"), _NATURAL),
+    **dict.fromkeys(("access", "other_access", "has_thread", "has_other"), _NATURAL),
+    **dict.fromkeys(("line", "column", "value_size"), _NATURAL),
+    **dict.fromkeys(("thread", "threadgroup", "other_thread", "other_threadgroup"), _POSITION),
+    "kind": _number(0, len(CODE_OF_KIND) - 1),
+    "reason": _number(0, len(REASONS) - 1),
+    "offset": _SIGNED,
+    "detail": _numbers(2, _SIGNED),
+    "text": _is_text,
+    "value": _is_hex,
+    "other_value": _is_hex,
+}
+_DIFFERENCE: Mapping[str, _Check] = {
+    **dict.fromkeys(("first_different", "first_unwritten", "pc"), _NATURAL),
+    "before": _is_hex,
+    "now": _is_hex,
+}
+_RUN: Mapping[str, _Check] = {
+    "seconds": _is_duration,
+    "accesses": _NATURAL,
+    "ended": _is_flag,
+    "cut": _NATURAL,
+}
+_KINDS: Mapping[str, Mapping[str, _Check]] = {
+    "running": {},
+    "refusal": {"why": lambda value: isinstance(value, str)},
+    "line": {"pc": _NATURAL},
+    "result": {"lockstep": _is_flag},
+}
+
+Kind = Literal["running", "refusal", "line", "result"]
+
+
+def check(message: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+    """Check a message about a request.
+
+    Raises:
+        MalformedError: the message lacks a field, or one is not of its type or range.
+    """
+    kind = message.get("is")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise MalformedError(f"a message of kind {kind!r:.40}")
+    _check_fields(message, _KINDS[kind])
+    if kind == "result":
+        _check_result(message, request)
+
+
+def _check_result(message: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+    count = len(request["buffers"])
+    arrays = len(request["arrays"])
+    slots = {buffer["slot"] for buffer in request["buffers"] if "result" in buffer}
+    traffic = _numbers(count, _numbers(2, _NATURAL))
+    place = _number(-1, FIRST_ARRAY + arrays - 1)
+    runs = _list(message, "runs", _MOST_RUNS)
+    if not runs:
+        raise MalformedError("a result without runs")
+    for run in runs:
+        _check_fields(run, {**_RUN, "traffic": traffic})
+        for finding in _list(run, "findings", _MOST_FINDINGS):
+            _check_fields(finding, {**_FINDING, "place": place})
+    for difference in _list(message, "differences", count):
+        _check_difference(difference, slots)
+        if "by_pattern" in difference:
+            _check_difference(difference["by_pattern"], slots)
+
+
+def _check_difference(difference: Any, slots: Collection[int]) -> None:
+    common = {"slot": slots.__contains__, "different": _NATURAL, "unwritten": _NATURAL}
+    _check_fields(difference, common)
+    if difference["different"] or difference["unwritten"]:
+        _check_fields(difference, _DIFFERENCE)
+
+
+def _list(message: Mapping[str, Any], name: str, most: int) -> list[Any]:
+    value = message.get(name)
+    if not isinstance(value, list) or len(value) > most:
+        raise MalformedError(f"{name!r} is no list of at most {most}")
+    return value
+
+
+def _check_fields(record: Any, fields: Mapping[str, _Check]) -> None:
+    if not isinstance(record, dict):
+        raise MalformedError("a record that is no object")
+    for name, holds in fields.items():
+        if name not in record or not holds(record[name]):
+            raise MalformedError(f"{name!r} is missing or malformed")

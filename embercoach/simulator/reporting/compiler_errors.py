@@ -1,0 +1,339 @@
+"""What clang says of a kernel, told of the user's own lines and in Metal's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.metal.msl_names import FUNCTIONS, VALUES
+from embercoach.simulator.model import Part, SimulatorError, UnsetUse
+from embercoach.simulator.rewrite.translation import FILE_NAME
+from embercoach.terminal_text import log_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.simulator.rewrite.translation import Rewritten
+
+Severity = Literal["error", "warning", "note"]
+
+_SEVERITIES: tuple[tuple[str, Severity], ...] = (
+    ("fatal error: ", "error"),
+    ("error: ", "error"),
+    ("warning: ", "warning"),
+    ("note: ", "note"),
+)
+# How clang spells what Metal calls otherwise.
+_WORDS = (
+    ("__global_device", "device"),
+    ("__global_host", "constant"),
+    ("__global", "device"),
+    ("__constant", "constant"),
+    ("__local", "threadgroup"),
+    ("generic address space", "address space 'thread'"),
+    ("_Float16", "half"),
+    ("__bf16", "bfloat"),
+    ("metal::", ""),
+)
+_MOST_NOTES = 4
+#: For ``read_unset_uses``.
+UNSET_WARNINGS = (
+    "-Wuninitialized",
+    "-Wsometimes-uninitialized",
+    "-Wconditional-uninitialized",
+)
+_LOST_VARIABLE = "automatic variable qualified with an address space"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that is wrong with a kernel.
+
+    Attributes:
+        severity: notes belong to an error.
+        part: the text that line and column count in.
+        line: from 1.
+        column: in characters, from 1.
+        message: without a full stop.
+        excerpt: the line's text.
+        notes: what belongs to it, of the user's texts.
+    """
+
+    severity: Severity
+    part: Part
+    line: int
+    column: int
+    message: str
+    excerpt: str
+    notes: tuple[Diagnostic, ...] = ()
+
+
+class CompileError(SimulatorError):
+    """A kernel does not compile, most likely not on a Mac either.
+
+    Attributes:
+        kernel: the name that the user gave.
+        diagnostics: the errors, in the order of the compiler.
+        signature: the function head that MLX generated around the body.
+    """
+
+    def __init__(self, kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> None:
+        self.kernel = kernel
+        self.diagnostics = tuple(diagnostics)
+        self.signature = signature
+        super().__init__(_told(kernel, self.diagnostics, signature))
+
+    def __reduce__(self) -> tuple[type[CompileError], tuple[object, ...]]:
+        return type(self), (self.kernel, self.diagnostics, self.signature)
+
+
+def _told(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str:
+    count = len(diagnostics)
+    lines = [f"kernel {kernel!r} does not compile: {count} error{'s' * (count != 1)}"]
+    for diagnostic in diagnostics:
+        lines += ("", *_lines(diagnostic, ""))
+        for note in diagnostic.notes:
+            lines += _lines(note, "  ")
+    head = [f"  {line}" for line in signature.split("\n")]
+    lines += ["", "MLX generates this function for it:", *head]
+    return "\n".join(log_line(line, keep_tabs=True) for line in lines)
+
+
+def _lines(diagnostic: Diagnostic, indent: str) -> Iterator[str]:
+    place = f"{diagnostic.part}:{diagnostic.line}:{diagnostic.column}"
+    yield f"{indent}{place}: {diagnostic.severity}: {diagnostic.message}"
+    text = diagnostic.excerpt
+    if text.strip():
+        number = str(diagnostic.line)
+        before = text[: diagnostic.column - 1]
+        caret = "".join("\t" if c == "\t" else " " for c in before)
+        yield f"{indent}  {number} | {text}"
+        yield f"{indent}  {' ' * len(number)} | {caret}^"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A line of the compiler: file, line and column are empty where it names no place."""
+
+    severity: Severity
+    file: str
+    line: int
+    column: int
+    message: str
+
+
+def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+    """The errors in what clang printed, each with its notes.
+
+    What clang says of the thunk follows from the errors before it, if there are any.
+
+    Args:
+        output: clang's standard error, without carets, colours and wrapped lines.
+        rewritten: the unit that it compiled.
+
+    Raises:
+        SimulatorError: an error has nothing to do with the user's lines.
+    """
+    groups: list[list[_Said]] = []
+    for said in _said(output):
+        if said.severity != "note":
+            groups.append([])
+        if groups:
+            groups[-1].append(said)
+    last = rewritten.edited.text.count("\n") + 1
+    groups = [group for group in groups if group[0].severity == "error"]
+    inside = [group for group in groups if any(_is_users(s) and s.line <= last for s in group)]
+    return tuple(_placed(group, rewritten) for group in inside or groups[:1])
+
+
+def refused_casts(output: str, rewritten: Rewritten) -> frozenset[tuple[int, int]]:
+    """Line and column, in the generated source, of casts between half and bfloat.
+
+    Metal has them, clang has not.
+
+    Args:
+        output: of clang.
+        rewritten: the unit that it compiled.
+    """
+    return frozenset(
+        rewritten.edited.original_place(said.line, said.column)
+        for said in _said(output)
+        if said.severity == "error"
+        and said.message.endswith(" is not allowed")
+        and _is_users(said)
+        and all(word in said.message for word in ("cast from '", "_Float16'", "__bf16'"))
+    )
+
+
+def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+    """Floats that become bfloat without a cast: clang warns of what Metal refuses.
+
+    Compound assignments are not told: what Metal says of them is not known.
+
+    Args:
+        output: of clang.
+        rewritten: the unit that it compiled.
+    """
+    told = {}
+    for said in _said(output):
+        lost, _, kinds = said.message.partition(" loses floating-point precision: ")
+        kind, _, target = kinds.partition(" to ")
+        if (
+            said.severity == "warning"
+            and lost == "implicit conversion"
+            and "__bf16'" in target
+            and _is_users(said)
+        ):
+            kind = kind.strip("'").removeprefix("const ").replace("double", "float")
+            message = f"a {kind} does not convert to bfloat by itself; write bfloat(...)"
+            told[said.line, said.column] = replace(said, severity="error", message=message)
+    return tuple(_diagnostic(said, rewritten) for said in told.values())
+
+
+def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
+    """The uses of variables without a value that clang warns of, in the order of the lines.
+
+    Args:
+        output: of clang with ``UNSET_WARNINGS``.
+    """
+    found: set[tuple[int, str]] = set()
+    variable = ""
+    for said in _said(output):
+        if said.severity == "warning":
+            _, _, rest = said.message.partition("'")
+            variable, _, claim = rest.partition("'")
+            # Where a condition decides, a note tells the use.
+            used = "when used here" in claim
+        else:
+            used = said.message == "uninitialized use occurs here"
+        if used and variable and _is_users(said):
+            found.add((said.line, variable))
+    return tuple(UnsetUse(line, name) for line, name in sorted(found))
+
+
+def problem_diagnostics(rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+    """What the rewriter itself refuses."""
+    return tuple(
+        _diagnostic(_Said("error", FILE_NAME, p.line, p.column, p.message), rewritten, edited=False)
+        for p in rewritten.problems
+    )
+
+
+def _said(output: str) -> Iterator[_Said]:
+    last: _Said | None = None
+    for line in output.splitlines():
+        said = _read(line)
+        if said is not None:
+            if last is not None:
+                yield last
+            last = said
+        elif last is not None and not _is_frame(line):
+            # A string of the user's, in a static_assert, brought a line break along.
+            last = replace(last, message=f"{last.message} {line.strip()}")
+    if last is not None:
+        yield last
+
+
+def _is_frame(line: str) -> bool:
+    """Whether a line only frames diagnostics: the chain of includes, or the sum at the end."""
+    return (
+        not line.strip()
+        or line.startswith("In file included from ")
+        or (line[:1].isdigit() and line.endswith(" generated."))
+    )
+
+
+def _read(line: str) -> _Said | None:
+    """``file:line:column: severity: message``, or ``program: severity: message``."""
+    found = [(line.find(word), word, severity) for word, severity in _SEVERITIES]
+    index, word, severity = min(
+        ((i, w, s) for i, w, s in found if i == 0 or (i > 0 and line[:i].endswith(": "))),
+        default=(-1, "", "note"),
+    )
+    if index < 0:
+        return None
+    message = line[index + len(word) :]
+    parts = line[:index].removesuffix(": ").rsplit(":", 2)
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        return _Said(severity, parts[0], int(parts[1]), int(parts[2]), message)
+    return _Said(severity, "", 0, 0, message)
+
+
+def _is_users(said: _Said) -> bool:
+    return said.file.rpartition("/")[2] == FILE_NAME
+
+
+def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
+    """The diagnostic of an error and its notes, at the user's line that led to it."""
+    first = group[0]
+    anchor = next((said for said in group if _is_users(said)), None)
+    if anchor is None:
+        place = f"{first.file}:{first.line}: " if first.file else ""
+        raise SimulatorError(
+            f"the compiler can't compile the simulator's own Metal library: {place}{first.message}"
+        )
+    last = rewritten.edited.text.count("\n") + 1
+    notes = [s for s in group[1:] if s is not anchor and _is_users(s) and s.line <= last]
+    made = _diagnostic(replace(anchor, severity=first.severity), rewritten)
+    message = _in_metal(first.message, rewritten)
+    if anchor is not first:
+        message += f" (in the Metal library, {first.file.rpartition('/')[2]}:{first.line})"
+    return replace(
+        made,
+        message=message,
+        notes=tuple(_diagnostic(said, rewritten) for said in notes[:_MOST_NOTES]),
+    )
+
+
+def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Diagnostic:
+    line, column = said.line, said.column
+    lines = rewritten.edited.original.split("\n")
+    if line > len(lines):
+        # The text ended where clang wanted more; what it then read is the thunk.
+        line = rewritten.lines.body_start + rewritten.lines.body_lines - 1
+        column = len(lines[line - 1].rstrip()) + 1
+    elif edited:
+        line, column = rewritten.edited.original_place(line, column)
+    part, own_line = rewritten.lines.place(line)
+    return Diagnostic(
+        severity=said.severity,
+        part=part,
+        line=own_line,
+        column=column,
+        message=_in_metal(said.message, rewritten),
+        excerpt=lines[line - 1].rstrip("\r") if line > 0 else "",
+    )
+
+
+def _in_metal(message: str, rewritten: Rewritten) -> str:
+    if message == _LOST_VARIABLE:
+        return _lost_variable(rewritten)
+    if message.endswith("' file not found"):
+        return f"{message}: kernels include only the headers of Metal and MLX"
+    for word, metal in _WORDS:
+        message = message.replace(word, metal)
+    return message + _missing(message)
+
+
+def _lost_variable(rewritten: Rewritten) -> str:
+    if rewritten.opaque:
+        names = " or ".join(rewritten.opaque)
+        return (
+            f"the simulator can't see through the macro {names}: write the word threadgroup where "
+            "the variable is declared"
+        )
+    return (
+        "a variable can be declared in threadgroup memory only in a kernel function, by a "
+        "declaration of its own; pass a pointer to it elsewhere"
+    )
+
+
+def _missing(message: str) -> str:
+    """A word on names that Metal has, so that nobody looks for a mistake of his own."""
+    unknown = ("use of undeclared identifier '", "no member named '", "unknown type name '")
+    for front in unknown:
+        _, _, name = message.partition(front)
+        name = name.partition("'")[0]
+        if name in FUNCTIONS or name in VALUES:
+            return f" (Metal has {name}, the simulator does not yet)"
+    return ""

@@ -1,0 +1,389 @@
+"""What the runtime recorded in a launch, as findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from embercoach.simulator.model import CODE_OF_KIND, Access, RawFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from embercoach.simulator.build.object_lines import Image, LineTable
+    from embercoach.simulator.model import Buffer, BuiltKernel
+
+#: In the order of the runtime's enumeration.
+_KINDS = tuple(CODE_OF_KIND)
+#: Places from here on are threadgroup arrays.
+FIRST_ARRAY = 64
+_READ, _WRITE, _ATOMIC = 1, 2, 4
+_NOTES = frozenset({"same-value-write", "lane-synchronous"})
+_SYMMETRIC = frozenset(
+    {"threadgroup-race", "device-race", "wrong-mem-flags", "same-value-write", "lane-synchronous"}
+)
+#: Kinds that let outputs depend on the order of threads or on what memory held.
+_CAUSES = frozenset(
+    {
+        "out-of-bounds",
+        "write-to-input",
+        "threadgroup-race",
+        "device-race",
+        "uninitialized-read",
+        "divergent-barrier",
+        "divergent-simd",
+        "wrong-mem-flags",
+    }
+)
+#: In the order of the runtime's enumeration.
+REASONS = (
+    "nothing",
+    "exited",
+    "elsewhere",
+    "inactive lane",
+    "partial",
+    "device flag",
+    "threadgroup flag",
+    "index",
+    "wild",
+    "signal",
+    "stack",
+    "scratch",
+    "simdgroup barrier",
+    "other threadgroup",
+    "variable",
+)
+_SIGNALS = {
+    4: "an illegal instruction, or code that is never reached",
+    5: "an illegal instruction, or code that is never reached",
+    6: "abort",
+    7: "a bad address",
+    8: "an integer division by zero",
+    10: "a bad address",
+    11: "an access to memory that is not there",
+}
+_SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
+_TYPES = {
+    "bool": "?",
+    "char": "i1",
+    "uchar": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "long": "i8",
+    "ulong": "u8",
+    "half": "f2",
+    "float": "f4",
+    "int8_t": "i1",
+    "uint8_t": "u1",
+    "int16_t": "i2",
+    "uint16_t": "u2",
+    "int32_t": "i4",
+    "uint32_t": "u4",
+    "int64_t": "i8",
+    "uint64_t": "u8",
+    "float16_t": "f2",
+    "complex64_t": "c8",
+    "bfloat": "bfloat",
+    "bfloat16_t": "bfloat",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What records refer to.
+
+    Attributes:
+        kernel: that ran.
+        image: its object.
+        lines: gives the line table when one is needed.
+        buffers: by index.
+    """
+
+    kernel: BuiltKernel
+    image: Image
+    lines: Callable[[], LineTable]
+    buffers: Mapping[int, Buffer]
+
+    def line(self, pc: int) -> int | None:
+        """The source line of an instruction, None of 0."""
+        return self.lines().line_at(pc) if pc else None
+
+    def place(self, number: int) -> str:
+        """The name of a buffer or threadgroup array, "" where there is none."""
+        if number >= FIRST_ARRAY:
+            return self.image.arrays[number - FIRST_ARRAY].name
+        return self.buffers[number].name if number in self.buffers else ""
+
+    def word(self, line: int, column: int) -> str:
+        """The identifier that begins at a place of the source, "" if none does."""
+        lines = self.kernel.source.split("\n")
+        rest = lines[line - 1][column - 1 :] if 0 < line <= len(lines) else ""
+        length = 0
+        while rest[: length + 1].isidentifier() and length < len(rest):
+            length += 1
+        return rest[:length]
+
+    def value(self, number: int, data: bytes) -> str:
+        """Bytes of a buffer as its type shows them, "" where the type is unknown."""
+        kind = next((p.type for p in self.kernel.parameters if p.index == number), "")
+        return show(data, _TYPES.get(kind.removeprefix("metal::"), ""))
+
+
+def show(data: bytes, kind: str) -> str:
+    """The first value in bytes of a NumPy type, or of ``bfloat``; "" where they hold none."""
+    size = 2 if kind == "bfloat" else np.dtype(kind).itemsize if kind else 0
+    if not size or len(data) < size:
+        return ""
+    if kind == "bfloat":
+        widened = np.frombuffer(data[:2], np.uint16).astype(np.uint32) << 16
+        return str(widened.view(np.float32)[0])
+    return str(np.frombuffer(data[:size], kind)[0])
+
+
+def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, ...]:
+    """All findings of a launch's runs, each once."""
+    merged: dict[tuple[object, ...], RawFinding] = {}
+    unused = _lacks_use_of_undefined(answer["differences"])
+    for run in answer["runs"]:
+        records = [r for r in run["findings"] if not (unused and _is_undefined_value(r))]
+        for finding in _of_one_run(_finding(record, scene) for record in records):
+            known = merged.get(_identity(finding))
+            if known is None:
+                merged[_identity(finding)] = finding
+            elif finding.count > known.count:
+                merged[_identity(finding)] = replace(known, count=finding.count)
+    found = _without_echoes(list(merged.values()))
+    explained = any(finding.kind in _CAUSES for finding in found)
+    return (*found, *_of_outputs(answer["differences"], scene, explained=explained))
+
+
+def _is_undefined_value(record: Mapping[str, Any]) -> bool:
+    """Whether a lane got a value that is undefined, which alone does no harm."""
+    return REASONS[record["reason"]] == "inactive lane"
+
+
+def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the runs are known to give the same whatever an undefined value is.
+
+    Each run puts its own pattern there. Without differences at all nothing was compared.
+    """
+    return bool(differences) and not any(
+        difference["different"] and difference.get("by_pattern", difference)["different"]
+        for difference in differences
+    )
+
+
+def _identity(finding: RawFinding) -> tuple[object, ...]:
+    """Equal for findings that say the same."""
+    lines = (finding.at.line or 0, (finding.other.line or 0) if finding.other else -1)
+    ordered = tuple(sorted(lines)) if finding.kind in _SYMMETRIC else lines
+    return finding.kind, ordered, finding.buffer
+
+
+def _of_one_run(findings: Iterable[RawFinding]) -> list[RawFinding]:
+    merged: dict[tuple[object, ...], RawFinding] = {}
+    for finding in findings:
+        key = _identity(finding)
+        known = merged.get(key)
+        merged[key] = finding if known is None else _add(known, finding)
+    return list(merged.values())
+
+
+def _add(known: RawFinding, finding: RawFinding) -> RawFinding:
+    return replace(known, count=known.count + finding.count)
+
+
+def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
+    """Without what another finding tells better."""
+    named = {(f.kind, f.at.line) for f in findings if f.buffer}
+    races = {_identity(f)[1:] for f in findings if f.kind not in _NOTES}
+    others = {(f.kind, f.at.line) for f in findings if f.other is not None}
+    kept = []
+    for finding in findings:
+        place = (finding.kind, finding.at.line)
+        # The compiler saw the index, the shadow the array's name.
+        if finding.kind == "out-of-bounds" and not finding.buffer and place in named:
+            continue
+        if finding.kind in _NOTES and _identity(finding)[1:] in races:
+            continue
+        if finding.kind == "divergent-simd" and finding.other is None and place in others:
+            continue
+        kept.append(finding)
+    return kept
+
+
+def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
+    # Of a barrier that lacks a flag, the barrier is what is wrong.
+    line = record["line"] or scene.line(record["barrier_pc"] or record["pc"])
+    at = _access(line, record, "thread") if record["has_thread"] else Access(line, None, None)
+    other = None
+    other_line = scene.line(record["other_pc"])
+    if record["has_other"]:
+        other = _access(other_line, record, "other_thread")
+    elif record["other_pc"]:
+        other = Access(other_line, None, None)
+    return RawFinding(
+        kind=_KINDS[record["kind"]],
+        at=at,
+        other=other,
+        buffer=_place(record, scene),
+        element=_element(record, scene),
+        detail=_detail(record, scene),
+        count=record["count"],
+    )
+
+
+def _access(line: int | None, record: Mapping[str, Any], name: str) -> Access:
+    x, y, z = record[name]
+    group_x, group_y, group_z = record[name.replace("thread", "threadgroup")]
+    return Access(line, (x, y, z), (group_x, group_y, group_z))
+
+
+def _place(record: Mapping[str, Any], scene: Scene) -> str:
+    if record["column"]:
+        return scene.word(record["line"], record["column"])
+    if REASONS[record["reason"]] == "variable":
+        line, column = scene.lines().place_at(record["pc"])
+        return scene.word(line or 0, column)
+    return scene.place(record["place"])
+
+
+def _element(record: Mapping[str, Any], scene: Scene) -> int | None:
+    place, offset = record["place"], record["offset"]
+    if record["column"]:
+        return int(record["detail"][0])
+    if place < 0:
+        return None
+    if place >= FIRST_ARRAY:
+        # Of a threadgroup array the type is unknown: count in what was accessed.
+        return int(offset // record["size"]) if record["size"] in (1, 2, 4, 8, 16) else None
+    buffer = scene.buffers.get(place)
+    return int(offset // buffer.itemsize) if buffer is not None else None
+
+
+def _detail(record: Mapping[str, Any], scene: Scene) -> str:
+    reason, kind = REASONS[record["reason"]], _KINDS[record["kind"]]
+    here, elsewhere = record["detail"]
+    if kind == "crash":
+        return _crash(reason, record)
+    if kind == "divergent-barrier":
+        way = "have returned" if reason == "exited" else "wait or work elsewhere"
+        unit = "lane" if reason == "simdgroup barrier" else "thread"
+        return f"{_count(here, unit)} wait here, {elsewhere} {way}"
+    if kind == "divergent-simd":
+        if reason == "inactive lane":
+            return f"{record['text']} reads lane {here}, which takes no part"
+        if reason == "partial":
+            return f"{record['text']} needs all 32 lanes, and {here} take part"
+        return (
+            f"{record['text']} is reached by {_count(here, 'lane')} while {elsewhere} are elsewhere"
+        )
+    if reason == "index":
+        return f"index {here} of {_plain_type(record['text'])}"
+    if reason in ("device flag", "threadgroup flag"):
+        name = "mem_device" if reason == "device flag" else "mem_threadgroup"
+        return f"mem_flags::{name} is missing; {_exchange(record, scene)}"
+    if kind == "out-of-bounds":
+        return _verb(record["access"]) if record["access"] else ""
+    if kind in ("write-to-input", "uninitialized-read", "timeout"):
+        return ""
+    return _exchange(record, scene)
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def _plain_type(text: str) -> str:
+    """A type in Metal's words, from the compiler's: ``'__local _Float16[4]'``."""
+    text = text.split("'")[1] if text.count("'") >= 2 else text
+    for space in _SPACES:
+        text = text.replace(space, "")
+    return " ".join(text.split()).replace("_Float16", "half").replace(" [", "[")
+
+
+def _crash(reason: str, record: Mapping[str, Any]) -> str:
+    if reason == "stack":
+        return "the thread's stack overflowed; it has 256 KB"
+    if reason == "scratch":
+        return "too many accesses far outside of buffers"
+    if reason == "wild":
+        return f"address {record['address']:#x} belongs to no buffer"
+    signal = record["detail"][0]
+    what = _SIGNALS.get(signal, f"signal {signal}")
+    return f"{what}, at address {record['address']:#x}" if signal in (7, 10, 11) else what
+
+
+def _verb(access: int) -> str:
+    word = "write" if access & _WRITE else "read"
+    return f"an atomic {word}" if access & _ATOMIC else f"a {word}"
+
+
+def _exchange(record: Mapping[str, Any], scene: Scene) -> str:
+    """What each of two accesses does, with values where they are known."""
+    here, there = _verb(record["access"]), _verb(record["other_access"])
+    data = bytes.fromhex(record["value"])
+    value = scene.value(record["place"], data)
+    plain_writes = record["access"] == record["other_access"] == _WRITE
+    if plain_writes and value and record["kind"] != _KINDS.index("wrong-mem-flags"):
+        old = scene.value(record["place"], bytes.fromhex(record["other_value"]))
+        return f"{here} of {value} here, {there} of {old} there"
+    if value and record["access"] == _READ:
+        return f"{here} of {value} here, {there} there"
+    return f"{here} here, {there} there"
+
+
+def _of_outputs(
+    differences: Sequence[Mapping[str, Any]], scene: Scene, *, explained: bool
+) -> list[RawFinding]:
+    """What comparing the outputs of the runs shows."""
+    nowhere = Access(None, None, None)
+    found = []
+    for difference in differences:
+        buffer = scene.buffers[difference["slot"]]
+        if difference["unwritten"]:
+            found.append(
+                RawFinding(
+                    kind="unwritten-output",
+                    at=nowhere,
+                    other=None,
+                    buffer=buffer.name,
+                    element=difference["first_unwritten"],
+                    detail="",
+                    count=difference["unwritten"],
+                )
+            )
+        if difference["different"] and not explained:
+            found.append(_difference(difference, scene, buffer))
+    return found
+
+
+def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> RawFinding:
+    by_pattern = difference.get("by_pattern", {"different": 0})
+    by_memory = bool(by_pattern["different"])
+    shown = by_pattern if by_memory else difference
+    before, now = (
+        scene.value(buffer.index, bytes.fromhex(shown[name])) or f"0x{shown[name]}"
+        for name in ("before", "now")
+    )
+    line = scene.line(shown["pc"])
+    if by_memory:
+        unset = scene.kernel.unset[0] if scene.kernel.unset else None
+        culprit = f"`{unset.variable}`" if unset else "a variable"
+        line = unset.line if unset else line
+        detail = f"{culprit} has no value, so that it is {before} in one run and {now} in another"
+    else:
+        detail = f"{before} with threads in ascending order, {now} in descending order"
+    return RawFinding(
+        kind="uninitialized-read" if by_memory else "order-dependent",
+        at=Access(line, None, None),
+        other=None,
+        buffer=buffer.name,
+        element=shown["first_different"],
+        detail=detail,
+        count=shown["different"],
+    )

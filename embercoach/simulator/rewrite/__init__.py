@@ -1,0 +1,3 @@
+"""Generated Metal source to C++."""
+
+from __future__ import annotations

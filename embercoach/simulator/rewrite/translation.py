@@ -1,0 +1,259 @@
+"""MLX's generated Metal source to a C++ translation unit, line for line.
+
+Clang compiles Metal's dialect as C++ once a header has declared what is missing; only what no
+header can express is edited here: the attributes of the generated function, its instantiation,
+threadgroup variables, and locals without a value. Edits keep lines. What is not understood stays
+as it is, so that clang refuses it; address spaces stay everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.macros import read_macros
+from embercoach.metal.syntax import Syntax, parse_body, parse_unit
+from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
+from embercoach.simulator.rewrite.generated_layout import (
+    Layout,
+    attribute_places,
+    kernel_mark,
+    read_layout,
+)
+from embercoach.simulator.rewrite.kernel_parameters import bare_parameters
+from embercoach.simulator.rewrite.line_edits import EditedText, TextEdit, apply, blanked, line_of
+from embercoach.simulator.rewrite.local_variables import fillings
+from embercoach.simulator.rewrite.metal_dialect import (
+    array_edits,
+    cast_edits,
+    literal_edits,
+    method_edits,
+)
+from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from tree_sitter import Node
+
+#: The name that the unit's text has for clang.
+FILE_NAME = "kernel.metal"
+
+_STANDARD_ATTRIBUTES = frozenset(
+    {
+        "assume",
+        "carries_dependency",
+        "deprecated",
+        "fallthrough",
+        "likely",
+        "maybe_unused",
+        "nodiscard",
+        "noreturn",
+        "no_unique_address",
+        "unlikely",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A place of the generated source that Metal or the simulator refuses.
+
+    Attributes:
+        line: from 1.
+        column: in characters from 1.
+        message: what is wrong.
+    """
+
+    line: int
+    column: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A translation unit.
+
+    Attributes:
+        edited: the generated source, edited; the thunk is not in it.
+        thunk: C++ that stands behind it and defines ``ember_kernel``.
+        parameters: of the generated function.
+        lines: the map of the generated source.
+        signature: what MLX wrote between header and body.
+        problems: places that must not be compiled.
+        opaque: names of macros that hide the word threadgroup from the rewriter.
+    """
+
+    edited: EditedText
+    thunk: str
+    parameters: tuple[Parameter, ...]
+    lines: SourceMap
+    signature: str
+    problems: tuple[Problem, ...]
+    opaque: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What clang reads."""
+        return f'#line 1 "{FILE_NAME}"\n{self.edited.text}\n{self.thunk}'
+
+
+def rewrite(
+    source: str, body: str, header: str, casts: Collection[tuple[int, int]] = ()
+) -> Rewritten:
+    """Make a translation unit of a generated source.
+
+    Args:
+        source: as MLX generates it.
+        body: the ``source`` argument of the kernel.
+        header: the ``header`` argument of the kernel.
+        casts: lines and columns of casts between half and bfloat that clang refused.
+
+    Raises:
+        SimulatorError: the source is not built as MLX builds it, or a line can't be kept.
+    """
+    _refuse_odd_characters(source)
+    layout = read_layout(source, body, header)
+    edits = [*_frame_edits(layout)]
+    problems: list[Problem] = []
+    header_macros = read_macros(parse_unit(header))
+    macros = read_macros(parse_body(body)).joined(header_macros)
+    words = spelling(macros)
+    for shift, syntax in (
+        (0, parse_unit(header, macros.blanks)),
+        (layout.body_start, parse_body(body, macros.blanks)),
+    ):
+        _refuse_line_directives(syntax, source, shift)
+        edits += _attribute_edits(syntax, source, shift)
+        starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
+        edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
+        dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
+        edits += (_moved(edit, shift) for edit in dialect)
+        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(syntax))
+        shared = tuple(threadgroup_storage(syntax, words))
+        for filling in fillings(syntax):
+            # Macros that say threadgroup are not in the tree.
+            if all(filling.at != found.end for found in shared):
+                at = shift + filling.at
+                edits.append(TextEdit(at, at, filling.text))
+        for found in shared:
+            start, end = shift + found.start, shift + found.end
+            if found.problem:
+                problems.append(_problem(source, start, found.problem))
+            else:
+                breaks = "\n" * source.count("\n", start, end)
+                edits.append(TextEdit(start, end, found.text + breaks))
+    return Rewritten(
+        edited=apply(source, _outermost(edits)),
+        thunk=_thunk(layout),
+        parameters=layout.parameters,
+        lines=layout.lines,
+        signature=source[layout.signature_start : layout.body_start].rstrip("\n"),
+        problems=tuple(problems),
+        opaque=tuple(m.name for m in macros.items if m.name not in words and _hides(m.text)),
+    )
+
+
+def _problem(source: str, start: int, message: str) -> Problem:
+    return Problem(line_of(source, start), start - source.rfind("\n", 0, start), message)
+
+
+def _moved(edit: TextEdit, shift: int) -> TextEdit:
+    return TextEdit(shift + edit.start, shift + edit.end, edit.new)
+
+
+def _start_of_line(source: str, line: int) -> int:
+    return sum(len(text) + 1 for text in source.split("\n")[: line - 1])
+
+
+def _outermost(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:
+    """Edits but for those of text that another one removes altogether."""
+    gone = [e for e in edits if e.end > e.start and not e.new.strip()]
+    for edit in edits:
+        place = (edit.start, edit.end)
+        if not any(
+            g.start <= edit.start and edit.end <= g.end and (g.start, g.end) != place for g in gone
+        ):
+            yield edit
+
+
+def _hides(text: str) -> bool:
+    """Whether a macro's text says threadgroup."""
+    return SPACE in text and SPACE in parse_unit(text.replace("\\\n", " \n")).qualifiers.values()
+
+
+def _refuse_odd_characters(source: str) -> None:
+    """Clang counts a lone carriage return as a line, and stops at a null."""
+    for index, character in enumerate(source):
+        alone = character == "\r" and not source.startswith("\n", index + 1)
+        if alone or character == "\0" or "\ud800" <= character <= "\udfff":
+            raise SimulatorError(
+                f"line {line_of(source, index)} of the generated source holds the character "
+                f"{character!r}, which no kernel can hold"
+            )
+
+
+def _refuse_line_directives(syntax: Syntax, source: str, shift: int) -> None:
+    for node in syntax.nodes:
+        if node.type == "preproc_call":
+            directive = node.child_by_field_name("directive")
+            if directive is not None and syntax.words(directive).lstrip("# \t") == "line":
+                line = line_of(source, shift + syntax.place(node).start)
+                raise SimulatorError(
+                    f"line {line} of the generated source renumbers the lines (#line); remove it"
+                )
+
+
+def _frame_edits(layout: Layout) -> Iterator[TextEdit]:
+    """What MLX wrote around the body, as C++: an internal function without attributes."""
+    mark = kernel_mark(layout)
+    yield TextEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
+    for start, end in attribute_places(layout):
+        yield blanked(layout.source, start, end)
+    if layout.instance_start < len(layout.source):
+        yield blanked(layout.source, layout.instance_start, len(layout.source))
+
+
+def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[TextEdit]:
+    """Blank Metal's own attributes; clang knows the standard ones and those of a vendor."""
+    for node in syntax.nodes:
+        if node.type != "attribute_declaration" or node.has_error or not syntax.holds(node):
+            continue
+        if any(_is_metals(syntax, child) for child in node.named_children):
+            place = syntax.place(node)
+            yield blanked(source, shift + place.start, shift + place.end)
+
+
+def _is_metals(syntax: Syntax, attribute: Node) -> bool:
+    """Whether an attribute is neither of the C++ standard nor of a vendor, such as ``clang::``."""
+    name = attribute.child_by_field_name("name")
+    prefixed = attribute.child_by_field_name("prefix") is not None
+    return name is not None and not prefixed and syntax.words(name) not in _STANDARD_ATTRIBUTES
+
+
+def _thunk(layout: Layout) -> str:
+    """What runs one GPU thread: it calls the function with typed buffers and attributes."""
+    arguments = ", ".join(_argument(parameter) for parameter in layout.parameters)
+    return (
+        'extern "C" EMBER_ENTRY void ember_kernel('
+        "const ember_thread* ember_self, void* const* ember_buffers) "
+        f"{{ {layout.function}({arguments}); }}\n"
+    )
+
+
+def _argument(parameter: Parameter) -> str:
+    if parameter.index is not None:
+        element = f"atomic<{parameter.type}>" if parameter.is_atomic else parameter.type
+        const = "const " if parameter.is_const else ""
+        star = "*" if parameter.declarator == "&" else ""
+        cast = f"({const}{parameter.space} {element}*)"
+        return f"{star}{cast}ember_buffers[{parameter.index}]"
+    known = ATTRIBUTES.get(parameter.attribute)
+    width = int(parameter.type[-1]) if parameter.type[-1:].isdigit() else 1
+    available = 3 if known == "uint3" else 1
+    if known is None or width > available:
+        raise SimulatorError(f"no thread knows {parameter.attribute} as {parameter.type}")
+    value = f"ember_self->{parameter.attribute}"
+    parts = [f"{value}[{i}]" for i in range(width)] if available == 3 else [value]
+    return f"{parameter.type}({', '.join(parts)})"

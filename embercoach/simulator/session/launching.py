@@ -1,0 +1,215 @@
+"""One simulated launch, from the arguments of the call to its arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import mlx.core as mx
+import numpy as np
+
+from embercoach.simulator.model import Access, RawFinding, RunResult, SimulatorError, Traffic
+from embercoach.simulator.reporting.messages import tell
+from embercoach.simulator.session.buffers import buffers, to_array
+from embercoach.simulator.session.capture import capture
+from embercoach.simulator.session.recorder import KernelFault, Launch, calling_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from embercoach.simulator.model import Buffer, BuiltKernel, Limits
+    from embercoach.simulator.session.capture import Capture, Definition, Extent
+    from embercoach.simulator.session.recorder import Recorder
+
+#: The most threads of a threadgroup that any Apple GPU takes.
+MAX_THREADS = 1024
+
+
+class Machine(Protocol):
+    """What compiles kernels and runs them."""
+
+    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
+        """Compile the text of a launch, in no more than ``limits.seconds``."""
+
+    def run(
+        self,
+        kernel: BuiltKernel,
+        bound: Sequence[Buffer],
+        grid: Extent,
+        threadgroup: Extent,
+        *,
+        limits: Limits,
+    ) -> RunResult:
+        """Run every thread; `threadgroup` fits the grid and neither is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How launches are simulated.
+
+    Attributes:
+        checks: whether memory accesses and barriers are checked.
+        raises: whether a finding raises `KernelFault`.
+        limits: of time and memory.
+        machine: compiles and runs.
+        recorder: gets each launch.
+    """
+
+    checks: bool
+    raises: bool
+    limits: Limits
+    machine: Machine
+    recorder: Recorder
+
+
+def launch(
+    kernel: Callable[..., Any],
+    definition: Definition,
+    settings: Settings,
+    positional: Sequence[Any],
+    arguments: Mapping[str, Any],
+) -> Any:
+    """Simulate the call `kernel(*positional, **arguments)` of a real kernel object.
+
+    Returns:
+        As MLX does: a list of arrays. They can't be differentiated, like those of a real kernel.
+
+    Raises:
+        Whatever MLX raises for the arguments, `SimulatorError` for what can't be simulated, and
+        `KernelFault` for findings where the settings say so.
+    """
+    captured = capture(kernel, definition, positional, arguments)
+    try:
+        bound = buffers(captured, arguments.get("init_value"), settings.limits)
+    except ValueError as error:
+        if "Attempting to eval" not in str(error):
+            raise
+        return _record_in_trace(kernel, definition, positional, arguments)
+    outputs = _run(captured, bound, settings)
+    if captured.inputs:
+        # Tracers of mx.grad have values, so the kernel ran on them; a gradient of zero must not
+        # pass silently.
+        outputs = _underivable(outputs)(*captured.inputs)
+    mx.eval(outputs)  # which another thread could not do
+    return outputs
+
+
+def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list[mx.array]:
+    name = captured.definition.name
+    built = settings.machine.build(captured, checks=settings.checks, limits=settings.limits)
+    _check_geometry(name, captured.grid, captured.threadgroup)
+    if 0 in captured.grid:
+        result = _no_threads(built, bound, checks=settings.checks)
+    else:
+        (gx, gy, gz), (tx, ty, tz) = captured.grid, captured.threadgroup
+        group = min(tx, gx), min(ty, gy), min(tz, gz)
+        result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
+    place = calling_place()
+    told = [tell(raw, built, bound, place) for raw in result.findings]
+    done = Launch(
+        kernel=name,
+        grid=captured.grid,
+        threadgroup=captured.threadgroup,
+        shapes=_shapes(captured),
+        seconds=result.seconds,
+        accesses=result.accesses,
+        findings=tuple(finding for finding in told if not finding.is_note),
+        notes=tuple(finding for finding in told if finding.is_note),
+        launched_at=place,
+        traffic=result.traffic,
+    )
+    settings.recorder.add(done)
+    if settings.raises and done.findings:
+        raise KernelFault(done)
+    outputs = zip(result.outputs, captured.output_shapes, captured.output_dtypes, strict=True)
+    return [to_array(data, shape, dtype) for data, shape, dtype in outputs]
+
+
+def _shapes(captured: Capture) -> dict[str, tuple[int, ...]]:
+    shapes = {
+        name: tuple(array.shape)
+        for name, array in zip(captured.definition.input_names, captured.inputs, strict=True)
+    }
+    return shapes | dict(zip(captured.definition.output_names, captured.output_shapes, strict=True))
+
+
+def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
+    """Refuse what Metal refuses, in MLX's words where MLX has some."""
+    threads = math.prod(threadgroup)
+    if threads > MAX_THREADS:
+        raise ValueError(
+            f"Thread group size ({threads}) is greater than  the maximum allowed threads per "
+            f"threadgroup ({MAX_THREADS})."
+        )
+    if min(grid) < 0 or min(threadgroup) < 0 or (0 in threadgroup and 0 not in grid):
+        raise SimulatorError(
+            f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched; "
+            "Metal aborts the process. Every extent must be positive"
+        )
+
+
+def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> RunResult:
+    """A grid of zero threads writes nothing."""
+    outputs = [buffer for buffer in bound if buffer.role == "output"]
+    nobody = Access(None, None, None)
+    unwritten = [
+        RawFinding("unwritten-output", nobody, None, o.name, 0, "the grid has no threads", 1)
+        for o in outputs
+        if checks and o.data.size and not o.initialized
+    ]
+    return RunResult(
+        outputs=tuple(o.data if o.initialized else np.zeros_like(o.data) for o in outputs),
+        findings=tuple(unwritten),
+        seconds=0.0,
+        accesses=0,
+        traffic=_untouched(built) if checks else {},
+    )
+
+
+def _untouched(built: BuiltKernel) -> dict[str, Traffic]:
+    buffers = (parameter for parameter in built.parameters if parameter.index is not None)
+    return {buffer.name: Traffic(buffer.space, 0, 0) for buffer in buffers}
+
+
+def _underivable(outputs: list[mx.array]) -> Any:
+    """A function that gives the outputs, and refuses derivatives as MLX's kernels do."""
+    operation: Any = mx.custom_function(lambda *_: outputs)
+
+    def refuse(what: str) -> Callable[..., Any]:
+        def rule(*_: Any) -> Any:
+            raise ValueError(f"[Primitive::{what}] Not implemented for CustomKernel.")
+
+        return rule
+
+    operation.vjp(refuse("vjp"))
+    operation.jvp(refuse("jvp"))
+    operation.vmap(refuse("vmap"))
+    return operation
+
+
+def _record_in_trace(
+    kernel: Callable[..., Any],
+    definition: Definition,
+    positional: Sequence[Any],
+    arguments: Mapping[str, Any],
+) -> Any:
+    """A call while MLX traces: `mx.export_function` wants the kernel itself, others can't run."""
+    try:
+        return kernel(*positional, **arguments)
+    except RuntimeError as error:
+        if not is_missing_metal(error):
+            raise
+    raise SimulatorError(
+        f"kernel {definition.name!r} was called while MLX traces a function, where inputs have no "
+        "values to simulate it on. Under mx.vmap: MLX has no vmap for custom kernels "
+        "([Primitive::vmap] Not implemented for CustomKernel); give the function around the "
+        "kernel one with mx.custom_function(...).vmap, or let the kernel take the batch. Under "
+        "mx.compile: compilation was switched on inside activate(), which switches it off; "
+        "leave out mx.enable_compile()"
+    )
+
+
+def is_missing_metal(error: BaseException | None) -> bool:
+    """Whether MLX says that it can't run a kernel because it has no Metal."""
+    return isinstance(error, RuntimeError) and "[metal_kernel] No Metal back-end" in str(error)

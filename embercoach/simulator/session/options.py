@@ -1,0 +1,117 @@
+"""What a simulated session is asked for, from configuration, command lines and a parent process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import warnings
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.config import Overrides, load
+from embercoach.config.load import compiler_allowed
+from embercoach.config.settings import SimulatorSettings
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from embercoach.simulator.session.recorder import Recorder
+
+#: How `embercoach simulate` tells the interpreter that it starts what to do.
+VARIABLE = "EMBERCOACH_SIMULATION"
+#: Seconds between looks at whether the parent process lives.
+_LOOK = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a whole program or test session is simulated.
+
+    Attributes:
+        settings: compiler, limits, checks, and the kinds of findings that are no fault.
+        compile_only: compile what would be launched, and its variants, and run nothing.
+        record: a file to write at the end what was launched and found.
+    """
+
+    settings: SimulatorSettings
+    compile_only: bool = False
+    record: str | None = None
+
+    def to_json(self) -> str:
+        """As text, for another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Options:
+        """The inverse of :meth:`to_json`."""
+        data = json.loads(text)
+        settings = data.pop("settings")
+        allow = tuple(settings.pop("allow"))
+        return cls(settings=SimulatorSettings(allow=allow, **settings), **data)
+
+
+def options_for(folder: Path) -> Options:
+    """Those that a parent process hands down, else those of the project that a folder is in.
+
+    What is handed down is for this process alone: it is taken from the environment.
+
+    Raises:
+        ConfigError: a mistake in the project's configuration file.
+    """
+    handed = os.environ.pop(VARIABLE, None)
+    if handed is not None:
+        _end_with_parent()
+        return Options.from_json(handed)
+    (scope,) = load([str(folder)], Overrides(allow_compiler=compiler_allowed()))
+    for warning in scope.warnings:
+        warnings.warn(f"EmberCoach: {warning}", stacklevel=2)
+    return Options(scope.settings.simulator)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that handed it its options ends, even by SIGKILL."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="embercoach-parent", daemon=True).start()
+
+
+def begin(options: Options) -> tuple[ExitStack, Recorder]:
+    """Enter the simulation that the options ask for; the caller closes it.
+
+    Raises:
+        SimulatorError: what it needs is not installed, or the compiler is none.
+    """
+    from embercoach.simulator.model import Limits, SimulatorError
+
+    settings = options.settings
+    try:
+        from embercoach.simulator.build.toolchain import find_toolchain
+        from embercoach.simulator.session.activation import activate
+
+        compiler = settings.compiler
+        toolchain = None if compiler is None else find_toolchain(compiler)
+        limits = Limits(seconds=settings.timeout, bytes=settings.memory)
+        simulation: AbstractContextManager[Recorder]
+        if options.compile_only:
+            from embercoach.simulator.session.compiling import compiling
+
+            simulation = compiling(toolchain, limits)
+        else:
+            simulation = activate(checks=settings.checks, limits=limits, toolchain=toolchain)
+        entered = ExitStack()
+        return entered, entered.enter_context(simulation)
+    except ModuleNotFoundError as error:
+        raise SimulatorError(
+            f"the simulator needs {error.name}, which is not installed: "
+            "python -m pip install 'embercoach[simulator]'"
+        ) from error

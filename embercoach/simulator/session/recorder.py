@@ -1,0 +1,142 @@
+"""What the launches of an activation did, and what was found in them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embercoach.simulator.model import Finding, SimulatorError
+from embercoach.simulator.reporting.messages import report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import FrameType
+
+    from embercoach.simulator.model import Traffic
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One simulated launch.
+
+    Attributes:
+        kernel: the name that the kernel was built with.
+        grid: threads along x, y and z.
+        threadgroup: threads of a threadgroup, as the call gave it.
+        shapes: shape of each input and output by its name.
+        seconds: in the kernel, of the first run.
+        accesses: memory accesses checked, 0 where checks are off.
+        findings: what is wrong, told once for each line.
+        notes: the findings of the benign classes.
+        launched_at: file and line of the Python call.
+        traffic: bytes read and written of each input and output by its name, and of what the body
+            asks to know of an input (`x_shape`, `x_strides`); of the first run. Empty where checks
+            are off, as nothing counts then.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+    shapes: Mapping[str, tuple[int, ...]]
+    seconds: float
+    accesses: int
+    findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+    launched_at: tuple[str, int] | None
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes read and written in device memory, by all threads together; 0 without checks.
+
+        Beside the bytes that a kernel can't do without, this tells what it reads twice. Each access
+        of each thread counts, as `Traffic` says.
+        """
+        counts = self.traffic.values()
+        return sum(count.read + count.written for count in counts if count.space == "device")
+
+
+class KernelFault(SimulatorError):  # noqa: N818  # the name that users are told of
+    """A launch had findings, and `on_finding="raise"` was asked for.
+
+    Attributes:
+        launch: the launch; its `findings` are what the message tells.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        count = len(launch.findings)
+        faults = "a fault" if count == 1 else f"{count} faults"
+        told = "\n\n".join(report(finding) for finding in launch.findings)
+        super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{told}")
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the kernel."""
+        return self.launch.findings
+
+
+class Recorder:
+    """What `activate()` yields: every launch, and the findings of all."""
+
+    def __init__(self) -> None:
+        self._launches: list[Launch] = []
+        self._lock = threading.Lock()
+
+    def add(self, launch: Launch) -> None:
+        """Keep a launch; any thread may call this."""
+        with self._lock:
+            self._launches.append(launch)
+
+    @property
+    def launches(self) -> list[Launch]:
+        """Every launch so far, in order."""
+        with self._lock:
+            return list(self._launches)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong, in order, once for each line of a kernel however often it was launched.
+
+        Benign classes are in `notes`.
+        """
+        return merged(finding for launch in self.launches for finding in launch.findings)
+
+    @property
+    def notes(self) -> list[Finding]:
+        """The findings of the benign classes: worth knowing, no fault by themselves."""
+        return merged(finding for launch in self.launches for finding in launch.notes)
+
+    def __repr__(self) -> str:
+        launches, findings = len(self.launches), len(self.findings)
+        return f"<Recorder: {launches} launches, {findings} findings, {len(self.notes)} notes>"
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for each kind and line of a kernel: the first, with the counts of all."""
+    first: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        # A kernel's name may stand for several texts; so does the line.
+        text = finding.excerpt if finding.line else finding.message
+        key = (finding.kind, finding.kernel, finding.part, finding.line, text)
+        known = first.get(key)
+        count = finding.count + (known.count if known else 0)
+        first[key] = replace(known or finding, count=count)
+    return list(first.values())
+
+
+def calling_place() -> tuple[str, int] | None:
+    """File and line of the innermost Python frame outside of this package."""
+    # The one way that costs no traceback.
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return None
