@@ -249,7 +249,8 @@ def detached(value: Value) -> Value:
     """A value that leaves its function, where names and shapes of arrays mean nothing."""
     if isinstance(value, Array):
         known = value.role is not None or value.shape is not None
-        return replace(value, role=None, shape=None) if known else value
+        given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
+        return Array(*given) if known else value
     if isinstance(value, Number):
         return value if value.extent is None else replace(value, extent=None)
     if isinstance(value, Sequence):

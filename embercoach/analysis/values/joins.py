@@ -299,7 +299,10 @@ def with_pulls(value: Value, pulls: Pulls) -> Value:
 
 def with_shape(value: Value, shape: Shape | None) -> Value:
     """An array of a shape; any other value as it is."""
-    return replace(value, shape=shape) if shape is not None and type(value) is Array else value
+    if shape is None or type(value) is not Array:
+        return value
+    given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
+    return Array(*given, value.role, shape)
 
 
 def holds_arrays(value: Value, depth: int = 3) -> bool:
