@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
-from embercoach.analysis.facts.reaching import Binding
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.reaching import Binding, Reaching
 from embercoach.analysis.facts.stops import Stop, told_binding, told_parameter
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
     from embercoach.analysis.facts.facts import Place
-    from embercoach.analysis.facts.reaching import Reaching
     from embercoach.analysis.project.module import Module
 
 MOST_STEPS = 8
@@ -59,6 +57,8 @@ class Origins:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self._has_walrus = ":=" in module.source
+        self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: Operands of operators that stand in operators, by function: where each one leads.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
@@ -215,9 +215,11 @@ class Origins:
         return None
 
     def _scope(self, function: FunctionInfo | None) -> Reaching:
-        reaching = scope_of(self._module, function).reaching
-        assert reaching is not None
-        return reaching
+        scope = self._scopes.get(function)
+        if scope is None:
+            node = self._module.tree if function is None else function.node
+            scope = self._scopes[function] = Reaching(node, has_walrus=self._has_walrus)
+        return scope
 
     def _declared(self) -> frozenset[str]:
         """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import libcst as cst
 
@@ -47,6 +48,7 @@ class Scope:
         reaching: Reaching | None = None,
         bindings: dict[str, Expression | None] | None = None,
         elsewhere: frozenset[str] = frozenset(),
+        owner: object = None,
     ) -> None:
         """Make a scope.
 
@@ -56,7 +58,9 @@ class Scope:
             reaching: the bindings of the function or module.
             bindings: what parameters are bound to.
             elsewhere: names that are bound for the scopes around.
+            owner: what the scope is of; scopes of one owner are equal.
         """
+        self.owner = self if owner is None else owner
         self.module = module
         self.outer = outer
         self.reaching = reaching
@@ -116,18 +120,26 @@ def _value_of(binding: Binding) -> cst.CSTNode | None:
 
 def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     """The scope of a function's body, within those around it."""
-    known = module.scopes.get(function)
-    if known is not None:
-        return known
+    if module not in _scopes:
+        _scopes.clear()
+    known = _scopes.setdefault(module, {})
+    found = known.get(function)
+    if found is not None:
+        return found
     node = module.tree if function is None else function.node
     reaching = Reaching(node, has_walrus=":=" in module.source)
     if function is None:
-        scope = Scope(module, None, reaching)
+        scope = Scope(module, None, reaching, owner=module)
     else:
         names = frozenset(function.global_names)
-        scope = Scope(module, scope_of(module, function.outer), reaching, elsewhere=names)
-    module.scopes[function] = scope
+        around = scope_of(module, function.outer)
+        scope = Scope(module, around, reaching, elsewhere=names, owner=function)
+    known[function] = scope
     return scope
+
+
+#: Of the file that is checked: they lead back to the module, which they would keep.
+_scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
 
 
 def is_rebound(module: Module, function: FunctionInfo, name: str) -> bool:
@@ -157,9 +169,8 @@ def _visited(visit: Visit, module: Module) -> Scope:
             passed[parameter.name] = Expression(parameter.default, around)
     for name, node in passed_by(visit).items():
         passed[name] = Expression(node, caller)
-    return Scope(
-        module, around, scope_of(module, info).reaching, passed, frozenset(info.global_names)
-    )
+    reaching, names = scope_of(module, info).reaching, frozenset(info.global_names)
+    return Scope(module, around, reaching, passed, names, owner=visit)
 
 
 def passed_by(visit: Visit) -> dict[str, cst.BaseExpression]:

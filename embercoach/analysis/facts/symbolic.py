@@ -34,7 +34,7 @@ class Term:
     kind: ``name``, ``attribute``, ``item``, ``call``, ``float``, ``opaque``, ``*``, ``/``, ``//``
         or the name of another binary operator.
     parts: operands, as symbolic integers; the factors of ``*`` with how often each occurs. A name
-        has the scope that binds it, and what is opaque its node.
+        has the owner of its scope, and what is opaque its node.
     """
 
     kind: str
@@ -204,7 +204,7 @@ def _of_name(name: str, expression: Expression) -> SymInt:
         value = expression.scope.module.frame.names.get(name)
         if isinstance(value, Number) and type(value.const) is int:
             return SymInt(number=value.const)
-    return of_term("name", name, None if found is None else found[0])
+    return of_term("name", name, None if found is None else found[0].owner)
 
 
 #: Functions that round up, and those that return floats.

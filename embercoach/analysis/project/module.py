@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.analysis.facts.facts import CallFact, Fact
-    from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.source_tree import SourceTree
@@ -87,8 +86,6 @@ class Module:
         #: What this file's calls of shared functions gave.
         self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
-        #: What the names of the file and of its functions are bound to, as far as checks ask.
-        self.scopes: dict[FunctionInfo | None, Scope] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
