@@ -10,6 +10,9 @@ from embercoach.terminal_text import escaped
 MOST_QUOTED = 60
 #: The same for code that a help proposes.
 MOST_PROPOSED = 120
+#: Characters of a message above which its quoted values are clipped to ``LEAST_QUOTED``.
+MOST_SHOWN = 100
+LEAST_QUOTED = 24
 #: Characters of a message at most, whatever it quotes.
 MOST_SAID = 400
 
@@ -32,8 +35,16 @@ def bounded(message: str, most: int = MOST_QUOTED, whole: int = MOST_SAID) -> st
     """
     if len(message) <= most and message.isprintable():
         return message
+    text = _clipped(message, most)
+    if len(text) > MOST_SHOWN and most == MOST_QUOTED:
+        text = _clipped(message, LEAST_QUOTED, most)
+    return quoted(text, whole)
+
+
+def _clipped(message: str, most_code: int, most_word: int | None = None) -> str:
     parts = message.split("`")
-    parts[1::2] = [quoted(part, most) for part in parts[1::2]]
+    parts[1::2] = [quoted(part, most_code) for part in parts[1::2]]
     # A value may hold backquotes.
+    most = most_word or most_code
     parts[::2] = [" ".join([quoted(word, most) for word in part.split(" ")]) for part in parts[::2]]
-    return quoted("`".join(parts), whole)
+    return "`".join(parts)

@@ -1,9 +1,78 @@
-"""What the whole suite shares."""
+"""Settings of the whole suite: hypothesis, bytecode, garbage collection, and what is collected."""
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+TESTS = Path(__file__).parent
+RULES = TESTS.parent / "rules"
+#: Folders of the tests that `-m commit` selects.
+COMMIT = {"checks", "engine", "metal", "rules"}
+#: The default suite has one of so many simulated cases of each test of the kernel pack.
+SIMULATED = 6
 
 # A busy machine is no fault of an example: no test here is timed.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Tests start Python some hundred times. Without bytecode each start compiles the package again, and
+# each worker of xdist rewrites the assertions of every test module: a minute of CPU time in all.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only the modules that `-m commit`, or `-k` with a rule's code, selects from."""
+    if collection_path.parent != TESTS or not collection_path.is_dir():
+        return None
+    if config.option.markexpr == "commit" and collection_path.name not in COMMIT:
+        return True
+    code = config.option.keyword
+    if code and (RULES / f"{code}.md").is_file() and collection_path.name != "rules":
+        return True
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Mark cases as `exhaustive`, and what is left of some folders as `commit`."""
+    seen: Counter[tuple[Path, str]] = Counter()
+    declared = [line.partition(":")[0] for line in config.getini("markers")]
+    default = " ".join(config.getini("addopts"))
+    left_out = {name for name in declared if f"not {name}" in default}
+    for item in items:
+        every = sample_of(item)
+        if every is not None:
+            test = (item.path, item.originalname)  # type: ignore[attr-defined]
+            if every == 0 or seen[test] % every:
+                item.add_marker(pytest.mark.exhaustive)
+            seen[test] += 1
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in COMMIT and not left_out & {mark.name for mark in item.iter_markers()}:
+            item.add_marker(pytest.mark.commit)
+
+
+def sample_of(item: pytest.Item) -> int | None:
+    """One of how many cases of a test is in the default suite; 0 for none, None for all."""
+    marker = item.get_closest_marker("sampled")
+    case = getattr(item, "callspec", None)
+    places = {case.params.get("device"), case.params.get("backend")} - {None} if case else set()
+    if places and "simulator" not in places:
+        return None
+    if marker is not None:
+        return int(marker.args[0])
+    return SIMULATED if places else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking the collected tests over and over."""
+    gc.collect()
+    gc.freeze()

@@ -45,9 +45,7 @@ def host_number(operator: str, argument: str, number: object) -> float:
     return value
 
 
-def require_mask(
-    operator: str, mask: mx.array | None, shape: tuple[int, ...], meaning: str
-) -> None:
+def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:
     """Accept no mask, or booleans of `shape`, which `meaning` names.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The checks: what a file's facts say about it."""
+"""The checks: from the facts of a file to its findings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Run all checks over the facts of one file, and place what they report."""
+"""Run all checks over the facts of one file, and give their reports positions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.positions import Span
@@ -20,29 +21,29 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
-#: Rules about calls that MLX refuses.
+#: Rules about calls that raise.
 RAISES = ("KERNEL-ARGS", "KERNEL-GRAD", "KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005")
-#: Rules whose harm hangs on the context, whose beginning is told with them.
+#: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
 #: Characters of source that a step quotes.
 MOST_QUOTED = 60
 
-#: The stops of a finding's flow, and those of what is related to it.
-_Way: TypeAlias = "tuple[list[Stop], list[Stop]]"
+#: The stops of a finding's flow, and of its related places.
+_Stops: TypeAlias = "tuple[list[Stop], list[Stop]]"
 
 
 class Reports(NamedTuple):
-    """What the checks say about a module, and why they do not say all, if they don't."""
+    """The reports of a module, and why they are incomplete, if they are."""
 
     reports: list[Report]
     exceeded: str | None
 
 
 def reports_of(module: Module) -> Reports:
-    """What the checks say about a module, without what another report covers.
+    """The reports of a module, without those that another report covers.
 
-    Where the file takes more work than it may, that is what they say of the facts up to there. Work
-    is counted, so that these are the same ones in every run.
+    Where the file exceeds its work budget, these are the reports of the facts up to that point.
+    Work is counted, so they are the same in every run.
     """
     exceeded: str | None = None
     try:
@@ -57,7 +58,7 @@ def reports_of(module: Module) -> Reports:
         for fact in facts:
             for check in checks_of(fact):
                 found.extend(check(fact, module))
-        if exceeded is None:  # the others judge by what the whole file does
+        if exceeded is None:  # these checks need all facts of the file
             for file_check in BY_FILE:
                 found.extend(file_check(module, facts))
     except WorkExceededError as error:
@@ -71,7 +72,7 @@ def _exceeded(error: WorkExceededError) -> str:
 
 def _uncovered(module: Module, found: list[Report]) -> list[Report]:
     """Reports without those that others cover or repeat."""
-    # What only raises is no finding in a test of just that.
+    # Code that raises is not a finding in a test of the error.
     found = [
         report
         for report in found
@@ -91,36 +92,41 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
     if not reports:
         return ()
     origins = Origins(module)
-    ways = [_way(report, origins) for report in reports]
-    wanted: dict[cst.CSTNode, cst.CSTNode] = {}
-    # Many ways come by the same stops.
-    stops = {id(stop): stop for way in ways for stops in way for stop in stops}
+    contexts = [r.context or context_of(r.place, module.is_test) for r in reports]
+    stop_lists = [_stops(*pair, origins) for pair in zip(reports, contexts, strict=True)]
+    statements: dict[cst.CSTNode, cst.CSTNode] = {}
+    # Flows share stops.
+    stops = {id(stop): stop for pair in stop_lists for stops in pair for stop in stops}
     for stop in stops.values():
-        wanted[stop.node] = stop.statement
+        statements[stop.node] = stop.statement
         if stop.quoted is not None:
-            wanted[stop.quoted] = stop.statement
+            statements[stop.quoted] = stop.statement
     for report in reports:
-        wanted[report.node] = report.place.statement
+        statements[report.node] = report.place.statement
         for node, _ in report.change.edits if report.change else ():
-            wanted[node] = report.place.statement
-    spans = module.parsed.spans(wanted)
+            statements[node] = report.place.statement
+    spans = module.parsed.spans(statements)
     lines = Lines(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
     findings = [
         _finding(
-            report, tuple(tuple([steps[id(stop)] for stop in stops]) for stops in way), spans, lines
+            report,
+            context,
+            tuple(tuple([steps[id(stop)] for stop in stops]) for stops in pair),
+            spans,
+            lines,
         )
-        for report, way in zip(reports, ways, strict=True)
+        for report, context, pair in zip(reports, contexts, stop_lists, strict=True)
     ]
     return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
 
 
-def _way(report: Report, origins: Origins) -> _Way:
-    """Where the array came from, and where the context begins that makes it hurt."""
+def _stops(report: Report, context: str, origins: Origins) -> _Stops:
+    """The origin of the array, and the start of the context."""
     flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
-    hurts = report.code.startswith(BY_CONTEXT)
-    context = origins.of_context(report.context, report.place) if hurts else []
-    return flow, [*context, *report.beside]
+    depends = report.code.startswith(BY_CONTEXT)
+    start = origins.of_context(context, report.place) if depends else []
+    return flow, [*start, *report.related]
 
 
 class Lines:
@@ -162,6 +168,7 @@ def _starts_of_lines(source: str) -> list[int]:
 
 def _finding(
     report: Report,
+    context: str,
     steps: tuple[tuple[Step, ...], ...],
     spans: dict[cst.CSTNode, Span],
     lines: Lines,
@@ -186,14 +193,14 @@ def _finding(
         span.end_column + 1,
         report.message,
         report.help,
-        report.context,
+        context,
         fix,
         *steps,
     )
 
 
 def _within(span: Span, part: tuple[int, int] | None, lines: Lines) -> Span:
-    """The part of a span that is meant, by its start and end in characters."""
+    """The part of a span between two offsets in characters."""
     if part is None:
         return span
     base = lines.offset(span.line, span.column)
@@ -209,7 +216,7 @@ def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
 
 
 def _quoted(span: Span, lines: Lines) -> str:
-    """A stretch of source in one short line."""
+    """The source of a span in one short line."""
     start = lines.offset(span.line, span.column)
     end = lines.offset(span.end_line, span.end_column)
     text = " ".join(lines.source[start : min(end, start + 4 * MOST_QUOTED)].split())

@@ -1,4 +1,4 @@
-"""Code that is meant to raise: tests of errors, which are no findings."""
+"""Code that is meant to raise: tests of errors, which are not findings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from embercoach.analysis.syntax.trees import children, walk
 if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
-#: What pytest and unittest call their tests of errors.
+#: The functions of pytest and unittest that expect an error.
 NAMES = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
 _known: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
 
 
 def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a node stands in ``with pytest.raises(...):`` or in the arguments of such a call."""
+    """Test whether a node is in ``with pytest.raises(...):`` or in the arguments of such a call."""
     if not any(name in module.source for name in NAMES):
         return False
     found = _known.get(module)
@@ -28,7 +28,7 @@ def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
-    """All nodes below tests of errors, and of the functions that are defined just for these."""
+    """All nodes below tests of errors, and of local functions that these name."""
     found: set[cst.CSTNode] = set()
     local: list[cst.FunctionDef] = []
     pending: list[tuple[cst.CSTNode, bool, bool]] = [(tree, False, False)]

@@ -1,4 +1,4 @@
-"""Reading a Python file for the checks: room for deep nesting, and one error for what is broken."""
+"""Reading of a Python file for the checks: a deep stack, and one error for broken files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from embercoach.finding import PlacedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Deeply nested expressions recurse; a file beyond this is told as an error, not a crash.
+#: Deeply nested expressions recurse; a file beyond this is an error, not a crash.
 RECURSION_LIMIT = 6_000
 
 
-class SyntaxProblem(PlacedError):  # noqa: N818 (what it tells of is no error of ours)
-    """A file that does not parse: the line and column, both from 1, and why."""
+class SyntaxProblem(PlacedError):  # noqa: N818 (it describes the linted file, not a failure of EmberCoach)
+    """A file that does not parse, with the line and column, both from 1, and the reason."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def reading(source: str) -> Iterator[None]:
 
     Raises:
         SyntaxProblem: the source does not parse, or nests too deeply to be analysed.
-        WorkExceededError: it takes too much work.
+        WorkExceededError: it exceeds the work budget.
     """
     try:
         with deep_recursion():

@@ -1,11 +1,11 @@
-"""Checks: functions from a fact to reports, registered by the codes that they report."""
+"""The registry of checks (functions from a fact to reports), and what they report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embercoach.analysis.facts.facts import CallFact, Fact, Place
 from embercoach.analysis.project.module import Module
@@ -19,23 +19,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fix before positions are known: each node is to be replaced by a text."""
+    """A fix before positions are known: each node and the text that replaces it."""
 
     title: str
     safe: bool
     edits: tuple[tuple[cst.CSTNode, str], ...]
 
 
+class Located(Protocol):
+    """A node and the place it is in: a fact, or the target of a report about a kernel's text."""
+
+    @property
+    def node(self) -> cst.CSTNode:
+        """The node."""
+
+    @property
+    def place(self) -> Place:
+        """Its place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check says about a node.
+    """A finding of a check, before its node has a position. Build it with :meth:`at`.
 
-    text_span: start and end in characters of the node's own source text, where a part of it is
-        meant (a line of a kernel's body inside a string literal).
-    covers: nodes whose own reports would tell the same harm again and are dropped.
-    replaces: codes that are dropped at the same node, as this report says it more closely.
-    subject: the expression of the array that is meant, whose origin is told.
-    beside: other places that belong to it.
+    Attributes:
+        context: one of ``embercoach.rulebook.CONTEXTS``; None for that of the place.
+        text_span: start and end in characters of the node's own source text, if only a part of it
+            is meant (a line of a kernel's body inside a string literal).
+        covers: nodes whose own reports would repeat this one and are dropped.
+        replaces: codes that are dropped at the same node, as this report is more specific.
+        subject: the expression of the array that is meant; its origin becomes the finding's flow.
+        related: other places that belong to the finding.
     """
 
     code: str
@@ -43,13 +57,47 @@ class Report:
     place: Place
     message: str
     help: str
-    context: str
+    context: str | None = None
     change: Change | None = None
     text_span: tuple[int, int] | None = None
     covers: tuple[cst.CSTNode, ...] = ()
     replaces: tuple[str, ...] = ()
     subject: cst.CSTNode | None = None
-    beside: tuple[Stop, ...] = ()
+    related: tuple[Stop, ...] = ()
+
+    @classmethod
+    def at(  # noqa: PLR0913 (one keyword for each field)
+        cls,
+        where: Located,
+        code: str,
+        *,
+        message: str,
+        help: str,  # noqa: A002 (the name of the field)
+        node: cst.CSTNode | None = None,
+        place: Place | None = None,
+        context: str | None = None,
+        change: Change | None = None,
+        text_span: tuple[int, int] | None = None,
+        covers: tuple[cst.CSTNode, ...] = (),
+        replaces: tuple[str, ...] = (),
+        subject: cst.CSTNode | None = None,
+        related: tuple[Stop, ...] = (),
+    ) -> Report:
+        """Report a fact, or ``node``, an expression of it."""
+        return cls(
+            code,
+            node or where.node,
+            place or where.place,
+            message,
+            help,
+            context,
+            change,
+            text_span,
+            covers,
+            replaces,
+            subject,
+            related,
+        )
 
     def about(self, subject: cst.CSTNode) -> Report:
         """The report with the expression of the array that is meant."""
@@ -59,7 +107,7 @@ class Report:
 CheckFunction = Callable[[Fact, Module], Iterator[Report]]
 FileCheckFunction = Callable[[Module, "list[Fact]"], Iterator[Report]]
 BY_FACT: dict[type[Fact], list[CheckFunction]] = {}
-#: Checks of calls, with the names of what they want to be called; None where that doesn't matter.
+#: Checks of calls, with the names of the callees that they check; None for any callee.
 OF_CALLS: list[tuple[frozenset[str] | None, CheckFunction]] = []
 BY_FILE: list[FileCheckFunction] = []
 CODES: set[str] = set()
@@ -73,16 +121,15 @@ def check(*codes: str, on: type[Fact], of: Iterable[str] | None = None) -> Calla
     Args:
         codes: the codes.
         on: the kind of fact.
-        of: for calls, whose: the qualified names of library functions (``"builtins.int"``),
-            beginnings of such that end with a dot (``"numpy."``), and methods (``".item"``). None
-            for any call.
+        of: for calls, the callees: qualified names of library functions (``"builtins.int"``),
+            prefixes of such names (``"numpy."``), and methods (``".item"``). None for any call.
     """
-    wanted = None if of is None else frozenset(of)
+    callees = None if of is None else frozenset(of)
 
     def register(function: F) -> F:
         CODES.update(codes)
         if on is CallFact:
-            OF_CALLS.append((wanted, function))
+            OF_CALLS.append((callees, function))
             _of_call.cache_clear()
         else:
             BY_FACT.setdefault(on, []).append(function)
@@ -92,7 +139,7 @@ def check(*codes: str, on: type[Fact], of: Iterable[str] | None = None) -> Calla
 
 
 def checks_of(fact: Fact) -> Sequence[CheckFunction]:
-    """The checks that may have something to say about a fact, as they were registered."""
+    """The checks that may report a fact, in the order of registration."""
     if type(fact) is not CallFact:
         return BY_FACT.get(type(fact), ())
     callee = fact.callee
@@ -103,17 +150,17 @@ def checks_of(fact: Fact) -> Sequence[CheckFunction]:
 
 @lru_cache(maxsize=4096)
 def _of_call(name: str | None) -> tuple[CheckFunction, ...]:
-    """The checks of calls of a function, a ``.method``, or of anything else."""
+    """The checks of calls of a function or a ``.method``; None for any other callee."""
     return tuple(
         function
-        for wanted, function in OF_CALLS
-        if wanted is None
-        or (name is not None and (name in wanted or any(map(name.startswith, _beginnings(wanted)))))
+        for callees, function in OF_CALLS
+        if callees is None
+        or (name is not None and (name in callees or name.startswith(_prefixes(callees))))
     )
 
 
-def _beginnings(names: frozenset[str]) -> list[str]:
-    return [name for name in names if name.endswith(".")]
+def _prefixes(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.endswith("."))
 
 
 def file_check(*codes: str) -> Callable[[F], F]:

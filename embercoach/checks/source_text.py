@@ -27,11 +27,11 @@ def code_of(module: Module, node: cst.CSTNode) -> str:
 
 
 def mlx_alias(module: Module) -> str | None:
-    """The name that means ``mlx.core`` everywhere in the module, None if there is no such name."""
+    """The name of ``mlx.core`` everywhere in the module, None if there is none."""
     if module not in _aliases:
-        wanted = Symbol("mlx.core")
+        mlx_core = Symbol("mlx.core")
         names = module.frame.names.items()
-        found = (name for name, value in names if value == wanted and "." not in name)
+        found = (name for name, value in names if value == mlx_core and "." not in name)
         alias = next(found, None)
         if alias is not None and _is_rebound(alias, module.source):
             alias = None
@@ -40,16 +40,16 @@ def mlx_alias(module: Module) -> str | None:
 
 
 def _is_rebound(name: str, source: str) -> bool:
-    """Whether an inner scope binds a name of the module's top level to something else."""
+    """Test whether an inner scope binds a name of the module's top level to something else."""
     bare = source.count(name) - source.count(f"{name}.")
     if bare <= source.count(f"import mlx.core as {name}"):
-        return False  # no need to parse: nothing but its import can bind it
+        return False  # no need to parse: only its import can bind it
     try:
         pending = symtable.symtable(source, "<source>", "exec").get_children()
         tree = ast.parse(source)
     except SyntaxError:
-        return True  # newer syntax than the running Python knows: who can tell
-    # Since Python 3.12 a comprehension at top level has no table of its own.
+        return True  # unknown: newer syntax than the running Python's
+    # Since Python 3.12 a comprehension at top level has no symbol table.
     loops = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
     if any(isinstance(n, ast.Name) and n.id == name for loop in loops for n in ast.walk(loop)):
         return True
@@ -64,7 +64,7 @@ def _is_rebound(name: str, source: str) -> bool:
 
 
 def is_shown(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a node's own text is output: it stands in ``f"{node=}"``."""
+    """Test whether a node's own text is output, as in ``f"{node=}"``."""
     if module not in _shown:
         _shown[module] = frozenset(_shown_nodes(module))
     return node in _shown[module]

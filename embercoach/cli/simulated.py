@@ -72,18 +72,12 @@ class Simulated:
 
     def at_its_place(self, found: SimulatorFinding, place: Place | None) -> Finding:
         """A finding where its line stands in Python, else where the kernel was launched."""
-        kernel = f"kernel `{found.kernel}`"
         if place is not None:
             path, line, column, end_column = place
         else:
             path, line = found.launched_at or (self.program, 1)
             column, end_column = 1, 1
-            if found.line is not None:
-                kernel += f", {found.part} line {found.line}"
-            if found.excerpt:
-                kernel += f" (`{found.excerpt}`)"
-        # Told in one breath, a message would fill the screen's width several times.
-        what, _, advice = found.message.partition(". ")
+        facts = (found.help, *found.details, _circumstances(found, placed=place is not None))
         return Finding(
             path=_shown(path),
             line=line,
@@ -92,8 +86,8 @@ class Simulated:
             end_column=end_column,
             code=found.code,
             severity=rulebook.rule(found.code).severity_in(self.profile, "default"),
-            message=f"{kernel}: {what}",
-            help="\n".join(filter(None, (advice, _circumstances(found, placed=place is not None)))),
+            message=found.message,
+            help="\n".join(filter(None, facts)),
             context="default",
         )
 
@@ -105,7 +99,11 @@ def _shown(path: str) -> str:
 
 
 def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
-    facts = []
+    """The kernel, the thread, and whichever of its line and its launch the place is not."""
+    facts = [f"kernel `{found.kernel}`"]
+    if not placed and found.line is not None:
+        code = f": `{found.excerpt}`" if found.excerpt else ""
+        facts.append(f"{found.part} line {found.line}{code}")
     if found.thread is not None:
         facts.append(f"thread {found.thread}")
     if found.count > 1:

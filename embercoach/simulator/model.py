@@ -1,4 +1,4 @@
-"""What a simulated launch is made of, and what it may find."""
+"""The parts of a simulated launch, and its findings."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What stands behind a ``[[buffer(n)]]``.
+    """The memory bound to a ``[[buffer(n)]]``.
 
     Attributes:
         name: of the parameter.
@@ -163,31 +163,35 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where and by whom memory was touched, or an operation reached.
+    """An access to memory, or the arrival of a thread at an operation.
 
     Attributes:
         line: of the generated source, None if unknown.
         thread: its position in the grid.
         threadgroup: its position in the grid of threadgroups.
+        kind: "read", "write", "atomic read" or "atomic write"; "" for an operation.
+        value: read or written, as its type shows it; "" where it is unknown.
     """
 
     line: int | None
     thread: tuple[int, int, int] | None
     threadgroup: tuple[int, int, int] | None
+    kind: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RawFinding:
-    """What the runtime saw, before it is told in the user's terms.
+    """A hazard that the runtime recorded.
 
     Attributes:
         kind: a key of ``CODE_OF_KIND``.
-        at: the access that is wrong.
+        at: the access that is reported.
         other: the access that it conflicts with, if any.
         buffer: the name of the buffer or threadgroup array, "" if none.
         element: the index of the element there, None if none.
-        detail: what else there is to say, a phrase without a full stop.
-        count: how many accesses from the same lines were wrong in the same way.
+        detail: further facts, a phrase without a full stop.
+        count: how many accesses from the same lines had the same problem.
     """
 
     kind: str
@@ -222,7 +226,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a launch gave.
+    """The results of a launch.
 
     Attributes:
         outputs: bytes of each output, in the order of the parameters, one-dimensional uint8.
@@ -249,10 +253,12 @@ class Finding:
         part: the text that ``line`` counts in.
         line: from 1, None where there is none.
         thread: position in the grid, None where no one thread is to blame.
-        message: what happened, with buffers, values and the other thread.
+        message: the problem, in one line.
         excerpt: the source line, stripped.
         launched_at: file and line of the Python call, None if unknown.
-        count: how many accesses were wrong in the same way.
+        count: how many accesses had the same problem.
+        details: the two accesses, values, and what else the run recorded, a phrase each.
+        help: the remedy, "" if none is known.
     """
 
     kind: str
@@ -264,6 +270,8 @@ class Finding:
     excerpt: str = ""
     launched_at: tuple[str, int] | None = None
     count: int = 1
+    details: tuple[str, ...] = ()
+    help: str = ""
 
     @property
     def code(self) -> str:
@@ -272,5 +280,5 @@ class Finding:
 
     @property
     def is_note(self) -> bool:
-        """Whether it is of a benign class."""
+        """True for a finding of a benign class."""
         return self.code.startswith("SIM-BENIGN")

@@ -22,6 +22,7 @@ from embercoach.analysis.mlx_api import generate
 from embercoach.analysis.mlx_api.result_expressions import ATOMS, Result, parse_result, union_of
 from embercoach.analysis.mlx_api.stub_annotations import Accepts, accepts_of, result_of
 from embercoach.analysis.mlx_api.stub_signatures import merge_overloads, read_callable
+from tests.rows import each_row
 
 ENTRIES = [entry for name in mlx_api.names() if (entry := mlx_api.lookup(name)) is not None]
 KINDS = {"array", "bool", "callable", "dtype", "float", "int", "ints", "list[array]", "scalar"}
@@ -233,7 +234,7 @@ def test_metadata_forces_no_evaluation() -> None:
         assert not member.sync
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@each_row("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_entries_are_well_formed(entry: mlx_api.ApiEntry) -> None:
     assert str(parse_result(entry.returns)) == entry.returns
     assert entry.call_returns is None or str(parse_result(entry.call_returns)) == entry.call_returns
@@ -313,7 +314,7 @@ def test_every_special_method_of_arrays_is_known() -> None:
     assert len(own) > 110
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@each_row("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_every_entry_is_in_mlx(entry: mlx_api.ApiEntry) -> None:
     mx = pytest.importorskip("mlx.core")
     if mx.__version__ != mlx_api.version():

@@ -16,6 +16,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api import corrections
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.mlx_api.stub_sources import read_sources
+from tests.rows import each_row
 
 mx = pytest.importorskip("mlx.core")
 nn = pytest.importorskip("mlx.nn")
@@ -167,7 +168,7 @@ def fails(run: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", [name for name, item in CORRECTIONS.items() if item.run])
+@each_row("name", [name for name, item in CORRECTIONS.items() if item.run])
 def test_corrections_are_what_mlx_does(name: str, workshop: dict[str, Any]) -> None:
     correction = CORRECTIONS[name]
     variants = [(returns, run) for _, returns, run in correction.given]
@@ -196,7 +197,7 @@ def test_the_annotated_union_of_svd_is_not_its_plain_result() -> None:
     assert type(outcome("mx.linalg.svd(p, compute_uv=False, stream=mx.cpu)", "float32")) is mx.array
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
+@each_row("name", sorted(CALLS))
 def test_results_are_of_the_type_that_the_table_says(name: str) -> None:
     entry = mlx_api.lookup(name)
     assert entry is not None
@@ -220,7 +221,7 @@ ADMITTED: dict[type, set[str]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
+@each_row("name", sorted(CALLS))
 def test_parameters_admit_what_the_calls_pass(name: str) -> None:
     """Every argument of every call fits a parameter of the table, in place, name and kind."""
     names = calls.environment()
@@ -232,15 +233,20 @@ def test_parameters_admit_what_the_calls_pass(name: str) -> None:
             assert ADMITTED[type(value)] & set(param.accepts.split("|")), (param, type(value))
 
 
+def argument_id(row: tuple[str, ast.expr, mlx_api.Param]) -> str:
+    name, _, param = row
+    return f"{name}-{param.name}"
+
+
 ARRAY_ARGUMENTS = [
-    pytest.param(name, argument, param, id=f"{name}-{param.name}")
+    (name, argument, param)
     for name, run in sorted(CALLS.items())
     for param, argument in calls.arguments_of(name, run)
     if "array" in param.accepts
 ]
 
 
-@pytest.mark.parametrize(("name", "argument", "param"), ARRAY_ARGUMENTS)
+@each_row("name, argument, param", ARRAY_ARGUMENTS, ids=argument_id)
 def test_numbers_are_refused_where_only_arrays_belong(
     name: str, argument: ast.expr, param: mlx_api.Param
 ) -> None:
@@ -252,7 +258,7 @@ def test_numbers_are_refused_where_only_arrays_belong(
         assert all(refused), f"{name} takes a number for {param.name}"
 
 
-@pytest.mark.parametrize(("name", "argument", "param"), ARRAY_ARGUMENTS)
+@each_row("name, argument, param", ARRAY_ARGUMENTS, ids=argument_id)
 def test_complex_arrays_are_refused_where_the_table_says(
     name: str, argument: ast.expr, param: mlx_api.Param
 ) -> None:
@@ -281,7 +287,7 @@ def test_complex_arrays_are_refused_where_the_table_says(
 
 
 def test_all_that_refuse_complex_arrays_are_run() -> None:
-    run = {(case.values[0], case.values[2].name) for case in ARRAY_ARGUMENTS}
+    run = {(name, param.name) for name, _, param in ARRAY_ARGUMENTS}
     refusing = {(entry.name, param) for entry in ENTRIES for param in entry.real_only}
     assert {pair for pair in refusing if pair[1] != "self"} <= run
 
@@ -293,7 +299,7 @@ SPECIAL_METHODS = [
 ]
 
 
-@pytest.mark.parametrize("entry", SPECIAL_METHODS, ids=lambda entry: entry.name)
+@each_row("entry", SPECIAL_METHODS, ids=lambda entry: entry.name)
 def test_methods_of_complex_arrays_are_refused_where_the_table_says(
     entry: mlx_api.ApiEntry,
 ) -> None:
@@ -306,16 +312,16 @@ def test_methods_of_complex_arrays_are_refused_where_the_table_says(
 
 
 INT_ARGUMENTS = [
-    pytest.param(name, argument, id=f"{name}-{param.name}")
+    (name, argument, param)
     for name, run in sorted(CALLS.items())
     for param, argument in calls.arguments_of(name, run)
     if param.takes_only_ints
 ]
 
 
-@pytest.mark.parametrize(("name", "argument"), INT_ARGUMENTS)
+@each_row("name, argument, param", INT_ARGUMENTS, ids=argument_id)
 def test_an_array_where_ints_belong_raises_or_forces_evaluation(
-    name: str, argument: ast.expr
+    name: str, argument: ast.expr, param: mlx_api.Param
 ) -> None:
     names = calls.environment()
     value = eval(ast.unparse(argument), dict(names))
@@ -326,7 +332,7 @@ def test_an_array_where_ints_belong_raises_or_forces_evaluation(
         eval(calls.with_argument(CALLS[name], argument, source), dict(names))
     except (RuntimeError, TypeError, ValueError):
         return
-    assert not is_pending(names["lazy"])
+    assert not is_pending(names["lazy"]), param.name
 
 
 def is_pending(array: Any) -> bool:
@@ -346,7 +352,7 @@ SAVES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(CALLS | SAVES))
+@each_row("name", sorted(CALLS | SAVES))
 def test_what_forces_evaluation(name: str, tmp_path: Path) -> None:
     entry = mlx_api.lookup(name)
     assert entry is not None
@@ -429,7 +435,7 @@ def arrays_of(value: Any) -> list[Any]:
     return [leaf for item in value for leaf in arrays_of(item)] if isinstance(value, list) else []
 
 
-@pytest.mark.parametrize("name", RULED)
+@each_row("name", RULED)
 def test_dtype_rules(name: str) -> None:
     entry = mlx_api.lookup(name)
     assert entry is not None
@@ -480,9 +486,7 @@ def assert_dtypes(
         assert expected is None or dtype_name(result.dtype) == expected, message
 
 
-@pytest.mark.parametrize(
-    "name", sorted(e.name for e in ENTRIES if e.dtype_rule.startswith("param:"))
-)
+@each_row("name", sorted(e.name for e in ENTRIES if e.dtype_rule.startswith("param:")))
 def test_dtype_parameters_decide(name: str) -> None:
     entry = mlx_api.lookup(name)
     assert entry is not None
@@ -512,7 +516,7 @@ def test_dtypes_of_creation(run: str, dtype: str) -> None:
     assert dtype_name(outcome(run, "float32").dtype) == dtype
 
 
-@pytest.mark.parametrize("name", sorted(calls.LAYERS))
+@each_row("name", sorted(calls.LAYERS))
 def test_attributes_of_layers(name: str) -> None:
     construction = calls.LAYERS[name][0]
     layer = eval(f"nn.{name}({construction})", {"nn": nn})

@@ -186,9 +186,20 @@ def test_most_sources_need_no_parse_of_the_whole(
     assert read_tree(source).converted.ranges is not None
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_trees_of_made_up_programs(source: str) -> None:
+    agree(source)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_trees_of_many_made_up_programs(source: str) -> None:
+    agree(source)
+
+
+def agree(source: str) -> None:
     try:
         parse(source)
     except cst.ParserSyntaxError:

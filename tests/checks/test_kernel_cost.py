@@ -25,7 +25,7 @@ W = "('W', 16)"
 )
 def test_divisions(body: str, owner: str) -> None:
     (message,) = messages(launched(body, template=W), DIVISION)
-    assert f"stems from `{owner}`" in message
+    assert f"division by a value from `{owner}`" in message
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_other_divisions(body: str) -> None:
 )  # fmt: skip
 def test_arrays(body: str, owner: str) -> None:
     (message,) = messages(launched(body, template=W), ARRAY)
-    assert f"`a` depends on `{owner}`" in message
+    assert f"private array `a`, by `{owner}`" in message
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ I = "uint i = thread_position_in_grid.x; "  # noqa: E741
 
 
 WRAPS = {
-    I + "y[i] = x[i] - x[i - 1];": "is -1, which wraps around to a huge unsigned number: it reads",
-    I + "y[i - 2] = x[i];": "is -2, which wraps around to a huge unsigned number: it writes",
+    I + "y[i] = x[i] - x[i - 1];": "read of `x`: index is -1 (wraps around)",
+    I + "y[i - 2] = x[i];": "write to `y`: index is -2 (wraps around)",
     I + "if (i >= x_shape[0]) return; y[i] = x[i - 1];": "is -1",
     I + "if (i >= n) return; y[i] = x[i - 1];": "is -1",
     I + "uint left = i - 1; y[i] = x[left];": "is -1",
@@ -22,7 +22,7 @@ WRAPS = {
     "uint3 at = thread_position_in_grid; y[at.x] = x[at.x - 1u];": "is -1",
     "uint r = thread_position_in_grid.y, w = x_shape[1]; y[r] = x[(r - 1) * w];": "below 0",
     "for (uint k = 0; k < x_shape[0]; ++k) y[k] = x[k - 1];": "is -1",
-    "int i = thread_position_in_grid.x; y[i] = x[i - 1];": "is -1: it reads outside of `x`",
+    "int i = thread_position_in_grid.x; y[i] = x[i - 1];": "read of `x`: index is -1 in",
 }
 
 
@@ -68,13 +68,13 @@ def test_guarded_indices(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("for (uint k = n - 1; k >= 0; --k) y[k] = x[k];", "always true: it never ends the loop"),
-        ("uint k = n; while (k >= 0) { k -= 1; y[k] = 1; }", "always true: it never ends the loop"),
-        (I + "if (i - 1 >= 0) y[i] = 1;", "is `uint`, so this is always true: what should have"),
-        (I + "uint d = i - n; if (d < 0) d = 0; y[d] = 1;", "always false: what should have"),
+        ("for (uint k = n - 1; k >= 0; --k) y[k] = x[k];", "always true: the loop never ends"),
+        ("uint k = n; while (k >= 0) { k -= 1; y[k] = 1; }", "always true: the loop never ends"),
+        (I + "if (i - 1 >= 0) y[i] = 1;", "`uint` is always true: below 0"),
+        (I + "uint d = i - n; if (d < 0) d = 0; y[d] = 1;", "always false: below 0"),
         (I + "if (0 > i - 3) return; y[i] = 1;", "always false"),
         (I + "y[i] = x[i + 3 - 1 >= 0 ? i - 5 : 0];", "always true"),
-        ("ulong k = ulong(n) - 1; if (k >= 0) y[k] = 1;", "is `ulong`"),
+        ("ulong k = ulong(n) - 1; if (k >= 0) y[k] = 1;", "unsigned `ulong`"),
     ],
 )
 def test_comparisons_without_a_choice(body: str, told: str) -> None:

@@ -22,26 +22,26 @@ def complaints(body: str, header: str = "") -> list[str]:
 
 
 FOREIGN = {
-    "double d = 1; y[0] = d;": "`double` is no type of Metal",
-    "y[0] = (double)x[0] * 2;": "`double` is no type of Metal",
-    "y[0] = static_cast<double>(x[0]);": "`double` is no type of Metal",
-    "long double d = 1; y[0] = d;": "`long double` is no type of Metal",
-    "long long n = 1; y[0] = n;": "`long long` is no type of Metal",
-    "unsigned long long int n = 1; y[0] = n;": "`unsigned long long int` is no type of Metal",
+    "double d = 1; y[0] = d;": "`double` is not a Metal type",
+    "y[0] = (double)x[0] * 2;": "`double` is not a Metal type",
+    "y[0] = static_cast<double>(x[0]);": "`double` is not a Metal type",
+    "long double d = 1; y[0] = d;": "`long double` is not a Metal type",
+    "long long n = 1; y[0] = n;": "`long long` is not a Metal type",
+    "unsigned long long int n = 1; y[0] = n;": "`unsigned long long int` is not a Metal type",
     "float* p = new float[4]; y[0] = p[0];": "Metal has no `new`",
     "thread float* p = 0; delete p; y[0] = 0;": "Metal has no `delete`",
-    "try { y[0] = x[0]; } catch (int e) { y[0] = 0; }": "Metal has no exceptions, so no `try`",
-    "if (x[0] < 0) throw 1; y[0] = 0;": "Metal has no exceptions, so no `throw`",
+    "try { y[0] = x[0]; } catch (int e) { y[0] = 0; }": "Metal has no exceptions: `try`",
+    "if (x[0] < 0) throw 1; y[0] = 0;": "Metal has no exceptions: `throw`",
     "if (x[0] < 0) goto end; y[0] = 1; end: return;": "Metal has no `goto`",
     "struct S { virtual float f() { return 1; } }; y[0] = 0;": "Metal has no virtual functions",
     "thread_local int n = 1; y[0] = n;": "Metal has no `thread_local` variables",
     "auto p = dynamic_cast<thread float*>(&v); y[0] = 0;": "Metal has no `dynamic_cast`",
-    "y[0] = std::max(x[0], 0.0f);": "no `std::max`",
-    "y[0] = std::numeric_limits<float>::max();": "no `std::numeric_limits`",
-    "std::array<float, 4> a; y[0] = a[0];": "no `std::array`",
-    "using namespace std; y[0] = max(x[0], 0.0f);": "no `using namespace std`",
-    "using std::max; y[0] = max(x[0], 0.0f);": "no `std::max`",
-    "auto f = [&](float v) { return v; }; y[0] = f(x[0]);": "lambda expressions are new in Metal 4",
+    "y[0] = std::max(x[0], 0.0f);": "C++ standard library: `std::max`",
+    "y[0] = std::numeric_limits<float>::max();": "C++ standard library: `std::numeric_limits`",
+    "std::array<float, 4> a; y[0] = a[0];": "C++ standard library: `std::array`",
+    "using namespace std; y[0] = max(x[0], 0.0f);": "C++ standard library: `using namespace std`",
+    "using std::max; y[0] = max(x[0], 0.0f);": "C++ standard library: `std::max`",
+    "auto f = [&](float v) { return v; }; y[0] = f(x[0]);": "lambda expressions need Metal 4",
 }
 
 
@@ -73,9 +73,9 @@ def test_silent(body: str) -> None:
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("\n#include <vector>\n", ["no header `<vector>`"]),
+        ("\n#include <vector>\n", ["standard header `<vector>`"]),
         ("\n#include <metal_stdlib>\n#include <stdint.h>\n", []),
-        ("float f(double v) { return v; }", ["`double` is no type"]),
+        ("float f(double v) { return v; }", ["`double` is not a Metal type"]),
         ("namespace std { float one() { return 1; } }\nfloat g() { return std::one(); }", []),
         ("struct A {};\nstruct B : A { float v; };\nfloat f() noexcept { return 1; }", []),
         ("float f(double v) { return v; }\nfloat g(double v) { return v; }", ["(2 times)"]),

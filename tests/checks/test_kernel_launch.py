@@ -172,7 +172,7 @@ def test_the_entry_is_underlined() -> None:
     (found,) = findings(text, FAMILY)
     line = (IMPORTS + text).split("\n")[found.line - 1]
     assert line[found.column - 1 : found.end_column - 1] == "ceildiv(n, 8)"
-    assert "the y entry" in found.message
+    assert "y entry of `grid`" in found.message
 
 
 CALL = {

@@ -34,7 +34,7 @@ def refused(body: str, header: str = "") -> list[str]:
 )
 def test_variable_sizes(body: str, name: str) -> None:
     (message,) = refused(body)
-    assert f"depends on `{name}`" in message
+    assert f"depends on run-time value `{name}`" in message
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_constant_sizes(body: str) -> None:
 )
 def test_initializers(body: str) -> None:
     (message,) = refused(body + " y[0] = 0;")
-    assert "no variable can have an initializer" in message
+    assert "can't have an initializer" in message
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_pointers_and_locals_may_have_initializers(body: str) -> None:
 def test_a_helper_has_no_threadgroup_memory() -> None:
     header = "float f(float v) {\n  threadgroup float a[4];\n  a[0] = v;\n  return a[0];\n}\n"
     (finding,) = findings(kernel("y[0] = f(x[0]);", header), ARRAY)
-    assert "only kernel functions can have some" in finding.message
+    assert "which is not a kernel" in finding.message
     assert (finding.line, finding.column) == (5, 21)
 
 
@@ -148,10 +148,10 @@ def test_not_certainly_more(body: str, template: str) -> None:
 
 def test_the_template_of_the_launch_is_told() -> None:
     (message,) = too_much("threadgroup float a[N]; y[0] = a[0];", '("N", 10000)')
-    assert "with N = 10000" in message
+    assert "(N = 10000)" in message
 
 
 def test_sizes_of_inputs_are_no_constants() -> None:
     body = "threadgroup float a[x_shape[0]]; a[0] = n; y[0] = a[0];"
     program = kernel(body, launch=LAUNCH.format(""))
-    assert ["depends on `x_shape`" in f.message for f in findings(program, ARRAY)] == [True]
+    assert ["run-time value `x_shape`" in f.message for f in findings(program, ARRAY)] == [True]

@@ -18,19 +18,19 @@ def complaints(
 
 
 SUMS = {
-    "half s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "a loop adds to `s`",
-    "half s = 0; for (int k = 0; k < n; ++k) s = s + x[k]; y[0] = s;": "`s`, which is float16",
-    "half s = 0; for (int k = 0; k < n; ++k) s = half(s + x[k]); y[0] = s;": "a loop adds to `s`",
-    "half s = 0; for (int k = 0; k < n; ++k) s = fma(x[k], x[k], s); y[0] = s;": "adds to `s`",
-    "half s = 0; for (int k = 0; k < n; ++k) s += float(x[k]); y[0] = s;": "a loop adds to `s`",
-    "half4 s = 0; for (int k = 0; k < n; ++k) s += half4(x[k]); y[0] = s.x;": "a loop adds to `s`",
+    "half s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "`s` accumulates in",
+    "half s = 0; for (int k = 0; k < n; ++k) s = s + x[k]; y[0] = s;": "`s` accumulates in float16",
+    "half s = 0; for (int k = 0; k < n; ++k) s = half(s + x[k]); y[0] = s;": "`s` accumulates in",
+    "half s = 0; for (int k = 0; k < n; ++k) s = fma(x[k], x[k], s); y[0] = s;": "`s` accumulates",
+    "half s = 0; for (int k = 0; k < n; ++k) s += float(x[k]); y[0] = s;": "`s` accumulates in",
+    "half4 s = 0; for (int k = 0; k < n; ++k) s += half4(x[k]); y[0] = s.x;": "`s` accumulates in",
     "bfloat s = 0; for (int k = 0; k < n; ++k) s += bfloat(x[k]); y[0] = s;": "256 times smaller",
-    "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "which is float16",
-    "T s = 0; for (int k = 0; k < M; ++k) s += x[k]; y[0] = s;": "loops add 64 times to `s`",
-    "T s = 0; for (int k = 0; k < N; ++k) for (int j = 0; j < N; ++j) s += x[j];": "add 256 times",
-    "int k = 0; half s = 0; while (k < n) { s += x[k]; ++k; } y[0] = s;": "a loop adds to `s`",
-    "half s[4]; for (int j = 0; j < 4; ++j) for (int k = 0; k < n; ++k) s[j] += x[k];": "to `s`",
-    "for (int k = 0; k < n; ++k) y[0] += x[k];": "a loop adds to `y`",
+    "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "in float16",
+    "T s = 0; for (int k = 0; k < M; ++k) s += x[k]; y[0] = s;": "`s` accumulates 64 terms",
+    "T s = 0; for (int k = 0; k < N; ++k) for (int j = 0; j < N; ++j) s += x[j];": "s 256 terms",
+    "int k = 0; half s = 0; while (k < n) { s += x[k]; ++k; } y[0] = s;": "`s` accumulates in",
+    "half s[4]; for (int j = 0; j < 4; ++j) for (int k = 0; k < n; ++k) s[j] += x[k];": "`s` acc",
+    "for (int k = 0; k < n; ++k) y[0] += x[k];": "`y` accumulates",
 }
 
 
@@ -73,12 +73,12 @@ def test_the_output_of_the_launch_decides() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("half h = 1.0h; half r = h * 0.5f; y[0] = r;", "`0.5f` is a float"),
-        ("half h = 1.0h; half r = h * 0.5; y[0] = r;", "computed in float and rounded back"),
-        ("half h = 1.0h; h = 1.0 / (1.0 + h); y[0] = h;", "`1.0` is a float"),
-        ("T h = 1.0h; y[0] = T(h * 0.5f);", "`0.5f` is a float"),
-        ("bfloat b = bfloat(1); bfloat r = b * 0.5f;", "the kernel fails to compile"),
-        ("bfloat b = bfloat(1); y[0] = bfloat(b * 0.5f);", "computed in float"),
+        ("half h = 1.0h; half r = h * 0.5f; y[0] = r;", "literal `0.5f` promotes float16"),
+        ("half h = 1.0h; half r = h * 0.5; y[0] = r;", "promotes float16 arithmetic to float"),
+        ("half h = 1.0h; h = 1.0 / (1.0 + h); y[0] = h;", "literal `1.0` promotes"),
+        ("T h = 1.0h; y[0] = T(h * 0.5f);", "literal `0.5f` promotes float16"),
+        ("bfloat b = bfloat(1); bfloat r = b * 0.5f;", "no implicit conversion to bfloat"),
+        ("bfloat b = bfloat(1); y[0] = bfloat(b * 0.5f);", "promotes bfloat16 arithmetic"),
     ],
 )
 def test_literals_that_promote(body: str, told: str) -> None:

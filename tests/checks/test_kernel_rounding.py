@@ -126,4 +126,4 @@ def test_the_entry_is_underlined() -> None:
     (found,) = findings(program, FAMILY)
     line = (IMPORTS + program).split("\n")[found.line - 1]
     assert line[found.column - 1 : found.end_column - 1] == "(n + 255) // 256 * 256"
-    assert "behind the end of `y`" in found.message
+    assert "out-of-bounds write to `y`" in found.message

@@ -79,7 +79,7 @@ def test_idle_lanes(grid: str, threadgroup: str, lanes: int) -> None:
     program = launching(grid, threadgroup)
     (found,) = findings(program, FAMILY)
     assert found.code == "KERNEL-GRID-006"
-    assert f"leaves {lanes} of the 32 lanes" in found.message
+    assert f"leaves {lanes} of 32 lanes" in found.message
     line = (IMPORTS + program).split("\n")[found.line - 1]
     assert line[found.column - 1 : found.end_column - 1] == threadgroup[1:-1]
 

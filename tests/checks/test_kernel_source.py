@@ -341,7 +341,7 @@ def test_the_shape_of_a_scalar_is_not_there() -> None:
     names = 'input_names=["x", "n"], output_names=["y"]'
     program = kernel("y[0] = x[0] + n_shape[0];", names).replace("inputs=[x]", "inputs=[x, 3]")
     (found,) = findings(program)
-    assert "`n` is a scalar" in found.message
+    assert "scalar `n` has no shape" in found.message
 
 
 @pytest.mark.parametrize(
@@ -352,9 +352,9 @@ def test_the_shape_of_a_scalar_is_not_there() -> None:
         ("input1_shape", "`scale_shape`"),
         ("x_size", "x_shape"),
         ("y_shape", "template"),
-        ("scales", "did you mean `scale`"),
+        ("scales", "Did you mean `scale`"),
         ("simd_lane_id", "`thread_index_in_simdgroup`"),
-        ("cap", 'add "cap" to input_names'),
+        ("cap", 'add "cap" to `input_names`'),
     ],
 )
 def test_the_way_out(name: str, advice: str) -> None:

@@ -118,7 +118,7 @@ def test_arguments_may_be_among_unknown_ones(arguments: str, before: str) -> Non
 
 def test_where_a_missing_argument_is_told() -> None:
     (found,) = findings(launched("**LAUNCH"), "KERNEL-ARGS")
-    assert "needs `output_shapes`" in found.message
+    assert "missing `output_shapes`" in found.message
 
 
 def test_what_one_branch_adds_is_not_certain() -> None:
@@ -131,6 +131,6 @@ def test_what_one_branch_adds_is_not_certain() -> None:
 def test_where_a_wrong_entry_is_told() -> None:
     program = launched("output_shapes=[(1,)], **dict(LAUNCH, bound=3)")
     (found,) = findings(program, "KERNEL-ARGS")
-    assert "takes no `bound`" in found.message
+    assert "has no parameter `bound`" in found.message
     line = ("import mlx.core as mx\nimport mlx.nn as nn\n" + program.lstrip("\n")).split("\n")
     assert line[found.line - 1][found.column - 1 : found.end_column - 1] == "3"

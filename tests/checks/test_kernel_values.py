@@ -31,8 +31,8 @@ def underlined(program: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("template", "text", "words"),
     [
-        ('[("N", 0.5)]', "0.5", "a float is no template"),
-        ('[("N", n / 2)]', "n / 2", "a float is no template"),
+        ('[("N", 0.5)]', "0.5", "got a float"),
+        ('[("N", n / 2)]', "n / 2", "got a float"),
         ('[("N", "float")]', '"float"', "a string"),
         ('[("T", x.dtype), ("N", name)]', "name", "a string"),
         ('[("N", None)]', "None", "None"),
@@ -43,10 +43,10 @@ def underlined(program: str) -> tuple[str, str, str]:
         ('[("N", x.shape)]', "x.shape", "a shape"),
         ('[("N", 2147483648)]', "2147483648", "more than 32 bits"),
         ('[("N", -2147483649)]', "-2147483649", "more than 32 bits"),
-        ('[("N",)]', '"N",', "has 1 part"),
-        ('[("T", x.dtype, 1)]', '"T", x.dtype, 1', "has 3 parts"),
-        ('("T", x.dtype)', '"T"', "no pair"),
-        ("[x.dtype]", "x.dtype", "no pair"),
+        ('[("N",)]', '"N",', "got 1 part"),
+        ('[("T", x.dtype, 1)]', '"T", x.dtype, 1', "got 3 parts"),
+        ('("T", x.dtype)', '"T"', "must be a (name, value) pair"),
+        ("[x.dtype]", "x.dtype", "must be a (name, value) pair"),
         ('{("N", 4)}', '{("N", 4)}', "a set"),
     ],
 )

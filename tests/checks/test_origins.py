@@ -31,8 +31,8 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         ),
         [
             (3, "parameter `x` of `f`, annotated `mx.array`"),
-            (4, "`y` is `mx.mean(x * 2)`"),
-            (5, "`z` is `y.astype(mx.float32)[0]`"),
+            (4, "`y` is assigned `mx.mean(x * 2)`"),
+            (5, "`z` is assigned `y.astype(mx.float32)[0]`"),
         ],
     ),
     "each of several": (
@@ -40,22 +40,22 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
             "def f(x: mx.array, n):\n    if n:\n        y = mx.sum(x)\n    else:\n        y = -x\n"
             "    return y.item()\n"
         ),
-        [(5, "`y` may be `mx.sum(x)`"), (7, "`y` may be `-x`")],
+        [(5, "`y` may be assigned `mx.sum(x)`"), (7, "`y` may be assigned `-x`")],
     ),
     "a parameter bound again on one way": (
         "def f(x: mx.array, n):\n    if n:\n        x = x + x\n    return x.item()\n",
-        [(3, "`x` may be what the function is given"), (5, "`x` may be `x + x`")],
+        [(3, "`x` may be the function's argument"), (5, "`x` may be assigned `x + x`")],
     ),
     "one of them is not known": (
         (
             "def f(x: mx.array, n):\n    try:\n        y = mx.sum(x)\n        g(y)\n"
             "    except E as y:\n        y = x\n    return y.item()\n"
         ),
-        [(5, "`y` may be `mx.sum(x)`"), (8, "`y` may be `x`")],
+        [(5, "`y` may be assigned `mx.sum(x)`"), (8, "`y` may be assigned `x`")],
     ),
     "carried by a loop": (
         "def f(x: mx.array):\n    y = x\n    while n():\n        y = y + x\n    return y.item()\n",
-        [(4, "`y` may be `x`"), (6, "`y` may be `y + x`")],
+        [(4, "`y` may be assigned `x`"), (6, "`y` may be assigned `y + x`")],
     ),
     "unpacked": (
         (
@@ -64,7 +64,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         ),
         [
             (3, "parameter `x` of `f`, annotated `mx.array`"),
-            (4, "`a` is `x`"),
+            (4, "`a` is assigned `x`"),
             (5, "`r` is unpacked from `mx.linalg.qr(a)`"),
         ],
     ),
@@ -72,7 +72,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         "def f(x: mx.array):\n    y = mx.abs(x)\n    y += 1\n    return y.item()\n",
         [
             (3, "parameter `x` of `f`, annotated `mx.array`"),
-            (4, "`y` is `mx.abs(x)`"),
+            (4, "`y` is assigned `mx.abs(x)`"),
             (5, "`y` is updated with `1`"),
         ],
     ),
@@ -83,15 +83,15 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         ),
         [
             (3, "parameter `xs` of `f`, annotated `list[mx.array]`"),
-            (4, "`x` goes through `zip(n, xs)`"),
+            (4, "`x` iterates over `zip(n, xs)`"),
         ],
     ),
     "the only call": (
         "def f(x):\n    return mx.sum(x).item()\ndef g():\n    y = mx.zeros(3)\n    f(y)\n",
         [
-            (6, "`y` is `mx.zeros(3)`"),
+            (6, "`y` is assigned `mx.zeros(3)`"),
             (7, "`f` is called with `y`"),
-            (3, "parameter `x` of `f`, which calls in this file give an array"),
+            (3, "parameter `x` of `f`, passed an array by calls in this file"),
         ],
     ),
     "several calls, by place and by name": (
@@ -102,12 +102,12 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         [
             (6, "`f` is called with `a`"),
             (7, "`f` is called with `b`"),
-            (3, "parameter `x` of `f`, which calls in this file give an array"),
+            (3, "parameter `x` of `f`, passed an array by calls in this file"),
         ],
     ),
     "a call that can't be followed": (
         "def f(n, x):\n    return mx.sum(x).item()\ndef g(a):\n    f(1, mx.zeros(3))\n    f(*a)\n",
-        [(3, "parameter `x` of `f`, used as an array alone can be")],
+        [(3, "parameter `x` of `f`, used as an array")],
     ),
     "a method called on an instance": (
         (
@@ -117,7 +117,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         [
             (6, "parameter `a` of `g`, annotated `mx.array`"),
             (7, "`A.f` is called with `a`"),
-            (4, "parameter `x` of `A.f`, which calls in this file give an array"),
+            (4, "parameter `x` of `A.f`, passed an array by calls in this file"),
         ],
     ),
     "an attribute set once": (
@@ -136,7 +136,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
     ),
     "of the module": (
         "S = mx.array(1.0)\ndef f():\n    return S.item()\n",
-        [(3, "`S` is `mx.array(1.0)`")],
+        [(3, "`S` is assigned `mx.array(1.0)`")],
     ),
     "of the module, bound twice": (
         "S = mx.array(1.0)\nS = mx.array(2.0)\ndef f():\n    return S.item()\n",
@@ -148,7 +148,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
     ),
     "of the function around": (
         "def f(x: mx.array):\n    y = mx.sum(x)\n    def g():\n        return y.item()\n    g()\n",
-        [(3, "parameter `x` of `f`, annotated `mx.array`"), (4, "`y` is `mx.sum(x)`")],
+        [(3, "parameter `x` of `f`, annotated `mx.array`"), (4, "`y` is assigned `mx.sum(x)`")],
     ),
     "nonlocal": (
         (
@@ -169,19 +169,19 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
         [
             (3, "parameter `x` of `f`, annotated `mx.array`"),
             (5, "a lambda is called with `x`"),
-            (4, "parameter `y` of a lambda, which calls in this file give an array"),
+            (4, "parameter `y` of a lambda, passed an array by calls in this file"),
         ],
     ),
     "not what only gives the shape": (
         "def f(x: mx.array):\n    y = mx.zeros_like(x)\n    return y.item()\n",
-        [(4, "`y` is `mx.zeros_like(x)`")],
+        [(4, "`y` is assigned `mx.zeros_like(x)`")],
     ),
     "an item of a list": (
         (
             "def f(x: mx.array, y: mx.array, i):\n    xs = [-x, -y]\n"
             "    return xs[i].item() + mx.stack([-y, x])[i]\n"
         ),
-        [(4, "`xs` is `[-x, -y]`")],
+        [(4, "`xs` is assigned `[-x, -y]`")],
     ),
     "what a call is given in a list": (
         "def f(x: mx.array, y: mx.array):\n    return mx.stack([-y, x]).sum().item()\n",
@@ -194,7 +194,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
             "def f():\n    y = mx.array(\n        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0,  8.0, 9.0, "
             "10.]\n    )\n    return y.item()\n"
         ),
-        [(4, "`y` is `mx.array( [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.…`")],
+        [(4, "`y` is assigned `mx.array( [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.…`")],
     ),
 }
 
@@ -226,17 +226,17 @@ def test_where_an_array_came_from(source: str, steps: list[tuple[int, str]]) -> 
 )
 def test_rules_tell_of_the_array_that_they_mean(code: str, line: str) -> None:
     source = f"import numpy as np\ndef f(x: mx.array):\n    y = mx.array(1.0)\n    return {line}\n"
-    assert flow(source, code) == [(5, "`y` is `mx.array(1.0)`")]
+    assert flow(source, code) == [(5, "`y` is assigned `mx.array(1.0)`")]
 
 
 CONTEXTS: dict[str, tuple[str, list[tuple[int, str]]]] = {
     "loop": (
         "def f(xs: list[mx.array]):\n    for x in xs:\n        x.item()\n",
-        [(4, "the loop over `xs`")],
+        [(4, "loop over `xs`")],
     ),
     "while": (
         "def f(x: mx.array):\n    while True:\n        x = x + x\n        x.item()\n",
-        [(4, "the loop `while True`")],
+        [(4, "loop `while True`")],
     ),
     "decorated": (
         "def g(n):\n    @mx.compile\n    def f(x: mx.array):\n        return x.item()\n",

@@ -173,21 +173,25 @@ MORE_CALLS = [
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(ARITHMETIC))
+@pytest.mark.sampled(3)
 def test_arithmetic(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(IN_PLACE))
+@pytest.mark.sampled(3)
 def test_in_place(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(COMPARED))
+@pytest.mark.sampled(3)
 def test_comparisons(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(CALLS + MORE_CALLS))
+@pytest.mark.sampled(3)
 def test_function_arguments(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
@@ -389,7 +393,7 @@ NAMES = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(EXPRESSIONS)
 def test_fixing_random_expressions(expression: str) -> None:
     """All fixes leave a source that parses, and nothing of what they were offered for."""
@@ -402,7 +406,7 @@ def test_fixing_random_expressions(expression: str) -> None:
     assert len(after) <= len(before) - offered
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(EXPRESSIONS)
 def test_safe_fixes_of_random_expressions_compute_the_same(expression: str) -> None:
     source = f"{NAMES}y = {expression}\n"

@@ -279,7 +279,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(count=st.integers(2, 9))
 @settings(
     max_examples=4,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
 )

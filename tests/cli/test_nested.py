@@ -80,7 +80,6 @@ def configure(folder: str, mark: str, body: str) -> None:
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     max_examples=8,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes too long to shrink it
 )
 @given(

@@ -82,7 +82,7 @@ def test_places_for_forges_are_those_of_the_file(embercoach: Cli, file: Path) ->
     }
     (logical,) = location["logicalLocations"]
     assert logical["properties"] == {"cell": 5, "line": 4, "column": 11}
-    assert result["message"]["text"].startswith("cell 5, line 4: `.item()` waits")
+    assert result["message"]["text"].startswith("cell 5, line 4: `.item()` synchronizes")
 
     github = embercoach(".", "--output-format", "github").out.splitlines()[-1]
     assert f"file=a.ipynb,line={row},col={column},endLine={row}," in github

@@ -75,7 +75,7 @@ def test_a_finding_is_shown_in_the_python_file(simulate: Simulate) -> None:
     out = result.stdout
     assert out.startswith("program script.py ")
     column = LINES[RACE - 1].index("tile[t]") + 1
-    assert f"\nkernels.py:{RACE}:{column}: SIM-RACE-001 error kernel `turn`: " in out
+    assert f"\nkernels.py:{RACE}:{column}: SIM-RACE-001 error data race on " in out
     assert f"{RACE} | {LINES[RACE - 1]}\n" in out
     assert re.search(r"launched at kernels\.py:\d+", out)
     assert re.search(r"^ turn +1 +\d+\.\d{3} +1 +0$", out, re.MULTILINE)
@@ -91,7 +91,7 @@ def test_notes_are_counted_or_listed(simulate: Simulate) -> None:
     assert "1 note not shown (--show-notes)." in result.stdout
     assert "SIM-BENIGN-001" not in result.stdout
     result = simulate("--show-notes", "--", "python", "script.py", "length")
-    assert "SIM-BENIGN-001 note kernel `length`" in result.stdout
+    assert "SIM-BENIGN-001 note benign race on `" in result.stdout
 
 
 def test_a_program_without_kernels(simulate: Simulate) -> None:
@@ -402,7 +402,7 @@ def test_the_configuration_counts(simulate: Simulate, tmp_path: Path) -> None:
     assert "simulator.compiler is ignored without --allow-compiler" in result.stderr
     result = simulate("--allow-compiler", "--", "python", "script.py", "turn")
     assert result.returncode == 2
-    assert result.stderr.startswith("embercoach: there is no compiler 'no-such-clang'")
+    assert result.stderr.startswith("embercoach: no compiler 'no-such-clang'")
     assert "Traceback" not in result.stderr
 
 
@@ -416,7 +416,7 @@ def test_the_timeout(simulate: Simulate, tmp_path: Path) -> None:
     result = simulate("--timeout", "0.5", "--", "python", "endless.py")
     assert result.returncode == 1, result.stderr
     assert "went on" in result.stdout
-    assert "SIM-TIMEOUT-001 error kernel `endless`" in result.stdout
+    assert "SIM-TIMEOUT-001 error kernel timed out" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_compile_only(simulate: Simulate, tmp_path: Path) -> None:
     assert "factr" in unknown["message"]
     assert "factr" in lines[unknown["line"] - 1]
     assert (small["code"], small["severity"]) == ("SIM-COMPILE-002", "warning")
-    assert small["message"].startswith("kernel `device_only`: with `x` of fewer than 8 elements: ")
+    assert small["message"] == "kernel does not compile if `x` has fewer than 8 elements"
     assert "const device float* row = x;" in lines[small["line"] - 1]
     assert told["summary"]["compiled_only"]
     assert told["summary"]["exit_code"] == 1

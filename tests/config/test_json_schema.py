@@ -156,7 +156,6 @@ def beyond_the_schema(table: dict[str, Any]) -> bool:
 
 @settings(
     max_examples=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(values(SCHEMA))
@@ -171,7 +170,7 @@ def test_each_key_alone(key: str) -> None:
     """Every key takes what the schema allows: no mistake hides behind another key's."""
     form = SCHEMA["properties"][key]
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8, suppress_health_check=list(HealthCheck))
     @given(values(form))
     def check(value: Any) -> None:
         assume(not beyond_the_schema({key: value}))

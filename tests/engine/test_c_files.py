@@ -184,7 +184,7 @@ def test_suppressions_are_written(project: Path, source: str) -> None:
     assert told(check()) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(alphabet="x(){};/*\\\"' \n\tembercoach: ignore[A-1]", max_size=80))
 def test_any_text_can_be_read(source: str) -> None:
     for language in (METAL, "objective-c"):

@@ -28,7 +28,7 @@ WORDS = ("bad_pull", "x = bad_shape", "  bad_scalar", "%time bad_pull", "é = ba
 
 
 @pytest.mark.usefixtures("planted")
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cells=st.lists(
         st.lists(st.sampled_from((*WORDS, "!ls", "y = !ls", "", "# bad_bound\u2028", "%%bash")))
@@ -56,7 +56,7 @@ def test_findings_stand_where_their_words_are(cells: list[str]) -> None:
     assert order == sorted(order)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cells=st.lists(st.lists(LINES, max_size=6).map("\n".join), max_size=4))
 def test_no_notebook_breaks_the_checks(cells: list[str]) -> None:
     """With the real checks; fixing is tried as well."""

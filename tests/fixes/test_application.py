@@ -175,7 +175,7 @@ def test_deleting_a_whole_line(source: str, start: int, end: int, expected: str)
 LINES = st.lists(st.text("ab \f\r", max_size=4), min_size=1, max_size=8)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LINES, LINES, st.booleans(), st.booleans())
 def test_git_applies_a_diff(before: list[str], after: list[str], ended: bool, also: bool) -> None:
     old = "\n".join(before) + "\n" * ended

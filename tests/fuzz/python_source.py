@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Iterator
 
 from tests.fuzz import seeds
 from tests.fuzz.mutation import grafting, text_mutation
 from tests.fuzz.soundness import examine
 from tests.fuzz.target import Target
+from tests.robustness.tokens import TOKENS
 
 WORDS = (
-    *keyword.kwlist,
-    *keyword.softkwlist,
-    *("mx", "nn", "np", "x", "self", "mx.compile", "mx.eval(x)", "x.item()", "float(x)", "x.shape"),
-    *("mx.grad(f)", "mx.vmap(f)", "mx.fast.metal_kernel(", "source=", "header=", "input_names="),
-    *("grid=", "threadgroup=", "template=", "output_shapes=", "output_dtypes=", "mx.float16"),
-    *("np.array(x)", "x.tolist()", "print(x)", "*args", "**kwargs", "lambda a: a", "@mx.compile"),
+    *TOKENS,
     *("# embercoach: ignore", "# noqa", "# embercoach: ignore[DTYPE-001]", "# type: ignore"),
-    *(
-        "\n",
-        "\n    ",
-        "\n\t",
-        "(",
-        ")",
-        "[",
-        "]",
-        "{",
-        "}",
-        ",",
-        ":",
-        "=",
-        ".",
-        ":=",
-        "->",
-        "f'{x=}'",
-    ),
 )
 
 

@@ -397,7 +397,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(WORDS, max_size=30).map(" ".join) | st.text(max_size=40))
 def test_junk_never_crashes(text) -> None:
     for facts in (read_unit(text), read_body(text)):

@@ -104,7 +104,7 @@ def test_methods_are_functions() -> None:
     assert [n.type for n in file.syntax.nodes if n.type == "function_definition"] != []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet='[]{}():;@^"\\ \nab,.<>=#/*', max_size=60))
 def test_whatever_is_written_places_stay_true(text: str) -> None:
     file = parse(text)

@@ -126,7 +126,7 @@ MEMBERS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=MEMBERS, indent=st.sampled_from([None, 1]))
 def test_any_json_is_read_or_refused(data: Any, indent: int | None) -> None:
     with suppress(NotebookError):
@@ -139,7 +139,6 @@ ODD = st.text(
 ).map(lambda text: text.replace("\0", ""))
 
 
-@settings(deadline=None)
 @given(
     given=st.lists(st.lists(ODD, max_size=3) | ODD, min_size=1, max_size=3),
     indent=st.sampled_from([None, 1, 4]),

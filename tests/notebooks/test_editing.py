@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.finding import Edit, Fix
@@ -108,7 +108,6 @@ SOURCES = st.lists(st.sampled_from(LINES), max_size=4).map("\n".join)
 SHAPES = st.sampled_from([None, 1, 4])
 
 
-@settings(deadline=None)
 @given(
     cells=st.lists(SOURCES, min_size=1, max_size=3),
     indent=SHAPES,

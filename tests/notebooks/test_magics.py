@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.notebooks.magics import UNKNOWN, plain
@@ -107,7 +107,6 @@ LINES = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(lines=st.lists(LINES | st.text(max_size=8), max_size=8), end=st.sampled_from(["\n", "\r\n"]))
 def test_nothing_else_moves(lines: list[str], end: str) -> None:
     cell = end.join(lines)
@@ -120,7 +119,6 @@ def test_nothing_else_moves(lines: list[str], end: str) -> None:
         assert before == after or (at in left_out and before not in "\r\n")
 
 
-@settings(deadline=None)
 @given(
     lines=st.lists(st.sampled_from(["x = 1", "!ls", "y = !ls 'a", "%time f(x)", "%pip a", "x?"]))
 )

@@ -47,7 +47,7 @@ ATTACKS = (
 HOSTILE = st.lists(
     st.sampled_from(ATTACKS) | st.text(st.characters(codec=None), max_size=4), max_size=5
 ).map("".join)
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 #: What styles a line on a terminal: ours.
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 

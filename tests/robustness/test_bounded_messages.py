@@ -9,7 +9,7 @@ import pytest
 
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.payload import content_of
-from embercoach.quoting import MOST_QUOTED, MOST_SAID, bounded, quoted
+from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, quoted
 
 LONG = "a" * 50_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
@@ -74,7 +74,7 @@ def test_names_of_a_kernel(key: str, value: str) -> None:
 def test_a_kernels_name_of_all_characters() -> None:
     name = "".join(map(chr, range(33, 5_000)))
     found = messages("a.py", KERNEL.format(**GOOD | {"name": name}))
-    assert any("in the name of a kernel" in text for text in found)
+    assert any("kernel name contains" in text for text in found)
     assert_bounded(found)
 
 
@@ -105,6 +105,28 @@ def test_python(source: str) -> None:
     assert_bounded(messages("a.py", source))
 
 
+LONG_NAME = "n" * 300
+SHARED_BY_THREADS = f"""
+threadgroup float {LONG_NAME}[64];
+uint i = thread_position_in_threadgroup.x;
+{LONG_NAME}[i] = inp[i];
+threadgroup_barrier(mem_flags::mem_none);
+out[i] = {LONG_NAME}[63 - i] + {LONG_NAME}[i + 1];
+out[0] += std::{LONG_NAME}(inp[i]);
+"""
+
+
+def test_messages_about_kernels_stay_short_with_long_names() -> None:
+    sizes = {"source": SHARED_BY_THREADS, "input_name": LONG_NAME, "template": LONG_NAME}
+    launched = KERNEL.format(**GOOD | sizes).replace("(1, 1, 1)", "(64, 1, 1)")
+    inspection = Inspector().inspect(launched.encode(), Path("/nowhere/a.py"))
+    content = content_of(inspection.kind, inspection.payload.encode())
+    assert content is not None
+    found = {one[0]: one[5] for one in content[0]}
+    assert {"KERNEL-BOUNDS-001", "KERNEL-BARRIER-002", "KERNEL-MSL-001"} <= found.keys()
+    assert all(len(message) <= MOST_SHOWN for message in found.values()), found
+
+
 # The functions themselves.
 
 
@@ -127,7 +149,12 @@ def test_a_quoted_value(value: str, shown: str) -> None:
 
 
 def test_a_message_without_long_quotes_stays() -> None:
-    message = f"`{'a' * 60}` is no identifier, {'and more of it ' * 10}"
+    message = f"`{'a' * 60}` is not an identifier"
     assert bounded(message) == message
-    assert bounded(f"`{'a' * 61}` is {'long ' * 20}") == f"`{'a' * 59}…` is {'long ' * 20}"
+    assert bounded(f"`{'a' * 61}` is long") == f"`{'a' * 59}…` is long"
+
+
+def test_quotes_of_a_message_over_100_characters_are_clipped_to_24() -> None:
+    names, words = f"`{'a' * 25}` and `{'b' * 24}`", "more of it " * 10
+    assert bounded(f"{names}: {words}") == f"`{'a' * 23}…` and `{'b' * 24}`: {words}"
     assert len(bounded("many words " * 1_000)) == MOST_SAID

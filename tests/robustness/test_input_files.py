@@ -27,7 +27,6 @@ from embercoach.engine.cache import _digest
 SOURCE = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
 FEW = settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 BYTES = st.binary(max_size=60)

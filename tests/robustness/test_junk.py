@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import copy
-import keyword
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from embercoach.checks import Project, check_source
 from tests.analysis.programs import PROGRAMS
 from tests.robustness.outcome import outcome_of
+from tests.robustness.tokens import TOKENS
 
 HERE = Path(__file__).resolve().parent
 PATH = Path("/nowhere/program.py")
@@ -25,55 +26,9 @@ PROGRAM_FILES = [
     *sorted((ROOT / "embercoach" / "analysis").glob("*.py")),
     *sorted((ROOT / "tests" / "xlstm_kernels").glob("*.py")),
 ]
-TOKENS = (
-    *keyword.kwlist,
-    *keyword.softkwlist,
-    *[
-        "(",
-        ")",
-        "[",
-        "]",
-        "{",
-        "}",
-        ",",
-        ":",
-        ".",
-        ";",
-        "@",
-        "=",
-        "->",
-        ":=",
-        "+",
-        "-",
-        "*",
-        "/",
-        "//",
-        "%",
-        "**",
-        "==",
-        "!=",
-        "<",
-        ">",
-        "<=",
-        ">=",
-        "~",
-        "&",
-        "|",
-        "^",
-        "<<",
-        ">>",
-        "+=",
-        "**=",
-        "...",
-    ],
-    *("mx", "nn", "np", "x", "x.item()", "mx.array", "mx.compile", "float", "print", "self"),
-    *("1", "0.5", "1j", "'a'", "f'{x}'", "'''", '"', "\\", "#", "\n", "\n    ", "\n\t", "  ", "é"),
-    *("mx.fast.metal_kernel(", "source='", "grid=", "\x0c", "\r", "\r\n", "$", "?", "`"),
-)
-
 # Examples differ a thousandfold in time, so that a deadline each says little: the outcome has its
 # own limit, far above.
-JUNK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+JUNK = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 
 @JUNK
@@ -187,9 +142,14 @@ def test_any_kernel_body(tokens: list[str]) -> None:
     assert outcome_of(source, PATH) == "checked"
 
 
-def test_a_second_check_says_the_same() -> None:
+@pytest.mark.parametrize(
+    "paths",
+    [PROGRAM_FILES[:4], pytest.param(PROGRAM_FILES[:20], marks=pytest.mark.exhaustive)],
+    ids=["few", "many"],
+)
+def test_a_second_check_says_the_same(paths: list[Path]) -> None:
     project = Project()
-    for path in PROGRAM_FILES[:20]:
+    for path in paths:
         source = path.read_text(encoding="utf-8")
         first = check_source(source, path, project)
         assert check_source(source, path, project) == first

@@ -19,6 +19,7 @@ SIZE = 2_000
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name.startswith("metal: ")])
+@pytest.mark.sampled(3)
 def test_every_shape_ends_in_findings_or_a_problem(name: str) -> None:
     _, text = SHAPES[name](SIZE)
     assert all(found.line for found in checks.check_metal(text).findings)
@@ -52,6 +53,7 @@ def _calls(text: str) -> int:
         "calls of overloads",
     ],
 )
+@pytest.mark.sampled(3)
 def test_work_grows_in_proportion(name: str) -> None:
     few, some, many = (SHAPES[f"metal: {name}"](size)[1] for size in (500, 4 * SIZE, 8 * SIZE))
     _calls(few)  # what is imported and kept on the way is not counted

@@ -94,7 +94,7 @@ def test_a_text_that_is_opened_is_checked(editor: Editor) -> None:
     assert found.source == "embercoach"
     assert found.severity == types.DiagnosticSeverity.Warning
     assert spot(found.range) == (4, 11, 4, 21)
-    assert "waits" in found.message
+    assert "synchronizes" in found.message
     assert found.code_description is not None
     assert found.code_description.href.endswith("/HOST-PULL-001.md")
     assert found.data["rule"] == "HOST-PULL-001"
@@ -110,9 +110,9 @@ def test_a_finding_comes_with_where_its_array_came_from(editor: Editor) -> None:
     assert told is not None
     assert [(spot(one.location.range), one.message) for one in told] == [
         ((3, 6, 3, 8), "parameter `xs` of `f`, annotated `list[mx.array]`"),
-        ((4, 13, 4, 15), "`x` goes through `xs`"),
-        ((5, 8, 5, 21), "`y` is `mx.sum(x)`"),
-        ((4, 13, 4, 15), "the loop over `xs`"),
+        ((4, 13, 4, 15), "`x` iterates over `xs`"),
+        ((5, 8, 5, 21), "`y` is assigned `mx.sum(x)`"),
+        ((4, 13, 4, 15), "loop over `xs`"),
     ]
     assert {one.location.uri for one in told} == {(editor.folder / "flow.py").as_uri()}
 

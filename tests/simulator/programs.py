@@ -91,6 +91,7 @@ def plugin() -> str:
 
 
 def pytest(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder with our plugin, as installed or as it lies here."""
+    """Run pytest in a folder with our plugin alone, as installed or as it lies here."""
     options = ("-p", plugin(), "-p", "no:cacheprovider")
-    return python("-m", "pytest", *options, *arguments, cwd=cwd)
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return python("-m", "pytest", *options, *arguments, cwd=cwd, env=env)

@@ -167,7 +167,7 @@ def test_a_grid_without_threads_runs_nothing():
     assert machine.ran == []
     (finding,) = recorder.findings
     assert finding.kind == "unwritten-output"
-    assert "the grid has no threads" in finding.message
+    assert "the grid has no threads" in finding.details
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_findings_raise_where_asked_for():
         "device-race (SIM-RACE-002)",
         "body line 1",
         "uint i = thread_position_in_grid.x;",
-        "o[0] is accessed by two threads in no order: both write",
-        "there thread (2, 0, 0) of threadgroup (0, 0, 0), body line 1",
+        "data race on `o[0]`: unsynchronized accesses both write",
+        "other access: thread (2, 0, 0) of threadgroup (0, 0, 0), body line 1",
         "thread (3, 0, 0), 4 times, launched at",
         Path(__file__).name,
     ):

@@ -103,7 +103,7 @@ def test_an_error_is_printed_like_a_linter(errors) -> None:
             "y[0] = 1;",
             "float f() { threadgroup float a[2]; return a[0]; }\n",
             ("header", 1, 31),
-            "only in a kernel function",
+            "outside of a kernel function",
         ),
     ],
 )
@@ -242,7 +242,7 @@ def test_an_error_that_is_not_the_users_is_no_compile_error(unit: Rewritten, out
 def test_a_float_does_not_become_bfloat_by_itself(errors, body: str, columns: list[int]) -> None:
     found = errors(body).diagnostics
     assert [(d.part, d.line, d.column) for d in found] == [("body", 1, c) for c in columns]
-    assert found[0].message == "a float does not convert to bfloat by itself; write bfloat(...)"
+    assert found[0].message == "no implicit conversion from float to bfloat; write bfloat(...)"
 
 
 def test_other_conversions_to_bfloat_are_metals(toolchain: Toolchain, object_cache: Path) -> None:

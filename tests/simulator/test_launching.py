@@ -53,12 +53,14 @@ def run(source, inputs, shape, dtype=mx.float32, *, threads=None, build=None, **
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [3, 40])
+@pytest.mark.sampled(4)
 def test_every_dtype_is_read_and_written(dtype, size, recorder):
     array = (mx.arange(size) - 2).astype(dtype)
     assert mx.array_equal(run(COPY, [array], (size,), dtype), array)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.sampled(3)
 def test_scalars_of_every_dtype(dtype, recorder):
     array = mx.array(1).astype(dtype)
     assert run(f"{PLACE}o[i] = a;", [array], (4,), dtype).tolist() == [array.item()] * 4
@@ -180,7 +182,7 @@ def test_a_fault_raises_where_the_kernel_is_called():
     (finding,) = caught.value.findings
     assert (finding.kind, finding.part, finding.line) == ("out-of-bounds", "body", 2)
     assert finding.thread == (39, 0, 0)
-    assert finding.message.startswith("A read of a[40] is out of bounds: a has 40 elements. ")
+    assert finding.message == ("out-of-bounds read of `a[40]`: 40 elements")
     file, line = finding.launched_at
     assert Path(file) == Path(__file__)
     assert (

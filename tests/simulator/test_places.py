@@ -91,6 +91,7 @@ def test_a_line_is_found(code: str, line: int, excerpt: str, text: str, tmp_path
         ("metal_kernel = '\0'\n", 1, "(", "body"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_is_not_sure_is_not_told(
     code: str, line: int | None, excerpt: str, part: str, tmp_path: Path
 ) -> None:

@@ -283,7 +283,7 @@ def test_the_compiler_of_a_project_needs_permission(
     monkeypatch.setenv("EMBERCOACH_ALLOW_COMPILER", "1")
     result = run_pytest(SIMULATE, cwd=project)
     assert result.returncode == 4
-    assert "there is no compiler 'no-such-clang'" in result.stdout + result.stderr
+    assert "no compiler 'no-such-clang'" in result.stdout + result.stderr
 
 
 COST = """\

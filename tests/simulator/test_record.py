@@ -15,9 +15,19 @@ from embercoach.simulator.session.record import KernelRow, read, record_of, writ
 from embercoach.simulator.session.recorder import Launch, Recorder
 
 FAULT = Finding(
-    "threadgroup-race", "turn", "body", 3, (1, 0, 0), "Told. Why.", "y = x;", ("/a.py", 7), 2
+    "threadgroup-race",
+    "turn",
+    "body",
+    3,
+    (1, 0, 0),
+    "Race.",
+    "y = x;",
+    ("/a.py", 7),
+    2,
+    ("other",),
+    "Fix.",
 )
-NOTE = Finding("same-value-write", "turn", "header", None, None, "Told.", "", None, 1)
+NOTE = Finding("same-value-write", "turn", "header", None, None, "Note.", "", None, 1)
 SETTINGS = SimulatorSettings(
     compiler="clang", timeout=2.5, memory=9, checks=False, allow=("crash",)
 )

@@ -218,8 +218,8 @@ def test_what_can_not_be_told_stays_for_clang(body: str) -> None:
     [
         ("threadgroup float a[2] = {0, 0};", "initializer"),
         ("threadgroup float a{1};", "initializer"),
-        ("threadgroup float a[4], *p;", "one declaration for each"),
-        ("threadgroup float *threadgroup p, a[4];", "one declaration for each"),
+        ("threadgroup float a[4], *p;", "split it"),
+        ("threadgroup float *threadgroup p, a[4];", "split it"),
         ("extern threadgroup float a[4];", "extern"),
         ("threadgroup struct { float v; } a[4];", "define it before"),
     ],
@@ -300,13 +300,13 @@ def test_only_metals_own_attributes_go() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: "//" + s, "does not begin with the kernel's header"),
+        (lambda s: "//" + s, "must begin with the kernel's header"),
         (lambda s: s.replace("y[0] = 1;", "y[0] = 2;"), "body is not in the source"),
-        (lambda s: s + "\n", "does not end as MLX's do"),
-        (lambda s: s.replace("[[buffer(0)]]", "[[texture(0)]]"), "strange"),
-        (lambda s: s.replace("custom_kernel_k_", "custom kernel k "), "can't be read"),
+        (lambda s: s + "\n", "unexpected end"),
+        (lambda s: s.replace("[[buffer(0)]]", "[[texture(0)]]"), "unsupported generated parameter"),
+        (lambda s: s.replace("custom_kernel_k_", "custom kernel k "), "cannot parse"),
         (lambda s: s.replace("[[kernel]]", "[[vertex]]"), "not marked"),
-        (lambda s: "", "does not begin"),
+        (lambda s: "", "must begin"),
     ],
 )
 def test_a_text_that_is_not_mlxs_is_refused(change: object, words: str) -> None:
@@ -326,8 +326,8 @@ def test_a_parameter_list_that_mlx_closes_too_early_is_explained() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("int a;\n#line 7\nint b;", "line 5 .*renumbers"),
-        ('# line 3 "x.h"\n', "renumbers"),
+        ("int a;\n#line 7\nint b;", "line 5 .*#line directive"),
+        ('# line 3 "x.h"\n', "#line directive"),
         ("int a;\rint b;", "'\\\\r'"),
         ("int a;\0", "'\\\\x00'"),
         ("// \ud800", "ud800"),
@@ -567,7 +567,7 @@ def test_a_parameter_without_an_address_space_is_a_problem(parameter: str, kind:
     result = rewritten("y[0] = 1;", f"int n;\nvoid f(int i, {parameter}) {{}}\n")
     (problem,) = result.problems
     assert (problem.line, problem.column) == (2, 15)
-    assert f"a {kind} needs an address space" in problem.message
+    assert f"{kind} without an address space" in problem.message
     assert parameter in problem.message
 
 

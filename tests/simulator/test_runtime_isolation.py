@@ -25,7 +25,13 @@ from tests.simulator.units import Bench, begun, given, wanted
 
 X = np.arange(64, dtype=np.int32)
 SOON = Limits(seconds=0.3)
-BACKGROUND = "volatile int go = 1;"
+#: Seconds within which anything ends, on a busy machine too.
+PATIENCE = 25
+# A function without lines, as those of the Metal library are.
+BACKGROUND = """
+volatile int go = 1;
+RAW int wait_for(int value) { while (go == value); return value; }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +84,9 @@ def _only(findings: tuple[RawFinding, ...]) -> RawFinding:
         ("y[i] = 1;\nwhile (go)\n;\ny[i] = 2;", {2, 3}),
         ("y[i] = 1;\nwhile (atomic_load(y) < 9)\n;", {2, 3}),
         ("if (t)\nwhile (go) ember_simdgroup_barrier(0);\nelse for (;;) y[i] = 2 * go;", {2, 3}),
+        ("y[i] = 1;\nwhile (wait_for(go))\n;", {2, 3}),
     ],
-    ids=["plain", "atomic", "barriers"],
+    ids=["plain", "atomic", "barriers", "library"],
 )
 def test_endless_loop_is_a_timeout(
     bench: Bench, body: str, line: set[int], *, checks: bool
@@ -88,7 +95,7 @@ def test_endless_loop_is_a_timeout(
     buffers = (begun("y", X),)
     result = bench.run(body, *buffers, header=BACKGROUND, limits=SOON, checks=checks)
     finding = next(f for f in result.findings if f.kind == "timeout")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < PATIENCE
     assert finding.at.line in line
     assert finding.at.thread is not None
     assert _works(bench)
@@ -96,7 +103,7 @@ def test_endless_loop_is_a_timeout(
 
 def test_time_is_that_of_one_run(bench: Bench) -> None:
     body = "for (int k = 0; k < 300000; k++) y[i] = go + k;"
-    limits = Limits(seconds=3)
+    limits = Limits(seconds=8)
     assert bench.run(body, wanted("y", 64), header=BACKGROUND, limits=limits).findings == ()
 
 
@@ -106,12 +113,14 @@ def test_time_is_that_of_one_run(bench: Bench) -> None:
     [
         ("*(volatile int*)(0x10 + go) = 1;", "address 0x11"),
         ("*(volatile int*)(ulong(go) << 60) = 1;", ""),
-        ("__builtin_trap();", "an illegal instruction"),
+        ("__builtin_trap();", "illegal instruction"),
         ("((void (*)())(ulong)(go * 64))(); y[i] = 2;", "address 0x40"),
     ],
     ids=["null", "no address", "trap", "call"],
 )
-def test_wild_pointer_is_a_crash(bench: Bench, statement: str, what: str, *, checks: bool) -> None:
+def test_invalid_pointer_is_a_crash(
+    bench: Bench, statement: str, what: str, *, checks: bool
+) -> None:
     body = f"y[i] = 1;\nif (i == 7)\n{statement}"
     result = bench.run(body, wanted("y", 64), header=BACKGROUND, checks=checks)
     finding = _only(result.findings)
@@ -190,7 +199,7 @@ def test_four_gigabytes_are_refused_at_once(bench: Bench) -> None:
     start = time.monotonic()
     with pytest.raises(SimulatorError, match=r"4,294,967,296 bytes; the limit is 2,147,483,648"):
         bench.run("y[i] = 1;", output)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < PATIENCE
     assert _works(bench)
 
 
@@ -355,7 +364,7 @@ def _endless(seconds: float) -> str:
 def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> None:
     assert _works(bench)  # compiles the unit
     with _running(rest, folder) as program:
-        assert program.wait(20) == 0
+        assert program.wait(PATIENCE) == 0
 
 
 def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
@@ -363,7 +372,7 @@ def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder
     with _running(_endless(30), folder) as program:
         time.sleep(0.7)
         program.kill()
-        program.wait(20)
+        program.wait(PATIENCE)
 
 
 def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> None:
@@ -372,8 +381,8 @@ def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> 
         time.sleep(0.7)
         start = time.monotonic()
         program.send_signal(signal.SIGINT)
-        program.wait(20)
-        assert time.monotonic() - start < 5
+        program.wait(PATIENCE)
+        assert time.monotonic() - start < PATIENCE
 
 
 def test_process_can_be_closed_twice_and_used_again(toolchain: Toolchain, folder: Path) -> None:

@@ -69,9 +69,7 @@ def _expected(grid: tuple[int, ...], threadgroup: tuple[int, ...]) -> np.ndarray
 _EXTENT = st.integers(1, 9)
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.tuples(_EXTENT, _EXTENT, _EXTENT), st.tuples(_EXTENT, _EXTENT, _EXTENT))
 def test_threads_know_their_places(
     bench: Bench, grid: tuple[int, int, int], threadgroup: tuple[int, int, int]
@@ -109,7 +107,7 @@ def test_first_run_goes_up_and_second_down(bench: Bench) -> None:
     np.testing.assert_array_equal(result.outputs[1].view(np.int32), np.arange(150))
     (finding,) = result.findings
     assert finding.kind == "order-dependent"
-    assert finding.detail == "0 with threads in ascending order, 149 in descending order"
+    assert finding.detail == "0 in ascending order of threads, 149 in descending order"
 
 
 def test_exchange_hands_every_lane_to_every_lane(bench: Bench) -> None:

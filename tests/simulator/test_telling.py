@@ -1,4 +1,4 @@
-"""Messages: what, where, which thread, which element of how many, the other access, and the fix."""
+"""Findings as users read them: message, both accesses, help, and the report on a terminal."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ BUFFERS = (
 AT = Access(4, (5, 0, 0), (1, 0, 0))
 OTHER = Access(3, (4, 0, 0), (0, 0, 0))
 NOWHERE = Access(None, None, None)
+READ = Access(4, (5, 0, 0), (1, 0, 0), "read")
+WRITE = Access(4, (5, 0, 0), (1, 0, 0), "write", "2")
+OTHER_READ = (
+    "other access: read by thread (4, 0, 0) of threadgroup (1, 0, 0), body line 1: `first();`"
+)
+OTHER_WRITE = (
+    "other access: write of 3 by thread (4, 0, 0) of threadgroup (0, 0, 0), "
+    "body line 2: `second();`"
+)
 
 
 def told(kind, at=AT, other=None, buffer="x", element=16, detail="", count=1):
@@ -54,71 +63,104 @@ def test_lines_are_those_of_the_users_texts(line, place):
 
 
 @pytest.mark.parametrize(
-    ("buffer", "element", "start"),
+    ("buffer", "element", "message"),
     [
-        ("x", 16, "A read of x[16] is out of bounds: x has 16 elements. "),
-        ("back", -5, "A read of back[-5] is out of bounds: back has 10 elements, -4 to 5. "),
-        ("one", 1, "A read of one[1] is out of bounds: one has 1 element. "),
-        ("none", 0, "A read of none[0] is out of bounds: none is empty. "),
-        ("tile", 40, "A read of tile[40] is out of bounds. "),
-        ("a", 1, "A read of a[1] is out of bounds. "),
-        ("", None, "A read of memory outside of every buffer is out of bounds. "),
+        ("x", 16, "out-of-bounds read of `x[16]`: 16 elements"),
+        ("back", -5, "out-of-bounds read of `back[-5]`: 10 elements, -4 to 5"),
+        ("one", 1, "out-of-bounds read of `one[1]`: 1 element"),
+        ("none", 0, "out-of-bounds read of `none[0]`: no elements"),
+        ("tile", 40, "out-of-bounds read of `tile[40]`"),
+        ("a", 1, "out-of-bounds read of `a[1]`"),
+        ("", None, "out-of-bounds read: the address is in no buffer"),
     ],
 )
-def test_bounds_are_told(buffer, element, start):
-    message = told("out-of-bounds", buffer=buffer, element=element, detail="a read").message
-    assert message.startswith(start)
+def test_message_states_the_bounds(buffer, element, message):
+    assert told("out-of-bounds", at=READ, buffer=buffer, element=element).message == message
 
 
-def test_bounds_that_the_compiler_saw_are_told():
-    message = told("out-of-bounds", buffer="acc", element=4, detail="index 4 of float[4]").message
-    assert message.startswith("acc[4] is out of bounds: index 4 of float[4]. ")
+def test_message_states_the_bounds_that_the_compiler_saw():
+    finding = told("out-of-bounds", buffer="acc", element=4, detail="declared as `float[4]`")
+    assert finding.message == "out-of-bounds access to `acc[4]`: declared as `float[4]`"
 
 
-def test_the_other_access_is_told_with_its_thread_and_line():
-    detail = "a write here, a read there"
-    race = told("threadgroup-race", other=OTHER, buffer="tile", element=3, detail=detail).message
-    assert race.startswith(
-        "tile[3] is accessed by two threads of a threadgroup in no order: a write here, a read "
-        "there. Here it is thread (5, 0, 0) of threadgroup (1, 0, 0), there thread (4, 0, 0) of "
-        "threadgroup (0, 0, 0), body line 1: `first();`. "
-    )
-    assert "threadgroup_barrier(mem_flags::mem_threadgroup)" in race
-    someone = told("device-race", other=Access(3, None, None)).message
-    assert "there another thread, body line 1: `first();`. " in someone
-    no_line = told("device-race", at=Access(4, None, None), other=Access(None, (1, 2, 3), None))
-    assert " The other is thread (1, 2, 3). " in no_line.message
+@pytest.mark.parametrize(
+    ("at", "other", "message", "details"),
+    [
+        (
+            WRITE,
+            Access(3, (4, 0, 0), (1, 0, 0), "read"),
+            "data race on `tile[3]`: unsynchronized write here, read at body line 1",
+            (
+                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
+                OTHER_READ,
+            ),
+        ),
+        (
+            WRITE,
+            Access(4, (4, 0, 0), (0, 0, 0), "write", "3"),
+            "data race on `tile[3]` between threadgroups: unsynchronized writes",
+            (
+                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
+                OTHER_WRITE,
+            ),
+        ),
+        (
+            WRITE,
+            Access(3, None, None),
+            "data race on `tile[3]`: unsynchronized write here, access at body line 1",
+            (
+                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
+                "other access: another thread, body line 1: `first();`",
+            ),
+        ),
+        (
+            Access(4, None, None),
+            Access(None, (1, 2, 3), None),
+            "data race on `tile[3]`: unsynchronized accesses",
+            ("other access: thread (1, 2, 3)",),
+        ),
+    ],
+)
+def test_a_race_names_both_accesses(at, other, message, details):
+    race = told("threadgroup-race", at=at, other=other, buffer="tile", element=3)
+    assert (race.message, race.details) == (message, details)
+    assert "threadgroup_barrier(mem_flags::mem_threadgroup)" in race.help
 
 
 @pytest.mark.parametrize(
     ("other", "where"),
     [
-        (OTHER, "of threadgroup (0, 0, 0) is at body line 1: `first();`."),
-        (Access(None, (4, 0, 0), (0, 0, 0)), "of threadgroup (0, 0, 0) does not come here."),
+        (OTHER, "thread (4, 0, 0) of threadgroup (0, 0, 0) is at body line 1: `first();`"),
+        (
+            Access(None, (4, 0, 0), (0, 0, 0)),
+            "thread (4, 0, 0) of threadgroup (0, 0, 0) never reaches it",
+        ),
     ],
 )
-def test_who_is_missing_at_a_barrier(other, where):
-    message = told("divergent-barrier", other=other, detail="1 thread waits here").message
-    assert f"For one, thread (4, 0, 0) {where} A GPU hangs here" in message
+def test_a_divergent_barrier_names_a_missing_thread(other, where):
+    finding = told("divergent-barrier", other=other, detail="1 thread at this barrier")
+    assert finding.message == "barrier divergence: some threads never reach this barrier"
+    assert finding.details == ("1 thread at this barrier", where)
 
 
 def test_values_that_memory_decides():
-    detail = "a variable without a value decides on it"
-    message = told("uninitialized-read", at=Access(4, None, None), detail=detail).message
-    assert message.startswith(f"x[16] differs from run to run: {detail}. ")
+    detail = "`v` is uninitialized: 1 in one run, 2 in another"
+    finding = told("uninitialized-read", at=Access(4, None, None), detail=detail)
+    assert finding.message == "uninitialized read: `x[16]` differs from run to run"
+    assert finding.details == (detail,)
 
 
 @pytest.mark.parametrize(
-    ("count", "start"),
+    ("count", "message"),
     [
-        (1, "No thread writes x[16]: x has 16 elements. "),
-        (2, "No thread writes x[16] and 1 more element: x has 16 elements. "),
-        (9, "No thread writes x[16] and 8 more elements: x has 16 elements. "),
+        (1, "unwritten output `x[16]`"),
+        (2, "unwritten output `x[16]` and 1 more of 16 elements"),
+        (9, "unwritten output `x[16]` and 8 more of 16 elements"),
     ],
 )
-def test_how_much_is_unwritten(count, start):
+def test_how_much_is_unwritten(count, message):
     finding = told("unwritten-output", at=NOWHERE, count=count)
-    assert finding.message.startswith(start)
+    assert finding.message == message
     assert "times" not in report(finding)
 
 
@@ -126,7 +168,7 @@ def test_reports_break_no_positions_and_no_code():
     for width in range(60):
         finding = told("threadgroup-race", other=OTHER, buffer="x" * width, element=3)
         text = report(finding)
-        assert "(5, 0, 0) of" in " ".join(text.split())
+        assert "(4, 0, 0) of" in " ".join(text.split())
         for line in text.split("\n"):
             assert len(line) <= 100
             assert line.count("(") == line.count(")")
@@ -141,17 +183,21 @@ def test_all_kinds_of_a_run_are_told():
 @pytest.mark.parametrize("at", [AT, NOWHERE])
 @pytest.mark.parametrize("other", [None, OTHER, NOWHERE])
 @pytest.mark.parametrize("buffer", ["x", ""])
-def test_every_kind_is_told_in_whole_sentences(kind, at, other, buffer):
+def test_every_kind_has_a_short_message_and_help(kind, at, other, buffer):
     finding = told(kind, at=at, other=other, buffer=buffer, detail="both write 4 bytes")
-    assert finding.message.count("both write 4 bytes") == 1
-    assert "None" not in finding.message
-    assert "{" not in finding.message
-    assert finding.message.endswith(".") or finding.message.endswith(").")
-    assert ".." not in finding.message.replace("...", "")
-    assert "  " not in finding.message
+    texts = (finding.message, *finding.details)
+    assert " ".join(texts).count("both write 4 bytes") == 1
+    assert len(finding.message) <= 80
+    assert 0 < len(finding.help) <= 100
+    for text in (*texts, finding.help):
+        assert "None" not in text
+        assert "{" not in text
+        assert not text.endswith(".")
+        assert "  " not in text
     text = report(finding)
     assert f"{kind} ({CODE_OF_KIND[kind]}) in kernel 'twice'" in text
     assert "launched at train.py:12" in text
+    assert f"help: {finding.help}" in " ".join(text.split())
     assert "None" not in text
 
 

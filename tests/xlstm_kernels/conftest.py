@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -35,21 +33,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if outcomes:
         ran, skipped = outcomes.count("ran"), outcomes.count("skipped")
         terminalreporter.write_line(f"kernel pack on Metal: {ran} tests ran, {skipped} skipped")
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave five of six simulated cases of each test to the marker `exhaustive`."""
-    seen: Counter[tuple[Path, str]] = Counter()
-    for item in items:
-        case = getattr(item, "callspec", None)
-        if case is None or Path(__file__).parent not in item.path.parents:
-            continue
-        if "simulator" in {case.params.get("device"), case.params.get("backend")}:
-            test = (item.path, item.originalname)
-            if seen[test] % 6:
-                item.add_marker(pytest.mark.exhaustive)
-            seen[test] += 1
 
 
 # --- where a test runs -------------------------------------------------------------------------

@@ -176,9 +176,7 @@ def test_strided_inputs(backend, draw, wide, relative_error):
     eps=st.floats(0, 1),
     scale=st.floats(1e-3, 1e3),
 )
-@settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(leading, columns, eps, scale, backend, draw, wide, relative_error):
     x, weight = draw((*leading, columns), mx.float32, scale), draw((columns,), mx.float32)
     normalised = rms_norm(x, eps=eps, backend=backend)

@@ -157,7 +157,7 @@ def test_strided_input(backend, draw, wide, relative_error):
     cap=st.floats(0.01, 1000.0),
     scale=st.floats(0.001, 1000.0),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(shape, cap, scale, backend, draw, wide, relative_error):
     values, cotangent = draw(shape, mx.float32, scale), draw(shape, mx.float32)
     (capped,), (gradient,) = mx.vjp(

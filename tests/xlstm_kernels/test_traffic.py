@@ -12,6 +12,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator i
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@pytest.mark.sampled(3)
 def test_bytes_are_within_the_bar(entry: Entry) -> None:
     counted = device_bytes(entry)
     # Fewer are impossible: then the minimum would be wrong.

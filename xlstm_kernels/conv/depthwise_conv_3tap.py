@@ -81,7 +81,7 @@ def depthwise_conv_3tap_reference(
 ) -> mx.array:
     """`depthwise_conv_3tap` in MLX operations: a sum of shifted products."""
     length = x.shape[2]
-    padded = mx.pad(x.astype(mx.float32), ((0, 0), (0, 0), (1, 1)))
+    padded = mx.pad(x.astype(mx.float32), [(0, 0), (0, 0), (1, 1)])
     taps = weight.astype(mx.float32)
     convolved = padded[:, :, :length] * taps[:, :1]
     convolved = convolved + padded[:, :, 1 : 1 + length] * taps[:, 1:2]

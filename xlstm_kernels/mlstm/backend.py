@@ -12,7 +12,7 @@ from mlx import nn
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.mlstm.arguments import States, require_eps, zero_states
-from xlstm_kernels.mlstm.chunkwise import require_chunk_size
+from xlstm_kernels.mlstm.chunked import require_chunk_size
 from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT
 from xlstm_kernels.mlstm.registry import (
     get_mlstm_kernel,
@@ -23,7 +23,7 @@ from xlstm_kernels.mlstm.registry import (
 )
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunkwise import Result
+    from xlstm_kernels.mlstm.chunked import Result
 
 MODES = ("train", "train_with_padding", "inference")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -165,14 +165,16 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         mode = self.config.mode if mode is None else _require_mode(owner, mode)
         given = (c_initial, n_initial, m_initial)
         if mode == "inference":
-            return self._infer(q, k, v, i, f, given, mask)
+            inferred: Result = self._infer(q, k, v, i, f, given, mask)
+            return inferred
         if return_last_states is None:
             return_last_states = self.config.return_last_states
         if return_last_states:
             _refuse_padded_states(owner, mode)
-        return self._chunkwise(
+        result: Result = self._chunkwise(
             q, k, v, i, f, *given, return_last_states=return_last_states, mask=mask
         )
+        return result
 
     def _infer(
         self,

@@ -87,14 +87,24 @@ def input_gradients(
         )
     size = mx.array(chunk_size, dtype=mx.uint32)
     gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor, inverse)
-    settings = {"backend": backend, "chunk_size": chunk_size}
     (q_gradient,) = _QUERIES[states is not None](
-        cotangent, v, k, size, *gated, bias, *(states or ()), **settings
+        cotangent, v, k, size, *gated, bias, *(states or ()), backend=backend, chunk_size=chunk_size
     )
     k_gradient, k_dots, own_dots = _KEYS(
-        v, cotangent, q, size, *gated, bias, *state_gradients, k, **settings
+        v,
+        cotangent,
+        q,
+        size,
+        *gated,
+        bias,
+        *state_gradients,
+        k,
+        backend=backend,
+        chunk_size=chunk_size,
     )
-    (v_gradient,) = _VALUES(k, q, cotangent, size, *gated, state_gradients[0], **settings)
+    (v_gradient,) = _VALUES(
+        k, q, cotangent, size, *gated, state_gradients[0], backend=backend, chunk_size=chunk_size
+    )
     dots = (mx.sum(tiles, axis=0) for tiles in (k_dots, own_dots))
     return InputGradients(q_gradient, k_gradient, v_gradient, *dots)
 

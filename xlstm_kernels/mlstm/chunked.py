@@ -26,7 +26,7 @@ from xlstm_kernels.mlstm.chunk_gradients import input_gradients
 from xlstm_kernels.mlstm.chunk_outputs import chunk_outputs
 from xlstm_kernels.mlstm.chunk_state_gradients import chunk_state_gradients
 from xlstm_kernels.mlstm.chunk_states import chunk_states
-from xlstm_kernels.mlstm.fused import TIME, fused_outputs
+from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT, TIME, fused_outputs
 from xlstm_kernels.mlstm.gate_gradients import gate_gradients
 from xlstm_kernels.mlstm.gates import log_gates
 
@@ -76,6 +76,10 @@ def run(
     """
     require_sequence(operator, *inputs)
     q, _, v, *_ = inputs
+    if form.fused and q.shape[-1] > KEY_WIDTH_LIMIT:
+        raise ValueError(
+            f"{operator}: fused=True takes a DK of at most {KEY_WIDTH_LIMIT}, got {q.shape[-1]}"
+        )
     states = initial_states(operator, q, v, given)
     require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
     resolved = executors.resolve(backend)
@@ -219,15 +223,28 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
     q, k, v, states = call.q, call.k, call.v, call.states
     h_cotangent, c_cotangent, n_cotangent, m_cotangent, _ = cotangents
     chunk_size = call.chunk_size(form)
-    chunks = {"chunk_size": chunk_size, "backend": backend}
     gates = log_gates(
-        call.i, call.f, states.m, call.mask, sigmoid_input=form.sigmoid_input, **chunks
+        call.i,
+        call.f,
+        states.m,
+        call.mask,
+        sigmoid_input=form.sigmoid_input,
+        chunk_size=chunk_size,
+        backend=backend,
     )
-    c, n = chunk_states(k, v, gates, states.c, states.n, **chunks)
+    c, n = chunk_states(k, v, gates, states.c, states.n, chunk_size=chunk_size, backend=backend)
     normaliser = _of_normaliser(form, gates.floor, h_cotangent, *kept)
     inverse, bias, by_eps, q_dot = normaliser
     c_gradients, n_gradients = chunk_state_gradients(
-        q, h_cotangent, gates, inverse, bias, c_cotangent, n_cotangent, **chunks
+        q,
+        h_cotangent,
+        gates,
+        inverse,
+        bias,
+        c_cotangent,
+        n_cotangent,
+        chunk_size=chunk_size,
+        backend=backend,
     )
     is_read = call.carried or chunk_size < q.shape[2]
     inputs = input_gradients(
@@ -240,7 +257,8 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
         bias,
         (c, n) if is_read else None,
         (c_gradients, n_gradients),
-        **chunks,
+        chunk_size=chunk_size,
+        backend=backend,
     )
     flows = _inner(c, c_gradients) + _inner(n, n_gradients)
     by_m = None

@@ -12,11 +12,13 @@ one kernel.
 
 from __future__ import annotations
 
-import mlx.core as mx
+from typing import TYPE_CHECKING
 
 from xlstm_kernels.mlstm.arguments import require_eps
 from xlstm_kernels.mlstm.chunked import Form, Result, require_chunk_size, run
-from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 
 def mlstm_chunkwise(
@@ -84,9 +86,5 @@ def mlstm_chunkwise(
         fused=bool(fused),
         normalizer_grad=bool(normalizer_grad),
     )
-    if fused and isinstance(q, mx.array) and q.ndim and q.shape[-1] > KEY_WIDTH_LIMIT:
-        raise ValueError(
-            f"{operator}: fused=True takes a DK of at most {KEY_WIDTH_LIMIT}, got {q.shape[-1]}"
-        )
     given = (c_initial, n_initial, m_initial)
     return run(operator, form, (q, k, v, i, f), given, return_last_states, mask, backend)

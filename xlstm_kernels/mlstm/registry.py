@@ -18,18 +18,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import FLOATING
 from xlstm_kernels.mlstm.arguments import States
-from xlstm_kernels.mlstm.chunkwise import Result, mlstm_chunkwise
+from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.parallel import mlstm_parallel
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
+
+if TYPE_CHECKING:
+    from xlstm_kernels.mlstm.chunked import Result
 
 MLSTMKernel: TypeAlias = Callable[..., Any]
 
@@ -164,9 +167,15 @@ def _siging(
         raise ValueError(
             "mlstm_siging_chunkwise: a sigmoid input gate has no state m; m_initial must be None"
         )
-    initial = (c_initial, n_initial)
-    settings = (return_last_states, eps, chunk_size, normalize)
-    return mlstm_siging_chunkwise(q, k, v, i, f, *initial, *settings, mask=mask, backend=backend)
+    return mlstm_siging_chunkwise(
+        *(q, k, v, i, f, c_initial, n_initial),
+        return_last_states,
+        eps,
+        chunk_size,
+        normalize,
+        mask=mask,
+        backend=backend,
+    )
 
 
 def _sequence(
@@ -192,13 +201,16 @@ def _sequence(
             f"mlstm_sequence: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
         )
     initial = (c_initial, n_initial, m_initial)
-    h, last = mlstm_sequence(
-        *(q, k, v, i, f, *initial, True, eps),
+    result = mlstm_sequence(
+        *(q, k, v, i, f, *initial, return_last_states, eps),
         normalizer_grad=normalizer_grad,
         mask=mask,
         backend=backend,
     )
-    return (h, stored(last, dtype_state)) if return_last_states else h
+    if isinstance(result, mx.array):
+        return result
+    h, last = result
+    return h, stored(last, dtype_state)
 
 
 def stored(states: States, dtype: mx.Dtype) -> States:

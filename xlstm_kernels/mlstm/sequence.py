@@ -92,7 +92,7 @@ def mlstm_sequence(
         masks = () if mask is None else (mask,)
         h, *last = operation(q, k, v, i, f, *(states or ()), *masks)
     else:
-        h, last = mx.zeros_like(v), states or zero_states(q, v)
+        h, last = mx.zeros_like(v), [*(states or zero_states(q, v))]
     return (h, States(*last)) if return_last_states else h
 
 
@@ -112,7 +112,7 @@ def mlstm_sequence_reference(
     """
     live = None
     if masked:
-        *others, mask = others
+        others, mask = others[:-1], others[-1]
         live = mx.expand_dims(mask, axis=1)
     c, n, m = others or zero_states(q, v)
     gates, last_m = _gates(i, f, m, live)

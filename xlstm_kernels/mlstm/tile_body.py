@@ -2,7 +2,7 @@
 
 A threadgroup of four simdgroups computes 32 rows (steps) by 64 columns of a chunk, a simdgroup 8 of
 the rows. It goes over the state in slabs of 32, then over steps of the chunk, 32 at a time:
-products of x and y in slabs of their width, the weights, then z. m is in the gates, so nothing has
+products of q and k in slabs of their width, the weights, then v. m is in the gates, so nothing has
 to be rescaled on the way, as it is in attention. Tiles come through threadgroup memory as floats;
 sums over a row are kept by lane, and added across lanes at last.
 """
@@ -35,7 +35,7 @@ _START = """
     constexpr uint FRAGMENT = 8;
     threadgroup float row_tile[TILE * STRIDE];
     threadgroup float weight_tile[TILE * STRIDE];
-    threadgroup float wide_tile[COLUMNS * STRIDE];  // of the state, of y, of z, or the result
+    threadgroup float wide_tile[COLUMNS * STRIDE];  // of the state, of k, of v, or the result
     threadgroup float row_factor[TILE];
     threadgroup float state_factor[TILE];
     threadgroup float column_factor[TILE];
@@ -51,10 +51,10 @@ _START = """
     const uint members = threads_per_threadgroup.x;
     const uint lane = thread_index_in_simdgroup;
     const uint own = simdgroup_index_in_threadgroup * FRAGMENT;
-    const uint heads = row_input_shape[1];
-    const uint steps = row_input_shape[2];
-    const uint inner_width = row_input_shape[3];
-    const uint result_width = summed_input_shape[3];
+    const uint heads = q_shape[1];
+    const uint steps = q_shape[2];
+    const uint inner_width = q_shape[3];
+    const uint result_width = v_shape[3];
     const uint sequence = threadgroup_position_in_grid.z;
     const uint first_column = threadgroup_position_in_grid.x * COLUMNS;
     const uint column_count = metal::min(COLUMNS, result_width - first_column);
@@ -67,12 +67,12 @@ _START = """
         return;  // The last chunk is shorter: all threads of the group leave.
     }
     const uint count = metal::min(TILE, end - first);
-    const auto row_start = row_input + (sequence / heads) * row_input_strides[0]
-        + (sequence % heads) * row_input_strides[1] + first * row_input_strides[2];
-    const auto column_start = column_input + (sequence / heads) * column_input_strides[0]
-        + (sequence % heads) * column_input_strides[1];
-    const auto sum_start = summed_input + (sequence / heads) * summed_input_strides[0]
-        + (sequence % heads) * summed_input_strides[1] + first_column * summed_input_strides[3];
+    const auto row_start = q + (sequence / heads) * q_strides[0]
+        + (sequence % heads) * q_strides[1] + first * q_strides[2];
+    const auto column_start = k + (sequence / heads) * k_strides[0]
+        + (sequence % heads) * k_strides[1];
+    const auto sum_start = v + (sequence / heads) * v_strides[0]
+        + (sequence % heads) * v_strides[1] + first_column * v_strides[3];
     const size_t gate_start = static_cast<size_t>(sequence) * steps;
     metal::simdgroup_float8x8 result_tile[COLUMNS / FRAGMENT];
     #pragma unroll
@@ -88,7 +88,7 @@ _START = """
 
 
 def _key_width(tiles: Tiles) -> str:
-    """DK is the width of x in products of queries and keys, of the result elsewhere."""
+    """DK is the width of q in products of queries and keys, of the result elsewhere."""
     return "inner_width" if Factor.QUERY in {tiles.rows, tiles.columns} else "result_width"
 
 
@@ -123,7 +123,7 @@ def _row_numbers(tiles: Tiles) -> str:
 
 
 def _state_products(tiles: Tiles) -> str:
-    """What the rows read of the state before the chunk or behind it."""
+    """Products of the rows with the state before or after the chunk."""
     if tiles.transposed:
         stage = """
         xlstm_stage<COLUMNS, TILE, STRIDE>(
@@ -152,8 +152,8 @@ def _state_products(tiles: Tiles) -> str:
         const uint inner_count = metal::min(TILE, inner_width - first_inner);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         xlstm_stage<TILE, TILE, STRIDE>(
-            row_tile, row_start + first_inner * row_input_strides[3], row_input_strides[2],
-            row_input_strides[3], count, inner_count, state_factor, member, members);{stage}
+            row_tile, row_start + first_inner * q_strides[3], q_strides[2],
+            q_strides[3], count, inner_count, state_factor, member, members);{stage}
         threadgroup_barrier(mem_flags::mem_threadgroup);{normaliser if tiles.normaliser else ""}
         #pragma unroll
         for (uint inner = 0; inner < TILE; inner += FRAGMENT) {{
@@ -221,12 +221,12 @@ def _pair_products(tiles: Tiles) -> str:
             const uint inner_count = metal::min(TILE, inner_width - first_inner);
             threadgroup_barrier(mem_flags::mem_threadgroup);
             xlstm_stage<TILE, TILE, STRIDE>(
-                row_tile, row_start + first_inner * row_input_strides[3], row_input_strides[2],
-                row_input_strides[3], count, inner_count, row_factor, member, members);
+                row_tile, row_start + first_inner * q_strides[3], q_strides[2],
+                q_strides[3], count, inner_count, row_factor, member, members);
             xlstm_stage<TILE, TILE, STRIDE>(
-                wide_tile, column_start + from * column_input_strides[2]
-                    + first_inner * column_input_strides[3],
-                column_input_strides[2], column_input_strides[3], from_count, inner_count,
+                wide_tile, column_start + from * k_strides[2]
+                    + first_inner * k_strides[3],
+                k_strides[2], k_strides[3], from_count, inner_count,
                 column_factor, member, members);
             threadgroup_barrier(mem_flags::mem_threadgroup);
             #pragma unroll
@@ -271,8 +271,8 @@ def _pair_products(tiles: Tiles) -> str:
         }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
         xlstm_stage<TILE, COLUMNS, WIDE_STRIDE>(
-            wide_tile, sum_start + from * summed_input_strides[2], summed_input_strides[2],
-            summed_input_strides[3], from_count, column_count, sum_factor, member, members);
+            wide_tile, sum_start + from * v_strides[2], v_strides[2],
+            v_strides[3], from_count, column_count, sum_factor, member, members);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
         for (uint step = 0; step < TILE; step += FRAGMENT) {{
@@ -315,9 +315,9 @@ def _end(tiles: Tiles) -> str:
         }
         simdgroup_barrier(mem_flags::mem_threadgroup);"""
     dotted_start = """
-    const auto dotted_start = dotted_input + (sequence / heads) * dotted_input_strides[0]
-        + (sequence % heads) * dotted_input_strides[1] + first * dotted_input_strides[2]
-        + first_column * dotted_input_strides[3];"""
+    const auto dotted_start = primal + (sequence / heads) * primal_strides[0]
+        + (sequence % heads) * primal_strides[1] + first * primal_strides[2]
+        + first_column * primal_strides[3];"""
     own_start = f"""
         float dot = 0.0f;
         float own_dot = 0.0f;
@@ -327,11 +327,11 @@ def _end(tiles: Tiles) -> str:
                 float own_value = 0.0f;
                 if (own_factor != 0.0f) {
                     own_value = own_factor * static_cast<float>(sum_start[(first + row)
-                        * summed_input_strides[2] + column * summed_input_strides[3]]);
+                        * v_strides[2] + column * v_strides[3]]);
                 }
                 if (row_factor[row] != 0.0f) {
                     const float other = static_cast<float>(dotted_start[
-                        row * dotted_input_strides[2] + column * dotted_input_strides[3]]);
+                        row * primal_strides[2] + column * primal_strides[3]]);
                     dot += value * other;
                     own_dot += own_value * other;
                 }"""
@@ -340,7 +340,7 @@ def _end(tiles: Tiles) -> str:
         own_dot = simd_sum(own_dot);
         if (lane == 0 && row < count) {
             const size_t tile = threadgroup_position_in_grid.x;
-            const size_t sequences = row_input_shape[0] * heads;
+            const size_t sequences = q_shape[0] * heads;
             const size_t place = (tile * sequences + sequence) * steps + first + row;
             row_dots[place] = dot;
             own_dots[place] = own_dot;

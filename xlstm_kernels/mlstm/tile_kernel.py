@@ -23,8 +23,8 @@ _THREADS = 128
 def tile_kernel(tiles: Tiles) -> Kernel:
     """The kernel of `tiles`.
 
-    Its inputs are `tiles.inputs`: x, y (B, NH, S, W) and z (B, NH, S, V) and what is dotted
-    (B, NH, S, V) through their strides; the rest contiguous: gates, inverse and bias (B, NH, S),
+    Its inputs are `tiles.inputs`: q, k (B, NH, S, W), v and `primal` (B, NH, S, V) through their
+    strides; the rest contiguous: gates, inverse and bias (B, NH, S),
     states (B, NH, NC or more, W, V) or (B, NH, NC or more, V, W), vectors (B, NH, as many, V), or W
     where they belong to the normaliser. Its call takes `chunk_size` as a setting too.
     """
@@ -43,13 +43,14 @@ def tile_kernel(tiles: Tiles) -> Kernel:
     )
 
 
-def _launch(tiles: Tiles, rows: mx.array, *others: mx.array, chunk_size: int) -> Launch:
+def _launch(
+    tiles: Tiles, q: mx.array, k: mx.array, v: mx.array, *others: mx.array, chunk_size: int
+) -> Launch:
     """A threadgroup for 32 rows and 64 columns of the result."""
-    batch, heads, steps, _ = rows.shape
-    sums = others[1]
-    columns = math.ceil(sums.shape[-1] / _COLUMNS)
+    batch, heads, steps, _ = q.shape
+    columns = math.ceil(v.shape[-1] / _COLUMNS)
     row_tiles = math.ceil(steps / chunk_size) * math.ceil(chunk_size / _ROWS)
-    shapes: list[tuple[int, ...]] = [(batch, heads, steps, sums.shape[-1])]
+    shapes: list[tuple[int, ...]] = [(batch, heads, steps, v.shape[-1])]
     if tiles.normaliser:
         shapes.append((batch, heads, steps))
     if tiles.dotted:
@@ -58,6 +59,6 @@ def _launch(tiles: Tiles, rows: mx.array, *others: mx.array, chunk_size: int) ->
         grid=(columns * _THREADS, row_tiles, batch * heads),
         threadgroup=(_THREADS, 1, 1),
         output_shapes=tuple(shapes),
-        output_dtypes=(sums.dtype, *(mx.float32 for _ in shapes[1:])),
-        template=(("T", sums.dtype),),
+        output_dtypes=(v.dtype, *(mx.float32 for _ in shapes[1:])),
+        template=(("T", v.dtype),),
     )

@@ -63,7 +63,7 @@ class CausalConv1d(nn.Module):
         y, _ = self._convolve(gathered, state)
         behind = mx.sum(mask, axis=1, keepdims=True).astype(mx.int32)
         last = behind + mx.arange(state.shape[1], dtype=mx.int32)
-        rows = mx.concatenate((state.astype(x.dtype), gathered), axis=1)
+        rows = mx.concatenate([state.astype(x.dtype), gathered], axis=1)
         return _at(y, mx.argsort(order, axis=1)), _at(rows, last)
 
     def _extra_repr(self) -> str:

@@ -69,7 +69,7 @@ def slstm_biases(
     falling = [5 - 12 * (unit / max(units - 1, 1)) ** (0.3 + 1.3 * depth) for unit in range(units)]
     forget = mx.broadcast_to(mx.array(falling, dtype=mx.float32), (num_heads, units))
     nothing = mx.zeros_like(forget)
-    return mx.stack((nothing, forget, nothing, nothing))
+    return mx.stack([nothing, forget, nothing, nothing])
 
 
 def _without_offset(layer: nn.Linear) -> nn.Linear:

@@ -75,10 +75,11 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
             raise ValueError(
                 f"mLSTMLayer: x must be (B, S, {self.config.hidden_size}), got {x.shape}"
             )
+        q, k, v = (self._heads(project(x)) for project in (self.q, self.k, self.v))
+        i, f = (self._gates(project(x)) for project in (self.igate_preact, self.fgate_preact))
+        c, n, m = (*(state or (None, None)), None)[:3]
         result = self.mlstm_backend(
-            *(self._heads(project(x)) for project in (self.q, self.k, self.v)),
-            *(self._gates(project(x)) for project in (self.igate_preact, self.fgate_preact)),
-            *(state or ()),
+            *(q, k, v, i, f, c, n, m),
             return_last_states=None if state is None else True,
             mask=mask,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -61,9 +61,15 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
                 f"xLSTM: the cache must have a state for each of {len(self.blocks)} blocks, got "
                 f"{len(cache)}"
             )
-        x, after = self.embeddings(inputs), []
-        for block, state in zip(self.blocks, cache or [None] * len(self.blocks), strict=True):
-            x, last = block(x, state, mask)
+        states: Sequence[MLSTMState | sLSTMState | None] = cache or [None] * len(self.blocks)
+        x: mx.array = self.embeddings(inputs)
+        after: list[MLSTMState | sLSTMState | None] = []
+        for block, state in zip(self.blocks, states, strict=True):
+            last: MLSTMState | sLSTMState | None
+            if isinstance(block, sLSTMBlock):
+                x, last = block(x, cast("sLSTMState | None", state), mask)
+            else:
+                x, last = block(x, state, mask)
             after.append(last)
         return (self.out_norm(x) if "out_norm" in self else x), after
 
@@ -117,7 +123,8 @@ class xLSTM(nn.Module):  # noqa: N801
         head = self.lm_head if "lm_head" in self else self.backbone.embeddings.as_linear
         logits, cap = head(hidden).astype(mx.float32), self.config.output_logit_soft_cap
         capped = logits if cap is None else soft_cap(logits, cap)
-        return capped if cache is None else (capped, after)
+        # Each block returns a state where it was given one.
+        return capped if cache is None else (capped, cast("XLSTMCache", after))
 
     def init_cache(self, batch_size: int) -> XLSTMCache:
         """The cache before the first token, zeros, for sequences side by side."""

@@ -146,12 +146,12 @@ class sLSTMLayer(nn.Module):  # noqa: N801
         if self.config.conv1d_kernel_size:
             convolved, conv = self.conv1d(x, conv, mask)
         gates = mx.stack(
-            (
+            [
                 self.igate_preact(convolved),
                 self.fgate_preact(convolved),
                 self.zgate_preact(x),
                 self.ogate_preact(x),
-            ),
+            ],
             axis=2,
         )
         y, cell = self.slstm_cell(gates, before.cell, mask)
@@ -168,4 +168,6 @@ class sLSTMLayer(nn.Module):  # noqa: N801
 
     @property
     def _dtype(self) -> mx.Dtype:
-        return self.multihead_norm.weight.dtype
+        weight = self.multihead_norm.weight
+        assert weight is not None  # `use_weight` is True by default
+        return weight.dtype

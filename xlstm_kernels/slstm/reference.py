@@ -95,7 +95,7 @@ def _hearing(rule: RecurrentGradient) -> Operation:
 def _told(unit: _Unit) -> mx.array:
     """The state as (4, B, N, D): m rounded to one float, c and n belonging to that."""
     scale = mx.exp(unit.m.low)
-    return mx.stack((unit.y, unit.c * scale, unit.n * scale, unit.m.high))
+    return mx.stack([unit.y, unit.c * scale, unit.n * scale, unit.m.high])
 
 
 def _step(before: _Unit, arriving: mx.array, offset: mx.array, fed_back: mx.array) -> _Unit:

@@ -1,4 +1,4 @@
-"""Where a fact stands, in the words of the rule pages, and what it harms there."""
+"""The context of a finding, as the rule pages name it, and the effect of a pull there."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Place
     from embercoach.analysis.values.lattice import Value
 
-#: Why a host synchronisation hurts, by context.
-HARM = {
-    "compiled": "inside a function that mx.compile or mx.vmap traces this raises an error",
-    "differentiated": "its value flows into the result of a differentiated function: the gradient "
-    "through it is silently lost",
-    "loop": "the GPU stalls in every iteration of the loop",
-    "forward": "the GPU stalls in every forward pass",
-    "function": "the program waits here until the GPU has caught up",
-    "evaluated": "the array has just been evaluated, so only the copy is paid",
-    "periodic": "the GPU stalls in some iterations of the loop",
-    "script": "the program waits here until the GPU has caught up",
-    "test": "the test waits here for the result",
+#: What a pull (a read of an array by the host) does, by context: the end of its message.
+EFFECTS = {
+    "compiled": "raises inside mx.compile or mx.vmap",
+    "differentiated": "detaches the gradient",
+    "loop": "synchronizes with the GPU in every iteration",
+    "forward": "synchronizes with the GPU in every forward pass",
+    "function": "forces evaluation and synchronizes",
+    "evaluated": "only costs a device-to-host copy",
+    "periodic": "synchronizes with the GPU in some iterations",
+    "script": "forces evaluation and synchronizes",
+    "test": "forces evaluation and synchronizes",
 }
 
 
@@ -41,9 +40,13 @@ def context_of(
 ) -> str:
     """The context of a finding: one of ``embercoach.rulebook.CONTEXTS``.
 
-    value: the array that is pulled; only one that depends on the function's arguments is traced.
-    pull: the node of the synchronisation, to be followed into a differentiated result.
-    subject: the expression of the array, which may have been evaluated just before.
+    Args:
+        place: the place of the finding.
+        module_is_test: the finding is in a test module.
+        value: the array that is pulled; only one that depends on the function's arguments is
+            traced.
+        pull: the node that synchronizes, to be followed into a differentiated result.
+        subject: the expression of the array, which may have been evaluated just before.
     """
     function = place.function
     traced = value is None or _is_traced(value)
@@ -95,7 +98,7 @@ def _was_evaluated(place: Place, subject: cst.CSTNode) -> bool:
     path = dotted(subject)
     pending = place.evaluated.pending
     if pending and path is not None and path not in pending:
-        return True  # pipelined: the GPU works on the next value while this one is read
+        return True  # pipelined: the GPU computes the next value while the host reads this one
     while path:
         if path in place.evaluated:
             return True

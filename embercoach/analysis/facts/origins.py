@@ -1,8 +1,8 @@
-"""Where a flagged array came from, and where the context of a finding begins.
+"""The flow of a finding: the origin of its array, and the start of its context.
 
-Both are found for findings alone, once a file has been analysed: from the expression back through
-the bindings that reach it. Of an operation the first array that goes into it is followed. Where
-more than one binding may hold, each of them is told and the way ends; where none is known, too.
+Both are computed for findings only, once a file has been analysed: from the expression back
+through the bindings that reach it. Of an operation, the first array operand is followed. The flow
+ends where no binding is known, and where several may apply: then each of them is a step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
-from embercoach.analysis.facts.stops import Stop, told_binding, told_parameter
+from embercoach.analysis.facts.stops import Stop, binding_stop, parameter_text
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 MOST_STEPS = 8
-#: Bindings or calls that are told where more than one may hold; more of them say nothing.
+#: Bindings or calls that become steps where several may apply; of more, none does.
 MOST_CHOICES = 3
-#: Functions whose result is made of their first array, beside those of MLX.
+#: Functions other than MLX's that compute their result from their first array.
 _PASSING = frozenset(
     f"builtins.{name}" for name in ("reversed", "iter", "list", "tuple", "sorted", "sum", "abs")
 )
@@ -40,7 +40,7 @@ _ROLES = {
 
 
 class _At(NamedTuple):
-    """An expression and where it is evaluated."""
+    """An expression and the place where it is evaluated."""
 
     node: cst.CSTNode
     statement: cst.CSTNode
@@ -60,11 +60,11 @@ class Origins:
         self._has_walrus = ":=" in module.source
         self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
-        #: Operands of operators that stand in operators, by function: where each one leads.
+        #: The roots of operands of nested operators, by function.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
         self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
         self._shared: frozenset[str] | None = None
-        #: The ways of many findings come by the same places.
+        #: Shared by findings whose flows have places in common.
         self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, _Bound | None]]
         self._ways = {}
         self._stops: dict[tuple[int, bool], Stop] = {}
@@ -72,7 +72,7 @@ class Origins:
         self._comprehended: dict[int, frozenset[str]] = {}
 
     def of_value(self, node: cst.CSTNode, place: Place) -> list[Stop]:
-        """The way that an expression's value took, the earliest stop first."""
+        """The origins of an expression's value, the earliest stop first."""
         stops: list[Stop] = []
         at: _At | None = _At(node, place.statement, place.function, place.loop_names)
         seen: set[int] = set()
@@ -82,7 +82,7 @@ class Origins:
                 break
             function, bindings = found
             if len(bindings) > 1:
-                stops += [self._told(choice, maybe=True) for choice in reversed(_choices(bindings))]
+                stops += [self._stop(choice, maybe=True) for choice in reversed(_choices(bindings))]
                 break
             (binding,) = bindings
             if id(binding) in seen:
@@ -94,12 +94,12 @@ class Origins:
             elif binding.value is None:
                 break
             else:
-                stops.append(self._told(binding))
+                stops.append(self._stop(binding))
                 at = self._before(binding, function)
         return stops[::-1]
 
     def _reached(self, at: _At) -> tuple[str | None, _Bound | None]:
-        """The attribute that is asked for of a name, and what may have bound that."""
+        """The attribute that is read of a name, and the bindings of the name."""
         key = (id(at.node), id(at.statement), at.function)
         known = None if at.loop_names else self._ways.get(key)
         if known is None:
@@ -109,20 +109,20 @@ class Origins:
                 self._ways[key] = known
         return known
 
-    def _told(self, binding: Binding, *, maybe: bool = False) -> Stop:
-        """A binding as a stop, which is the same one for all the ways that come by it."""
+    def _stop(self, binding: Binding, *, maybe: bool = False) -> Stop:
+        """The stop of a binding, the same object for all flows through it."""
         key = id(binding), maybe
         if key not in self._stops:
-            self._stops[key] = told_binding(binding, maybe=maybe)
+            self._stops[key] = binding_stop(binding, maybe=maybe)
         return self._stops[key]
 
     def of_context(self, context: str, place: Place) -> list[Stop]:
-        """Where a finding's context begins, down to the function that it stands in."""
+        """The start of a finding's context, down to the function that contains the finding."""
         if context == "loop" and place.loop is not None:
             loop = place.loop
             if isinstance(loop, cst.For):
-                return [Stop(loop.iter, loop, "the loop over `{}`", loop.iter)]
-            return [Stop(loop.test, loop, "the loop `while {}`", loop.test)]
+                return [Stop(loop.iter, loop, "loop over `{}`", loop.iter)]
+            return [Stop(loop.test, loop, "loop `while {}`", loop.test)]
         info = place.function
         for role, done in _ROLES.get(context, ()):
             if info is not None and getattr(info, role):
@@ -146,12 +146,12 @@ class Origins:
         return [Stop(node, statement, f"`{info.qualified_name}` is {done}"), *stops[::-1]]
 
     def _root(self, at: _At) -> tuple[cst.Name | None, str | None]:
-        """The name that an expression's value is reached from, and its attribute asked for."""
+        """The name that an expression's value is derived from, and the attribute read of it."""
         node: cst.CSTNode | None = at.node
         attribute = None
         passed: list[tuple[FunctionInfo | None, int]] = []
         while node is not None and type(node) is not cst.Name:
-            # From an operator in an operator on, as a chain of them is walked for each one.
+            # Nested operators only: each operator of a chain would walk the rest of it.
             if node is not at.node and attribute is None and type(node) is cst.BinaryOperation:
                 key = at.function, id(node)
                 if key in self._led:
@@ -164,7 +164,7 @@ class Origins:
         return node, attribute
 
     def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:
-        """The part of an expression that its value is made of."""
+        """The part of an expression that its value is derived from."""
         # By exact type: of libcst's classes ``isinstance`` is slow.
         kind = type(node)
         if kind is cst.Attribute or kind is cst.Subscript or kind is cst.NamedExpr:
@@ -174,7 +174,7 @@ class Origins:
         if kind is cst.List or kind is cst.Tuple:
             elements = node.elements  # type: ignore[attr-defined]
             first = elements[0] if elements else None
-            # What goes into a call goes in as a whole; of a list by itself any item may be meant.
+            # An argument is passed as a whole; of a list by itself any item may be meant.
             known = node is not at.node or len(elements) == 1
             return first.value if known and type(first) is cst.Element else None
         if kind is cst.BinaryOperation or kind is cst.Comparison or kind is cst.Call:
@@ -196,7 +196,7 @@ class Origins:
         return facts
 
     def _bindings(self, root: cst.Name, at: _At) -> _Bound | None:
-        """What may have bound a name, and in which function; None if that is not known."""
+        """The bindings of a name and their function; None if unknown."""
         name, function = root.value, at.function
         if name in self._declared() or self._is_of_comprehension(name, at):
             return None
@@ -210,7 +210,7 @@ class Origins:
             function = function.outer
             bindings = self._scope(function).bindings.get(name)
             if bindings:
-                # When the function runs is not known: one binding alone is certain.
+                # The function may run at any time: only a single binding is certain.
                 return (function, tuple(bindings)) if len(bindings) == 1 else None
         return None
 
@@ -234,7 +234,7 @@ class Origins:
         return self._shared
 
     def _is_of_comprehension(self, name: str, at: _At) -> bool:
-        """Whether a comprehension around the expression may be what binds a name."""
+        """Test whether a comprehension around the expression may bind a name."""
         statement = at.statement
         function = at.function
         if function is not None and isinstance(function.node, cst.Lambda):
@@ -251,7 +251,7 @@ class Origins:
     def _parameter(
         self, binding: Binding, function: FunctionInfo | None, attribute: str | None
     ) -> tuple[list[Stop], _At | None]:
-        """A parameter, and the calls that give it, the latest stop first."""
+        """The stops of a parameter and of the calls that pass it, the latest first."""
         assert function is not None
         parameter = next(p for p in function.parameters if p.name == binding.name)
         if function.is_method and parameter is function.parameters[0]:
@@ -259,17 +259,17 @@ class Origins:
         where, statement = f"`{function.qualified_name}`", binding.statement
         if isinstance(function.node, cst.Lambda):
             where, statement = "a lambda", function.statement or statement
-        text, quoted = told_parameter(parameter, function, where)
+        text, quoted = parameter_text(parameter, function, where)
         stops = [Stop(binding.node, statement, text, quoted)]
         sites = self._passed(function, parameter)
         if not 1 <= len(sites) <= MOST_CHOICES:
             return stops, None
-        told = f"{where} is called with `{{}}`"
-        stops += [Stop(at.node, at.statement, told, at.node) for at in reversed(sites)]
+        called = f"{where} is called with `{{}}`"
+        stops += [Stop(at.node, at.statement, called, at.node) for at in reversed(sites)]
         return stops, sites[0] if len(sites) == 1 else None
 
     def _attribute(self, function: FunctionInfo, owner: str, attribute: str | None) -> list[Stop]:
-        """What sets ``self.<attribute>``, if it is one assignment of the class."""
+        """The assignment of ``self.<attribute>``, if the class has a single one."""
         cls = function.cls
         assert cls is not None
         setters = cls.setters.get(attribute or "", ())
@@ -284,7 +284,7 @@ class Origins:
         return [Stop(found[0], found[0], f"{text}: `{{}}`" if value else text, value)]
 
     def _passed(self, function: FunctionInfo, parameter: Parameter) -> list[_At]:
-        """What the calls in the file pass for a parameter; none if one of them is unclear."""
+        """The arguments of the file's calls for a parameter; none if one call is unclear."""
         places = [p for p in function.parameters if not p.star and not p.keyword_only]
         found = []
         for call in self._calls_of(function):
@@ -311,7 +311,7 @@ class Origins:
         return self._calls.get(function, [])
 
     def _before(self, binding: Binding, function: FunctionInfo | None) -> _At | None:
-        """What a binding takes its value from, and where."""
+        """The expression that a binding takes its value from, and its place."""
         node: cst.CSTNode | None = binding.value
         if isinstance(binding.statement, cst.AugAssign):
             node = binding.statement.target
@@ -320,7 +320,7 @@ class Origins:
         return None if node is None else _At(node, binding.statement, function)
 
     def _target_of(self, binding: Binding, function: FunctionInfo | None) -> cst.CSTNode | None:
-        """What one of several targets takes its value from, as far as one can tell."""
+        """The expression that one of several targets takes its value from, if known."""
         value = binding.value
         if not isinstance(value, cst.Call):
             return value
@@ -337,13 +337,13 @@ class Origins:
 
 
 def _choices(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
-    """All bindings that may hold, or none if one of them can't be told."""
+    """All bindings that may apply, or none if one of them is unknown."""
     clear = all(b.kind != "opaque" for b in bindings)
     return bindings if clear and len(bindings) <= MOST_CHOICES else ()
 
 
 def _source(fact: CallFact) -> cst.BaseExpression | None:
-    """What a call's result is made of: the owner of a method, or the first array among the rest."""
+    """The array that a call's result is derived from: the receiver, or the first array argument."""
     callee = fact.callee
     if isinstance(callee, BoundMember):
         if as_array(callee.owner) is not None:

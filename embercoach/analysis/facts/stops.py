@@ -1,4 +1,4 @@
-"""The stops on the way that a value took: places, and what is told of them."""
+"""Stops of a flow: places where a value was bound or passed, with a short text each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 class Stop(NamedTuple):
-    """A place on the way. The source of ``quoted`` stands in ``text`` where that has ``{}``.
+    """A place in a flow.
 
-    ``span`` is start and end in characters of the node's own source, if a part of it is meant.
+    Attributes:
+        node: the node.
+        statement: the statement that contains it.
+        text: the text of the step, with ``{}`` for the source of ``quoted``.
+        quoted: the node to quote.
+        span: start and end in characters of the node's own source, if only a part is meant.
     """
 
     node: cst.CSTNode
@@ -26,27 +31,28 @@ class Stop(NamedTuple):
     span: tuple[int, int] | None = None
 
 
-def told_binding(binding: Binding, *, maybe: bool = False) -> Stop:
-    """A binding, which ``maybe`` is one of several that may hold."""
+def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
+    """The stop of a binding; ``maybe`` if it is one of several that may apply."""
+    verb = "may be" if maybe else "is"
     texts = {
-        "assigned": f"`{binding.name}` {'may be' if maybe else 'is'} `{{}}`",
-        "unpacked": f"`{binding.name}` {'may be' if maybe else 'is'} unpacked from `{{}}`",
-        "updated": f"`{binding.name}` {'may be' if maybe else 'is'} updated with `{{}}`",
-        "element": f"`{binding.name}` {'may go' if maybe else 'goes'} through `{{}}`",
-        "parameter": f"`{binding.name}` may be what the function is given",
+        "assigned": f"`{binding.name}` {verb} assigned `{{}}`",
+        "unpacked": f"`{binding.name}` {verb} unpacked from `{{}}`",
+        "updated": f"`{binding.name}` {verb} updated with `{{}}`",
+        "element": f"`{binding.name}` {'may iterate' if maybe else 'iterates'} over `{{}}`",
+        "parameter": f"`{binding.name}` may be the function's argument",
     }
     return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)
 
 
-def told_parameter(
+def parameter_text(
     parameter: Parameter, function: FunctionInfo, where: str
 ) -> tuple[str, cst.CSTNode | None]:
-    """A parameter, with why it is taken for what it is, as far as that is one thing."""
+    """The text of a parameter with the evidence for its type, and the node that it quotes."""
     text = f"parameter `{parameter.name}` of {where}"
     if parameter.annotation is not None:
         return f"{text}, annotated `{{}}`", parameter.annotation
     if parameter.name in function.shown_arrays:
-        return f"{text}, used as an array alone can be", None
+        return f"{text}, used as an array", None
     if parameter.evidence is not None and as_array(parameter.evidence) is not None:
-        return f"{text}, which calls in this file give an array", None
+        return f"{text}, passed an array by calls in this file", None
     return text, None

@@ -1,4 +1,4 @@
-"""COMPLEX: operations that refuse complex arrays, or silently drop their imaginary part."""
+"""COMPLEX: operations that reject complex arrays, or drop their imaginary part."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, InvertFact
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, DType, LibraryObject, Symbol, Value
@@ -17,11 +16,9 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import libcst as cst
-
     from embercoach.analysis.project.module import Module
 
-#: Special methods of arrays behind operators.
+#: Special methods of arrays, by operator.
 METHODS = {
     "%": "__mod__",
     "&": "__and__",
@@ -32,7 +29,7 @@ METHODS = {
     "~": "__invert__",
 }
 REAL_TRANSFORMS = frozenset(f"mlx.core.fft.{name}" for name in ("rfft", "rfft2", "rfftn"))
-#: Dtypes that look at both parts of a complex number, or that inference can't tell.
+#: Dtypes that keep both parts of a complex number, or that are unknown.
 WHOLE = frozenset({None, "bool", *COMPLEX})
 
 
@@ -77,13 +74,11 @@ def _operator(fact: Fact, module: Module, operator: str) -> Iterator[Report]:
 def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
     if is_meant_to_raise(module, fact.node):
         return
-    yield _report(
-        "COMPLEX-001",
+    yield Report.at(
         fact,
-        module,
-        fact.node,
-        f"{what} does not support complex64: MLX raises a ValueError as soon as this runs",
-        "apply it to the parts (mx.real(z), mx.imag(z)) or to the magnitude (mx.abs(z))",
+        "COMPLEX-001",
+        message=f"{what} raises a ValueError on a complex64 array",
+        help="Apply it to the parts (mx.real(z), mx.imag(z)) or to the magnitude (mx.abs(z))",
     )
 
 
@@ -103,14 +98,11 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if not _is_complex(value) or dtype is None or not isinstance(dtype.value, DType):
         return
     if dtype.value.name not in WHOLE:
-        yield _report(
-            "COMPLEX-002",
+        yield Report.at(
             fact,
-            module,
-            fact.node,
-            f"casting a complex64 array to {dtype.value.name} silently drops the imaginary part",
-            "write mx.real(z) where the real part is meant, mx.abs(z) for the magnitude, "
-            "z.view(mx.float32) for both parts",
+            "COMPLEX-002",
+            message=f"cast from complex64 to {dtype.value.name} drops the imaginary part",
+            help="Use mx.real(z), mx.abs(z) for the magnitude, or z.view(mx.float32)",
         )
 
 
@@ -121,14 +113,11 @@ def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
     argument = fact.argument(0, "a")
     if argument is not None and _is_complex(argument.value):
         short = fact.callee.name.rpartition(".")[2]
-        yield _report(
-            "COMPLEX-003",
+        yield Report.at(
             fact,
-            module,
-            fact.node,
-            f"`{short}` casts its complex64 input to a real dtype: the imaginary part is silently "
-            "dropped",
-            f"use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
+            "COMPLEX-003",
+            message=f"`{short}` drops the imaginary part of its complex64 input",
+            help=f"Use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
         )
 
 
@@ -140,10 +129,3 @@ def _is_complex(value: Value) -> bool:
 def _shown(name: str) -> str:
     """The name as programs write it: ``mx.linalg.inv``, ``nn.silu``."""
     return name.replace("mlx.core.", "mx.", 1).replace("mlx.nn.", "nn.", 1)
-
-
-def _report(
-    code: str, fact: Fact, module: Module, node: cst.CSTNode, message: str, help_text: str
-) -> Report:
-    context = context_of(fact.place, module.is_test)
-    return Report(code, node, fact.place, message, help_text, context)

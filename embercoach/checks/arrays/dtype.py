@@ -1,4 +1,4 @@
-"""DTYPE: constants and NumPy values that change an array's dtype, or lose its values."""
+"""DTYPE: constants and NumPy values that promote an array, or lose its values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.values.joins import as_array, as_number, as_numpy
 from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence, Symbol, Value
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.project.module import Module
 
-#: From here on a value rounds to infinity: half a step above the largest finite one.
+#: The smallest value that rounds to infinity: half a step above the largest finite one.
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
@@ -52,7 +51,7 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _operands(argument: Argument) -> list[Operand]:
-    """An argument, or the items of a list that is written out."""
+    """The operands in an argument: itself, or the items of a list display."""
     value, node = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:
         if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):
@@ -80,28 +79,23 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
         if constant.dtype != "float32":
             continue
         if array.dtype in HALF:
-            yield Report(
+            yield Report.at(
+                fact,
                 "DTYPE-001",
-                other_node,
-                fact.place,
-                f"a float32 constant meets a {array.dtype} array: the result is float32, with "
-                "twice the memory traffic from here on",
-                "use a Python number, which is weakly typed, or give the constant the array's "
-                "dtype",
-                context_of(fact.place, module.is_test),
-                _with_dtype(module, other_node, value, left, right),
+                node=other_node,
+                message=f"float32 constant promotes a {array.dtype} array to float32",
+                help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
+                change=_with_dtype(module, other_node, value, left, right),
                 subject=other_node,
             )
         elif array.dtype is None and constant.scalar and not array.literal:
-            yield Report(
+            yield Report.at(
+                fact,
                 "DTYPE-004",
-                other_node,
-                fact.place,
-                "a float32-typed scalar array turns the result to float32 if the other operand is "
-                "half precision",
-                "use a Python number, which is weakly typed, or mx.array(value, dtype=x.dtype)",
-                context_of(fact.place, module.is_test),
-                _with_dtype(module, other_node, value, left, right),
+                node=other_node,
+                message="float32 scalar array promotes half-precision operands to float32",
+                help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
+                change=_with_dtype(module, other_node, value, left, right),
                 subject=other_node,
             )
 
@@ -109,7 +103,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
 def _with_dtype(
     module: Module, constant: cst.BaseExpression, value: Value, left: Operand, right: Operand
 ) -> Change | None:
-    """``mx.array(0.5, dtype=mx.float32)`` with ``dtype=x.dtype``, if both are plain to see."""
+    """Replace ``mx.array(0.5)`` by ``mx.array(0.5, dtype=x.dtype)``, if both are names."""
     node = left[1] if left[0] is value else right[1]
     while isinstance(node, cst.Attribute):
         node = node.value
@@ -151,15 +145,14 @@ def _truncation(
     if array.dtype not in INTEGERS or numpy.kind != "float":
         return
     if numpy.scalar and numpy.dtype == "float64":
-        return  # np.float64 is a Python float, and weakly typed as one
-    yield Report(
+        return  # np.float64 is a Python float, a weak scalar
+    kind = "scalar" if numpy.scalar else "array"
+    yield Report.at(
+        fact,
         "DTYPE-002",
-        node,
-        fact.place,
-        f"MLX converts a NumPy operand to the array's dtype: a float becomes {array.dtype} and "
-        "its fraction is lost",
-        "convert the array first (x.astype(mx.float32)), or pass float(value)",
-        context_of(fact.place, module.is_test),
+        node=node,
+        message=f"NumPy {kind} truncated to {array.dtype}: the fraction is lost",
+        help="Convert the array first (x.astype(mx.float32)), or pass float(value)",
         subject=node,
     )
 
@@ -171,15 +164,14 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if numpy is None or not numpy.scalar or as_array(fact.right) is None:
         return
     yield pull(
-        "DTYPE-003",
         fact,
+        "DTYPE-003",
         module,
-        fact.node,
-        fact.right,
-        f"a NumPy scalar on the left of `{fact.operator}` pulls the mx.array to the host and makes "
-        "the result a NumPy array (float64 for np.float64)",
-        "put the array first, or make the number a Python float (math.sqrt, float(...))",
-    ).about(fact.right_node)
+        f"NumPy scalar left of `{fact.operator}`",
+        value=fact.right,
+        help="Put the array first, or make the number a Python float (math.sqrt, float(...))",
+        subject=fact.right_node,
+    )
 
 
 @check("DTYPE-005", on=CallFact, of=("mlx.core.array",))
@@ -191,13 +183,11 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     items = value.items if value.items is not None else (value.item,)
     numpy = [n for i in items if (n := as_numpy(i)) is not None]
     if any(n.scalar and n.dtype not in ("float64", "complex128") for n in numpy):
-        yield Report(
+        yield Report.at(
+            fact,
             "DTYPE-005",
-            fact.node,
-            fact.place,
-            "mx.array of a list of NumPy scalars raises a ValueError",
-            "use mx.array(np.array(values)), or values as Python numbers (.tolist())",
-            context_of(fact.place, module.is_test),
+            message="`mx.array()` of a list of NumPy scalars raises a ValueError",
+            help="Use mx.array(np.array(values)), or Python numbers (.tolist())",
         )
 
 
@@ -217,11 +207,9 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     const = number.const
     if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
-    yield Report(
+    yield Report.at(
+        fact,
         "DTYPE-006",
-        fact.node,
-        fact.place,
-        f"{const:g} is beyond {dtype.value.name}'s range and becomes infinite",
-        "use mx.finfo(dtype).min or .max",
-        context_of(fact.place, module.is_test),
+        message=f"{const:g} overflows {dtype.value.name} and becomes infinite",
+        help="Use mx.finfo(dtype).min or .max",
     )

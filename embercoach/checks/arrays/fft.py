@@ -1,11 +1,10 @@
-"""FFT-NORM: transforms and inverses that do not fit each other, in scale or in length."""
+"""FFT-NORM: transforms and inverses that do not match, in scale or in length."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values.extents import Operand, is_length, measures, role_of
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 INVERSE = "mlx.core.fft.i"
-#: What a norm multiplies a transform and its inverse by, as a power of the root of n.
+#: The factor of a transform and of its inverse by norm, as a power of sqrt(n).
 FORWARD_POWER = {"backward": 0, "ortho": -1, "forward": -2}
 INVERSE_POWER = {"backward": 0, "ortho": 1, "forward": 2}
 FACTOR = {-2: "1 / n", -1: "1 / sqrt(n)", 1: "sqrt(n)", 2: "n"}
-WAY_OUT = 'drop the factor, or give the inverse norm="forward", which leaves the scale to you'
+DROP_FACTOR = 'Drop the factor, or pass norm="forward" to the inverse to scale by hand'
 OPERATORS = {"mlx.core.multiply": "*", "mlx.core.divide": "/"}
 
 
@@ -37,19 +36,16 @@ def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
     name = _name(fact)
     if name.startswith("irfft") and _may_be_odd(signal.spectrum.length):
         given = "n" if name == "irfft" else "s"
-        yield Report(
+        yield Report.at(
+            fact,
             "FFT-NORM-003",
-            fact.node,
-            fact.place,
-            f"`{name}` without {given}= returns an even length: a signal of odd length comes back "
-            "one sample short, and resampled",
-            "give it the length of the signal: mx.fft.irfft(spectrum, n=x.shape[-1])",
-            context_of(fact.place, module.is_test),
+            message=f"`{name}` without `{given}=` shortens signals of odd length",
+            help="Pass the length of the signal: mx.fft.irfft(spectrum, n=x.shape[-1])",
         )
 
 
 def _may_be_odd(length: Length | None) -> bool:
-    """Whether the length of a forward transform is that of data, or odd for certain."""
+    """Test whether the length of a forward transform is unknown, or known to be odd."""
     if length is None or length.extent is not None:
         return True
     last = length.consts[-1]
@@ -58,7 +54,7 @@ def _may_be_odd(length: Length | None) -> bool:
 
 @file_check("FFT-NORM-001", "FFT-NORM-002")
 def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Pairs of transforms whose factors of n do not make up for each other."""
+    """Pairs of transforms whose factors of n do not cancel."""
     if "fft" not in module.source:
         return
     calls = [fact for fact in facts if isinstance(fact, CallFact)]
@@ -81,7 +77,7 @@ class _Scaling:
     right: Operand
 
     def factor_of(self, signal: Signal) -> tuple[Operand, Operand] | None:
-        """The signal, if it is scaled here, and what it is multiplied with or divided by."""
+        """The signal, if it is scaled here, and the factor or divisor."""
         if _is_of(self.left, signal):
             return self.left, self.right
         return (
@@ -123,19 +119,19 @@ def _mismatch(
     if any(_may_rescale(s, signal) for s in scalings):
         return
     there = " and ".join(f'norm="{norm}"' for norm in dict.fromkeys(spectrum.norms))
-    yield Report(
+    yield Report.at(
+        fact,
         "FFT-NORM-001",
-        fact.node,
-        fact.place,
-        f'`{_name(fact)}` with norm="{signal.norm}" of a spectrum made with {there}: the result is '
-        f"the signal times {FACTOR.get(power, 'a power of n')}",
-        'give the transform and its inverse the same norm; without norm= both have norm="backward"',
-        context_of(fact.place, module.is_test),
+        message=(
+            f"signal scaled by {FACTOR.get(power, 'a power of n')}: "
+            f'`{_name(fact)}` norm="{signal.norm}" after {there}'
+        ),
+        help='Pass the same norm to the transform and its inverse (default: norm="backward")',
     )
 
 
 def _may_rescale(scaling: _Scaling, signal: Signal) -> bool:
-    """Whether the function makes up for the norms itself, as far as one can tell."""
+    """Test whether the function itself may compensate for the norms."""
     scaled = scaling.factor_of(signal)
     if scaled is not None:
         array = as_array(scaled[1][0])
@@ -155,14 +151,11 @@ def _scaled_before(
         return
     if any(s.factor_of(signal) is not None and _may_rescale(s, signal) for s in scalings):
         return
-    yield Report(
+    yield Report.at(
+        fact,
         "FFT-NORM-002",
-        fact.node,
-        fact.place,
-        f"`{_name(fact)}` divides by the length of the transform by default, and its spectrum has "
-        "been scaled by that length already",
-        WAY_OUT,
-        context_of(fact.place, module.is_test),
+        message=f"spectrum scaled by n before `{_name(fact)}`, which divides by n by default",
+        help=DROP_FACTOR,
     )
 
 
@@ -178,30 +171,27 @@ def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> I
             continue  # resampled to another length, or by a filter meant for an unscaled pair
         if _is_length_of(scaled[1], signal, dotted(scaled[0][1])):
             done = "divided" if scaling.operator == "/" else "multiplied"
-            yield Report(
+            yield Report.at(
+                scaling.fact,
                 "FFT-NORM-002",
-                scaling.fact.node,
-                scaling.fact.place,
-                "the inverse transform divides by the length by default, and its result is "
-                f"{done} by that length once more",
-                WAY_OUT,
-                context_of(scaling.fact.place, module.is_test),
+                message=f"signal {done} by n: the inverse transform already divides by n",
+                help=DROP_FACTOR,
             )
 
 
 def _is_default_pair(signal: Signal) -> bool:
-    """Whether transforms and inverse make up for each other, all by default."""
+    """Test whether the factors of transforms and inverse cancel, all with the default norm."""
     norms = {signal.norm, *signal.spectrum.norms}
     return norms == {"backward"} and signal.spectrum.axes == signal.axes
 
 
 def _correlates(spectrum: Spectrum) -> bool:
-    """Whether it is the spectrum of a correlation, whose biased estimate is one over n."""
+    """Test whether it is the spectrum of a correlation, whose biased estimate is one over n."""
     return len(spectrum.norms) > 1 and spectrum.conjugated
 
 
 def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
-    """Whether the inverse is known to give as many samples as the transform was given."""
+    """Test whether the inverse certainly returns as many samples as the transform takes."""
     if length is None:
         return True
     if length == spectrum.length:
@@ -213,14 +203,14 @@ def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
 
 
 def _is_length_of(operand: Operand, signal: Signal, name: str | None = None) -> bool:
-    """Whether an operand is the length of the signal, which may have a name itself."""
+    """Test whether an operand is the length of the signal, which may have a name itself."""
     spectrum = signal.spectrum
     paths = spectrum.paths if name is None else spectrum.paths | {name}
     return is_length(operand, signal.length or spectrum.length, spectrum.axes, paths)
 
 
 def _inverse(fact: CallFact) -> Signal | None:
-    """The signal that an inverse transform makes at this very call."""
+    """The signal that an inverse transform returns in this call."""
     if not isinstance(fact.callee, Symbol) or not fact.callee.name.startswith(INVERSE):
         return None
     role = role_of(fact.result)

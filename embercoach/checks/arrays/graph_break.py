@@ -1,4 +1,4 @@
-"""GRAPH-BREAK: an array's value is taken on the host, where the program decides or prints."""
+"""GRAPH-BREAK: the host reads an array's value to branch, compare or print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import HARM, context_of
+from embercoach.analysis.facts.contexts import EFFECTS, context_of
 from embercoach.analysis.facts.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
 from embercoach.analysis.values.joins import as_array, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
@@ -41,21 +41,55 @@ INSTEAD = {
 }
 
 
-def pull(
-    code: str,
+def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     fact: Fact,
+    code: str,
     module: Module,
-    node: cst.CSTNode,
-    value: Value,
-    what: str,
-    help_text: str,
+    operation: str,
     *,
+    value: Value,
+    help: str,  # noqa: A002 (as in ``Report.at``)
+    node: cst.CSTNode | None = None,
+    pulled_by: cst.CSTNode | None = None,
+    array_node: cst.CSTNode | None = None,
     subject: cst.CSTNode | None = None,
+    covers: tuple[cst.CSTNode, ...] = (),
+    replaces: tuple[str, ...] = (),
 ) -> Report:
-    """A report of a host synchronisation, with the harm that it does where it stands."""
-    context = context_of(fact.place, module.is_test, value=value, pull=node, subject=subject)
-    told = f"{what}: {HARM[context]}"
-    return Report(code, node, fact.place, told, help_text, context, subject=subject)
+    """Report that the host reads an array, and the effect that this has in its context.
+
+    Args:
+        fact: the fact to report.
+        code: the rule's code.
+        module: the module of the fact.
+        operation: the start of the message, which ``contexts.EFFECTS`` continues.
+        value: the array that is read.
+        help: as in ``Report.at``.
+        node: as in ``Report.at``.
+        pulled_by: the node that synchronizes, if it isn't ``node``.
+        array_node: the expression of the array, which may have been evaluated just before.
+        subject: the expression whose origin becomes the flow; ``array_node`` by default.
+        covers: as in ``Report``.
+        replaces: as in ``Report``.
+    """
+    context = context_of(
+        fact.place,
+        module.is_test,
+        value=value,
+        pull=pulled_by or node or fact.node,
+        subject=array_node,
+    )
+    return Report.at(
+        fact,
+        code,
+        node=node,
+        message=f"{operation} {EFFECTS[context]}",
+        help=help,
+        context=context,
+        covers=covers,
+        replaces=replaces,
+        subject=subject or array_node,
+    )
 
 
 @check("GRAPH-BREAK-001", on=CallFact, of=(".item",))
@@ -65,15 +99,13 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     assert isinstance(callee, BoundMember)
     if as_array(callee.owner) is not None and fact.receiver_node is not None:
         yield pull(
-            "GRAPH-BREAK-001",
             fact,
+            "GRAPH-BREAK-001",
             module,
-            fact.node,
-            callee.owner,
-            "`.item()` waits for the array and copies its value to the host",
-            "keep the value an mx.array as long as arithmetic goes on; read it once, after "
-            "mx.eval, where the host really needs it",
-            subject=fact.receiver_node,
+            "`.item()`",
+            value=callee.owner,
+            help="Keep the value an mx.array, and read it once, where the host needs it",
+            array_node=fact.receiver_node,
         )
 
 
@@ -87,46 +119,48 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
         if definite_array(argument.value) is None:
             continue
         short = name.removeprefix("builtins.")
-        instead = (
-            f"use mx.{name[5:]} where MLX has it"
-            if name.startswith("math.")
-            else "use .astype(...) for a conversion on the device"
-        )
+        instead = f"mx.{name[5:]}" if name.startswith("math.") else ".astype(...)"
         yield pull(
-            "GRAPH-BREAK-002",
             fact,
+            "GRAPH-BREAK-002",
             module,
-            fact.node,
-            argument.value,
-            f"`{short}()` of an mx.array evaluates it to make a Python number",
-            f"{instead}; keep the value an mx.array until the host needs it",
-            subject=argument.node,
+            f"`{short}()` on an mx.array",
+            value=argument.value,
+            help=f"Use {instead} on the device, and convert once where the host needs a number",
+            array_node=argument.node,
         )
         return
 
 
 @check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005", on=TruthFact)
 def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
-    """The truth value of an array decides where the program goes."""
+    """``if x:``, ``while x > 0:``, ``assert x``, ``a and b``."""
     if _compares_none(fact.node):
-        return  # GRAPH-BREAK-009 tells that it raises
+        return  # GRAPH-BREAK-009: it raises
     if fact.form == "assert":
-        code, what = "GRAPH-BREAK-005", "`assert` takes the truth value of an mx.array"
-        help_text = "in tests that is fine; in library code check shapes and dtypes, or drop it"
+        code, operation = "GRAPH-BREAK-005", "`assert` on an mx.array"
+        help_text = "Assert shapes and dtypes, which are known without evaluation, or drop it"
     elif fact.form in ("not", "and", "or", "chained"):
-        shown = "a chained comparison" if fact.form == "chained" else f"`{fact.form}`"
-        code, what = "GRAPH-BREAK-004", f"{shown} takes the truth value of an mx.array"
+        chained = fact.form == "chained"
+        code = "GRAPH-BREAK-004"
+        operation = (
+            "chained comparison of mx.arrays" if chained else f"`{fact.form}` on an mx.array"
+        )
         help_text = (
-            "use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`): they work "
-            "element by element and stay on the device"
+            "Use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`) on the device"
         )
     else:
-        code, what = "GRAPH-BREAK-003", f"the {_FORMS[fact.form]} takes an mx.array's truth value"
-        help_text = (
-            "choose with mx.where on the device, or decide on something that the host knows; "
-            "an array of more than one element has no truth value and raises"
-        )
-    yield pull(code, fact, module, fact.node, fact.value, what, help_text, subject=fact.node)
+        code, operation = "GRAPH-BREAK-003", f"{_FORMS[fact.form]} on an mx.array"
+        help_text = "Select with mx.where on the device, or branch on a host value such as a shape"
+    yield pull(
+        fact,
+        code,
+        module,
+        operation,
+        value=fact.value,
+        help=help_text,
+        array_node=fact.node,
+    )
 
 
 def _compares_none(node: cst.BaseExpression) -> bool:
@@ -137,10 +171,10 @@ def _compares_none(node: cst.BaseExpression) -> bool:
 
 
 _FORMS = {
-    "if": "`if` condition",
-    "while": "`while` condition",
-    "ternary": "conditional expression",
-    "comprehension": "comprehension's `if`",
+    "if": "`if`",
+    "while": "`while`",
+    "ternary": "ternary `if`",
+    "comprehension": "comprehension `if`",
     "guard": "`case` guard",
 }
 
@@ -157,31 +191,29 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         )
         if array is None and not (isinstance(inside, Sequence) and definite_array(inside.item)):
             return
+        in_array = definite_array(inside) is not None
         yield pull(
-            "GRAPH-BREAK-006",
             fact,
+            "GRAPH-BREAK-006",
             module,
-            fact.node,
-            inside if definite_array(inside) is not None else fact.left,
-            f"`{fact.operator}` compares array elements and takes the truth value of each result",
-            "use mx.any(x == v), or a Python set of host values",
-        ).about(fact.right_node if definite_array(inside) is not None else fact.left_node)
+            f"`{fact.operator}` on an mx.array",
+            value=inside if in_array else fact.left,
+            help="Use mx.any(x == v), or a Python set of host values",
+            subject=fact.right_node if in_array else fact.left_node,
+        )
     elif fact.operator in ("==", "!=") and NONE in (fact.left, fact.right):
-        context = context_of(fact.place, module.is_test)
         instead = "is None" if fact.operator == "==" else "is not None"
-        yield Report(
+        yield Report.at(
+            fact,
             "GRAPH-BREAK-009",
-            fact.node,
-            fact.place,
-            f"`{fact.operator} None` of an mx.array raises a TypeError: arrays compare elements",
-            f"write `{instead}`",
-            context,
-            _none_change(fact, module, instead),
+            message=f"`{fact.operator} None` on an mx.array raises a TypeError",
+            help=f"Use `{instead}`",
+            change=_none_change(fact, module, instead),
         )
 
 
 def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | None:
-    """Not a safe fix: what raised for arrays goes on with the other branch."""
+    """Not a safe fix: code that raised for arrays now takes the other branch."""
     if fact.right is not NONE or len(fact.node.comparisons) != 1:
         return None
     text = f"{code_of(module, fact.left_node)} {instead}"
@@ -190,7 +222,7 @@ def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | No
 
 @check("GRAPH-BREAK-007", on=CallFact, of=INSTEAD)
 def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a node an element."""
+    """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a graph node per element."""
     name = fact.symbol
     if name is None:
         return
@@ -205,36 +237,30 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     if not arrays or fact.keyword("key") is not None:
         return
     short = name.removeprefix("builtins.")
-    what = (
-        "builtin `sum()` walks over the array and adds one graph node an element"
-        if short == "sum"
-        else f"builtin `{short}()` of arrays takes a truth value at each comparison"
-    )
     value = arrays[0].value
     if short == "sum":
-        yield Report(
+        yield Report.at(
+            fact,
             "GRAPH-BREAK-007",
-            fact.node,
-            fact.place,
-            what,
-            f"use {INSTEAD[name]}",
-            _context_without_pull(fact, module),
+            message="builtin `sum()` adds one graph node per element",
+            help=f"Use {INSTEAD[name]}",
+            context=_context_without_pull(fact, module),
             subject=arrays[0].node,
         )
         return
     yield pull(
-        "GRAPH-BREAK-007",
         fact,
+        "GRAPH-BREAK-007",
         module,
-        fact.node,
-        value if definite_array(value) is not None else value.item,  # type: ignore[attr-defined]
-        what,
-        f"use {INSTEAD[name]}",
-    ).about(arrays[0].node)
+        f"builtin `{short}()` on an mx.array",
+        value=value if definite_array(value) is not None else value.item,  # type: ignore[attr-defined]
+        help=f"Use {INSTEAD[name]}",
+        subject=arrays[0].node,
+    )
 
 
 def _context_without_pull(fact: CallFact, module: Module) -> str:
-    """Builtin ``sum`` builds a graph and evaluates nothing: it is legal in compiled functions."""
+    """The context of builtin ``sum``, which evaluates nothing: compiled functions may call it."""
     return context_of(fact.place, module.is_test, value=NONE)
 
 
@@ -260,37 +286,28 @@ def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
                 if is_log
                 else f"`{(name or '').removeprefix('builtins.')}()`"
             )
-            yield _formatting(fact, module, fact.node, argument.value, argument.node, shown)
+            yield _formatting(fact, module, argument.value, argument.node, shown)
             return
 
 
 @check("GRAPH-BREAK-008", on=FormatFact)
 def formatted_text(fact: FormatFact, module: Module) -> Iterator[Report]:
     """``f"{x}"``, ``"%s" % x``."""
-    shown = "an f-string" if fact.form == "fstring" else "`%` formatting"
-    yield _formatting(fact, module, fact.node, fact.value, fact.node, shown)
+    shown = "f-string" if fact.form == "fstring" else "`%` formatting"
+    yield _formatting(fact, module, fact.value, fact.node, shown)
 
 
 def _is_plain(value: Value) -> bool:
     return definite_array(value) is not None or isinstance(value, Sequence)
 
 
-def _formatting(
-    fact: Fact,
-    module: Module,
-    node: cst.CSTNode,
-    value: Value,
-    subject: cst.CSTNode,
-    shown: str,
-) -> Report:
+def _formatting(fact: Fact, module: Module, value: Value, node: cst.CSTNode, shown: str) -> Report:
     return pull(
-        "GRAPH-BREAK-008",
         fact,
+        "GRAPH-BREAK-008",
         module,
-        node,
-        value,
-        f"{shown} evaluates the mx.array to write its elements",
-        "print shapes and dtypes (they are known without waiting), or print every k steps after "
-        "mx.eval",
-        subject=subject,
+        f"{shown} of an mx.array",
+        value=value,
+        help="Print shapes and dtypes, or print every k steps after mx.eval",
+        array_node=node,
     )

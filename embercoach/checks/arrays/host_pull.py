@@ -1,4 +1,4 @@
-"""HOST-PULL: an array's data leaves the device, or an array stands where Python ints belong."""
+"""HOST-PULL: an array's data leaves the device."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.checks.arrays.graph_break import pull
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ BUFFERS = {"builtins.memoryview", "builtins.bytes", "builtins.bytearray", "pickl
     "pickle.dump",
 }
 TORCH_CONVERSIONS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "torch.from_dlpack"}
-KEEP = "keep the computation in mx, or pull once at the end"
+KEEP = "Keep the computation in mx, or convert once at the end"
 
 
 @check("HOST-PULL-001", on=CallFact, of=(".tolist",))
@@ -45,14 +46,13 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     assert isinstance(callee, BoundMember)
     if as_array(callee.owner) is not None:
         yield pull(
-            "HOST-PULL-001",
             fact,
+            "HOST-PULL-001",
             module,
-            fact.node,
-            callee.owner,
-            "`.tolist()` waits for the array and copies every element to the host",
-            "keep the computation in mx, or pull once, outside the loop",
-            subject=fact.receiver_node,
+            "`.tolist()`",
+            value=callee.owner,
+            help=KEEP,
+            array_node=fact.receiver_node,
         )
 
 
@@ -65,42 +65,39 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     argument = _array_argument(fact.arguments)
     if argument is None:
         return
-    short = "np." + name.removeprefix("numpy.")
+    short = quoted("np." + name.removeprefix("numpy."), 32)
     array = as_array(argument.value)
-    half = " (a bfloat16 array raises: NumPy has no such dtype)"
     if name.rpartition(".")[2] in numpy_api.CONVERSIONS:
-        yield pull(
-            "HOST-PULL-002",
+        report = pull(
             fact,
+            "HOST-PULL-002",
             module,
-            fact.node,
-            argument.value,
-            f"`{short}()` waits for the mx.array and copies it into NumPy"
-            f"{half if array is not None and array.dtype == 'bfloat16' else ''}",
-            KEEP,
-            subject=argument.node,
+            f"`{short}()`",
+            value=argument.value,
+            help=KEEP,
+            array_node=argument.node,
         )
+        if array is not None and array.dtype == "bfloat16":
+            report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
+        yield report
     elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
-        yield Report(
+        yield Report.at(
+            fact,
             "HOST-PULL-003",
-            fact.node,
-            fact.place,
-            f"`{short}()` of an mx.array raises a TypeError: NumPy calls the array's own method "
-            "with arguments that MLX does not take",
-            f"use {_mlx_twin(name)}",
-            context_of(fact.place, module.is_test, value=argument.value),
+            message=f"`{short}()` raises a TypeError on an mx.array",
+            help=f"Use {_mlx_twin(name)}",
+            context=context_of(fact.place, module.is_test, value=argument.value),
             subject=argument.node,
         )
     else:
         yield pull(
-            "HOST-PULL-003",
             fact,
+            "HOST-PULL-003",
             module,
-            fact.node,
-            argument.value,
-            f"`{short}()` of an mx.array runs on the host and yields a NumPy value, no mx.array",
-            f"use {_mlx_twin(name)}",
-            subject=argument.node,
+            f"`{short}()` on an mx.array",
+            value=argument.value,
+            help=f"Use {_mlx_twin(name)}",
+            array_node=argument.node,
         )
 
 
@@ -108,7 +105,7 @@ def _mlx_twin(name: str) -> str:
     twin = "mlx.core." + name.removeprefix("numpy.")
     if mlx_api.lookup(twin) is not None:
         return "mx." + twin.removeprefix("mlx.core.")
-    return "MLX's own functions, or pull once at the end"
+    return "MLX's own functions, or convert once at the end"
 
 
 def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
@@ -129,15 +126,14 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if numpy is None or as_array(fact.right) is None or numpy.scalar:
         return
     yield pull(
-        "HOST-PULL-004",
         fact,
+        "HOST-PULL-004",
         module,
-        fact.node,
-        fact.right,
-        f"a NumPy array on the left of `{fact.operator}` pulls the mx.array to the host and the "
-        "result is a NumPy array",
-        "put the mx.array first, or convert the NumPy array once with mx.array(...)",
-    ).about(fact.right_node)
+        f"NumPy array left of `{fact.operator}`",
+        value=fact.right,
+        help="Put the mx.array first, or convert the NumPy array once with mx.array(...)",
+        subject=fact.right_node,
+    )
 
 
 @check("HOST-PULL-005", on=CallFact, of=BUFFERS)
@@ -147,14 +143,13 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
     argument = _array_argument(fact.arguments)
     if argument is not None and name is not None:
         yield pull(
-            "HOST-PULL-005",
             fact,
+            "HOST-PULL-005",
             module,
-            fact.node,
-            argument.value,
-            f"`{name.removeprefix('builtins.')}()` waits for the mx.array and reads its memory",
-            "use mx.save or mx.save_safetensors to store arrays",
-            subject=argument.node,
+            f"`{name.removeprefix('builtins.')}()` on an mx.array",
+            value=argument.value,
+            help="Use mx.save or mx.save_safetensors to store arrays",
+            array_node=argument.node,
         )
 
 
@@ -168,19 +163,18 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     inner = _pull_inside(argument)
     if inner is None and as_array(argument.value) is None:
         return
-    report = pull(
-        "HOST-PULL-006",
+    yield pull(
         fact,
+        "HOST-PULL-006",
         module,
-        inner or fact.node,
-        argument.value if inner is None else _pulled(fact, module, inner),
-        f"`{name}()` of an mx.array's data waits for the array and copies it through the host",
-        "convert once, at the border between the two libraries, outside hot loops",
-        subject=argument.node,
+        f"`{name}()`",
+        value=argument.value if inner is None else _pulled(fact, module, inner),
+        help="Convert once, outside hot loops",
+        pulled_by=inner,
+        array_node=argument.node,
+        subject=inner,
+        covers=() if inner is None else (inner,),
     )
-    if inner is not None:
-        report = replace(report, node=fact.node, covers=(inner,), subject=inner)
-    yield report
 
 
 @check("HOST-PULL-007", on=CallFact, of=("mlx.core.array",))
@@ -192,21 +186,21 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     inner = _pull_inside(argument)
     if inner is None:
         return
-    report = pull(
-        "HOST-PULL-007",
+    yield pull(
         fact,
+        "HOST-PULL-007",
         module,
-        inner,
-        _pulled(fact, module, inner),
-        "the array goes to the host and comes back as a new constant",
-        "use the array itself (mx.array(x) copies it on the device, .astype converts it); "
-        "mx.stop_gradient(x) where detaching is meant",
-    ).about(inner)
-    yield replace(report, node=fact.node, covers=(inner,))
+        "host round trip",
+        value=_pulled(fact, module, inner),
+        help="Use the array itself, mx.array(x) to copy it, or mx.stop_gradient(x) to detach it",
+        pulled_by=inner,
+        subject=inner,
+        covers=(inner,),
+    )
 
 
 def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
-    """What the call ``inner``, recorded before the one around it, pulls."""
+    """The array that the call ``inner`` pulls, recorded before the call around it."""
     for other in module.facts_of(fact.place.function):
         if other.node is inner and isinstance(other, CallFact):
             if isinstance(other.callee, BoundMember):
@@ -218,7 +212,7 @@ def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
 
 
 def _pull_inside(argument: Argument) -> cst.CSTNode | None:
-    """The call that pulls an array, if the argument's expression is one itself."""
+    """The call that pulls an array, if the argument is such a call itself."""
     node = argument.node
     if not isinstance(node, cst.Call):
         return None
@@ -226,7 +220,7 @@ def _pull_inside(argument: Argument) -> cst.CSTNode | None:
     value = argument.value
     if node not in pulls or not isinstance(value, (Numpy, Number, Sequence, Bytes)):
         return None
-    # A NumPy function that computes something is no mere trip there and back.
+    # A NumPy function that computes something is more than a round trip.
     name = node.func.attr.value if isinstance(node.func, cst.Attribute) else None
     computes = isinstance(value, Numpy) and name not in numpy_api.CONVERSIONS
     return None if computes else node
@@ -246,17 +240,16 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if not _is_element(subject, fact):
         return
-    report = pull(
-        "HOST-PULL-008",
+    yield pull(
         fact,
+        "HOST-PULL-008",
         module,
-        fact.node,
-        value,
-        "the loop pulls an array element by element, one wait and one copy each",
-        "compute on the whole array with mx functions, or call .tolist() once before the loop",
-        subject=subject,
+        "per-element read",
+        value=value,
+        help="Compute on the whole array with mx functions, or call .tolist() before the loop",
+        array_node=subject,
+        replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
-    yield replace(report, replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"))
 
 
 def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:

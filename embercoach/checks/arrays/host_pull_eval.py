@@ -1,4 +1,4 @@
-"""HOST-PULL-011: mx.eval where it cuts the graph too often."""
+"""HOST-PULL-011: graph breaks by mx.eval in inner loops and layers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     if not (inner or context == "forward") or not _passes_arrays(fact) or _is_training(fact):
         return
     if inner:
-        what = "`mx.eval` in an inner loop waits for the GPU again and again"
-        help_text = "evaluate once an outer iteration: larger graphs let MLX overlap work"
+        where = "every iteration of an inner loop"
+        help_text = "Evaluate once per outer iteration"
     else:
-        what = "`mx.eval` in a layer's forward pass cuts the graph at every layer"
-        help_text = "evaluate in the training or generation loop, after the whole step"
-    yield Report("HOST-PULL-011", fact.node, fact.place, what, help_text, context)
+        where = "every forward pass"
+        help_text = "Evaluate in the training or generation loop, after the whole step"
+    message = f"`mx.eval()` synchronizes with the GPU in {where}"
+    yield Report.at(fact, "HOST-PULL-011", message=message, help=help_text, context=context)
 
 
 def _is_training(fact: CallFact) -> bool:
-    """Whether the function updates weights: one evaluation a step is how to train with MLX."""
+    """Test whether the function updates weights: training in MLX evaluates once per step."""
     if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
         return True
     function = fact.place.function
@@ -52,16 +53,16 @@ def _is_training(fact: CallFact) -> bool:
 
 
 def _is_carried(fact: CallFact) -> bool:
-    """Whether the inner loop computes what is evaluated from its own value of the round before.
+    """Test whether the inner loop updates the evaluated array from its value in the last iteration.
 
-    Such a chain needs one wait at its end. What is not carried on may be evaluated to bound
+    Such a chain needs one synchronization at its end. Other arrays may be evaluated to bound
     memory, or to measure time.
     """
     loop = fact.place.loop
     if loop is None:
         return False
     names = {n.value for a in fact.arguments for n in _roots(a.node)}
-    fresh: set[str] = set()  # assigned anew in this round already
+    fresh: set[str] = set()  # already reassigned in this iteration
     for statement in small_statements(loop.body):
         if isinstance(statement, cst.AugAssign):
             targets = {n.value for n in _roots(statement.target)}
@@ -72,14 +73,14 @@ def _is_carried(fact: CallFact) -> bool:
             value = statement.value
             fresh |= targets
             if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-                continue  # a plain sum: the graph of each round hangs on its own
+                continue  # a plain sum: the graphs of the iterations are independent
             if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:
                 return True
     return False
 
 
 def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The names that an expression's values are reached from."""
+    """The names that an expression's values are derived from."""
     while isinstance(node, (cst.Attribute, cst.Subscript)):
         node = node.value
     if isinstance(node, cst.Name):

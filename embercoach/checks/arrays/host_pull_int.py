@@ -1,4 +1,4 @@
-"""HOST-PULL-009, 010 and 012: arrays where Python ints belong."""
+"""HOST-PULL-009, 010 and 012: arrays in place of Python ints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from embercoach.analysis.facts.facts import Argument, CallFact, Fact, IndexFact
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import BoundMember, Kernel, Sequence, Str, Value
 from embercoach.analysis.values.promotion import FLOATING
-from embercoach.checks.arrays.graph_break import pull
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -43,13 +42,13 @@ def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
     shown = f"`mx.{name.removeprefix('mlx.core.')}()`" if name else f"`.{callee.name}()`"  # type: ignore[attr-defined]
     for param, argument in match(entry, fact.arguments):
         if name == "mlx.core.arange" and as_array(argument.value) is not None:
-            yield Report(
+            yield Report.at(
+                fact,
                 "HOST-PULL-012",
-                argument.node,
-                fact.place,
-                "mx.arange takes Python numbers: an mx.array raises a TypeError",
-                "pass a Python number, such as one from `.shape`",
-                context_of(fact.place, module.is_test, value=argument.value),
+                node=argument.node,
+                message="`mx.arange()` raises a TypeError on an mx.array",
+                help="Pass a Python number, such as one from `.shape`",
+                context=context_of(fact.place, module.is_test, value=argument.value),
                 subject=argument.node,
             )
         elif param.takes_only_ints and _holds_array_int(argument.value):
@@ -74,40 +73,40 @@ def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> R
         index, value = next((n, v) for n, v in enumerate(items) if as_array(v) is not None)
         if isinstance(array, (cst.List, cst.Tuple)) and len(array.elements) == len(items):
             array = array.elements[index].value
-    return pull(
-        "HOST-PULL-009",
+    return Report.at(
         fact,
-        module,
-        argument.node,
-        value,
-        f"{shown} needs Python ints: an mx.array raises, or is evaluated to get one",
-        "carry sizes, axes and counts as Python ints, such as those of `.shape`",
-        subject=argument.node,
-    ).about(array)
+        "HOST-PULL-009",
+        node=argument.node,
+        message=f"{shown} needs an int, got an mx.array",
+        help="Keep sizes, axes and counts as Python ints, such as those of `.shape`",
+        context=context_of(
+            fact.place, module.is_test, value=value, pull=argument.node, subject=argument.node
+        ),
+        subject=array,
+    )
 
 
 @check("HOST-PULL-009", "HOST-PULL-012", on=IndexFact)
 def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
     """``names[i]``, ``names[:n]`` and ``x[:n]`` with arrays ``i`` and ``n``."""
     if fact.form == "slice" and as_array(fact.base) is not None:
-        yield Report(
+        yield Report.at(
+            fact,
             "HOST-PULL-012",
-            fact.node,
-            fact.place,
-            "an mx.array as a slice bound of an mx.array raises a ValueError",
-            "use a Python int, or mx.slice / mx.take with the array as start or indices",
-            context_of(fact.place, module.is_test, value=fact.index),
+            message="mx.array as a slice bound raises a ValueError",
+            help="Use a Python int, or mx.slice or mx.take with the array",
+            context=context_of(fact.place, module.is_test, value=fact.index),
             subject=fact.node,
         )
     elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):
-        yield pull(
-            "HOST-PULL-009",
+        yield Report.at(
             fact,
-            module,
-            fact.node,
-            fact.index,
-            "a Python sequence needs an int index: the mx.array is evaluated to get one",
-            "index with a Python int, or stack the items into one mx.array and use mx.take",
+            "HOST-PULL-009",
+            message="sequence index must be an int, got an mx.array",
+            help="Index with a Python int, or stack the items into one mx.array for mx.take",
+            context=context_of(
+                fact.place, module.is_test, value=fact.index, pull=fact.node, subject=fact.node
+            ),
             subject=fact.node,
         )
 
@@ -124,13 +123,12 @@ def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
         for item in argument.value.items or ():
             array = as_array(item)
             if array is not None and array.dtype not in FLOATING:
-                yield pull(
-                    "HOST-PULL-010",
+                yield Report.at(
                     fact,
-                    module,
-                    argument.node,
-                    item,
-                    f"`{name}` holds an mx.array, which is evaluated to get an int",
-                    f"`{name}` takes three Python ints: compute them from `.shape`",
+                    "HOST-PULL-010",
+                    node=argument.node,
+                    message=f"`{name}` entries must be ints, got an mx.array",
+                    help=f"Compute `{name}` from `.shape`, as three Python ints",
+                    context=context_of(fact.place, module.is_test, value=item, pull=argument.node),
                 )
                 break

@@ -1,6 +1,6 @@
-"""PYTHON-SCALAR and ASSIGN-SCALAR: Python numbers in array arithmetic, the house doctrine.
+"""PYTHON-SCALAR and ASSIGN-SCALAR: Python numbers in array arithmetic.
 
-MLX takes Python numbers as weakly typed, so this code is idiomatic and harmless; the ``ember``
+MLX takes Python numbers as weak scalars, so this code is idiomatic and harmless; the ``ember``
 profile asks for arrays throughout, and the fixes keep the dtype.
 """
 
@@ -13,13 +13,13 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact
 from embercoach.analysis.values.joins import as_array, as_number, options
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, Symbol, Unknown, Value
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.checks.registry import Change, Report, check, file_check
 from embercoach.checks.source_text import code_of, is_shown, mlx_alias
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +43,9 @@ COMPARISONS = {
     ">": "greater",
     ">=": "greater_equal",
 }
-DOCTRINE = (
-    "the ember profile keeps array arithmetic in arrays: mx.{function} with "
-    "mx.array(value, dtype={array}.dtype) keeps the dtype"
-)
+HELP = "Use mx.{function} with mx.array(value, dtype={array}.dtype)"
+#: Characters of an array's expression in a help text.
+MOST_QUOTED = 40
 
 
 @check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", on=BinaryFact)
@@ -57,16 +56,15 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
         return
     array, _ = pair
     code = "PYTHON-SCALAR-001" if fact.in_place else "PYTHON-SCALAR-002"
-    place = "augmented assignment to an mx.array" if fact.in_place else "mx.array arithmetic"
+    place = "assignment to an mx.array" if fact.in_place else "mx.array arithmetic"
+    operator = f"{fact.operator}=" if fact.in_place else fact.operator
     array_node = fact.left_node if as_array(fact.left) is not None else fact.right_node
-    yield Report(
+    yield Report.at(
+        fact,
         code,
-        fact.node,
-        fact.place,
-        f"Python number in {place} (`{fact.operator}`)",
-        DOCTRINE.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
-        context_of(fact.place, module.is_test),
-        _operator_change(fact, module, array),
+        message=f"Python number in {place} (`{operator}`)",
+        help=HELP.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
+        change=_operator_change(fact, module, array),
         subject=array_node,
     )
 
@@ -88,14 +86,12 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             (fact.right_node, fact.right),
             pair,
         )
-    yield Report(
+    yield Report.at(
+        fact,
         "PYTHON-SCALAR-004",
-        fact.node,
-        fact.place,
-        f"mx.array compared with a Python number (`{fact.operator}`)",
-        DOCTRINE.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
-        context_of(fact.place, module.is_test),
-        change,
+        message=f"Python number compared with an mx.array (`{fact.operator}`)",
+        help=HELP.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
+        change=change,
         subject=array_node,
     )
 
@@ -120,7 +116,7 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     ]
     if not numbers:
         return
-    # A condition has a dtype of its own, which the other operands don't take on.
+    # The dtype of a condition does not affect the other operands.
     operands = [(a.node, a.value) for p, a in matched if p.name != "condition"]
     if fact.receiver_node is not None and isinstance(fact.callee, BoundMember):
         operands.append((fact.receiver_node, fact.callee.owner))
@@ -131,20 +127,18 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         if (array := as_array(value)) is not None
     ]
     name = entry.name.rpartition(".")[2]
-    yield Report(
+    yield Report.at(
+        fact,
         "PYTHON-SCALAR-003",
-        fact.node,
-        fact.place,
-        f"Python number as operand of mx.{name}",
-        DOCTRINE.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
-        context_of(fact.place, module.is_test),
-        _argument_change(module, name, arrays, numbers),
+        message=f"Python number as an operand of `mx.{name}`",
+        help=HELP.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
+        change=_argument_change(module, name, arrays, numbers),
         subject=arrays[-1][0] if arrays else None,
     )
 
 
 def _values(fact: CallFact) -> Iterator[Value]:
-    """All that goes into a call."""
+    """The receiver and the arguments of a call."""
     if isinstance(fact.callee, BoundMember):
         yield fact.callee.owner
     for argument in fact.arguments:
@@ -165,7 +159,7 @@ def _argument_change(
     dtypes = {other.dtype for _, other in arrays}
     if len(dtypes) > 1:
         if None not in dtypes:
-            return None  # they promote, and to which dtype the number does is the function's secret
+            return None  # they promote, and the dtype of the number is unknown
         array = _vague(array)
     outcomes = [_keeps_value(array, number, name) for _, number in numbers]
     if None in outcomes:
@@ -188,14 +182,13 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if not isinstance(origin, (cst.Assign, cst.AnnAssign)):
                 continue
             seen.add(origin)
-            yield Report(
+            yield Report.at(
+                fact,
                 "ASSIGN-SCALAR-001",
-                origin,
-                fact.place._replace(statement=origin),
-                "a bare Python number is assigned here and feeds array arithmetic later",
-                "the ember profile asks for an array with the dtype of the arithmetic: "
-                "mx.array(value, dtype=x.dtype) where it is used",
-                context_of(fact.place, module.is_test),
+                node=origin,
+                message="Python number assigned here is used in array arithmetic",
+                help="Use mx.array(value, dtype=x.dtype) in the arithmetic",
+                place=fact.place._replace(statement=origin),
             )
 
 
@@ -225,7 +218,7 @@ def _array_and_number(left: Value, right: Value) -> tuple[Array, Number] | None:
 
 
 def _is_certain(value: Value) -> bool:
-    """Whether no path leaves open what a value is."""
+    """Test whether the value is known on every path."""
     return not any(isinstance(option, Unknown) for option in options(value))
 
 
@@ -275,7 +268,7 @@ def _rewrite(
     pair: tuple[Array, Number],
     keeps: bool = True,
 ) -> Change | None:
-    """``mx.function(left, right)`` with the number made an array; None if it can't be written."""
+    """``mx.function(left, right)`` with the number as an array; None if that isn't possible."""
     mx = mlx_alias(module)
     reference = left[0] if as_array(left[1]) is not None else right[0]
     same = _keeps_value(*pair, function)
@@ -294,10 +287,10 @@ def _rewrite(
 
 
 def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
-    """Whether ``mx.array(number, dtype=array.dtype)`` means what the weak number did.
+    """Test whether ``mx.array(number, dtype=array.dtype)`` has the same effect as the weak scalar.
 
-    None if it surely doesn't: a fraction or an imaginary part would be lost, and what raised an
-    error would wrap around.
+    None if it certainly doesn't: it would lose a fraction or an imaginary part, or wrap a number
+    that raised an error.
     """
     dtype, kind = array.dtype, number.kind
     if dtype is None or dtype in COMPLEX:
@@ -305,7 +298,7 @@ def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
     if kind == "complex":
         return None
     if dtype in FLOATING:
-        # These take the number's truth value before a half rounds it to zero.
+        # These take the truth value of the number before rounding to half makes it zero.
         return not (function.startswith("logical_") and dtype in HALF and kind == "float")
     if kind == "bool":
         return False
@@ -323,7 +316,7 @@ def _fits(dtype: str, const: object) -> bool:
 
 
 def _has_comment(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a comment stands inside: the rewritten expression has no place for it."""
+    """Test whether it contains a comment, which the rewritten expression would lose."""
     if "#" not in code_of(module, node):
         return False
     from libcst import matchers
@@ -339,4 +332,4 @@ def _is_simple(node: cst.CSTNode) -> bool:
 
 
 def _shown(module: Module, node: cst.BaseExpression) -> str:
-    return code_of(module, node) if _is_simple(node) else "x"
+    return quoted(code_of(module, node), MOST_QUOTED) if _is_simple(node) else "x"

@@ -1,7 +1,7 @@
-"""HOST-COPY: PyTorch extensions that take tensors to a kernel by way of the host.
+"""HOST-COPY: PyTorch extensions that copy tensors through the host to launch a kernel.
 
-On Apple silicon the CPU and the GPU share their memory, and a tensor on MPS is a ``MTLBuffer``
-already. Copies by ``newBufferWithBytes``, ``memcpy`` and ``.cpu()`` only cost time.
+On Apple silicon the CPU and the GPU share memory, and a tensor on MPS is already a ``MTLBuffer``.
+Copies by ``newBufferWithBytes``, ``memcpy`` and ``.cpu()`` only cost time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import CODES
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +27,11 @@ TORCH = ("torch/", "ATen/", "c10/")
 TENSORS = frozenset({"torch::Tensor", "at::Tensor"})
 POINTERS = frozenset({"data_ptr", "mutable_data_ptr", "const_data_ptr"})
 COPIES = frozenset({"memcpy", "std::memcpy", "memmove", "std::memmove"})
-OWN_BUFFER = (
-    "bind the tensor's own buffer: `__builtin_bit_cast(id<MTLBuffer>, t.storage().data())`, with "
-    "`offset:t.storage_offset() * t.element_size()`"
-)
-#: Variables are followed through so many others.
+OWN_BUFFER = "Bind the tensor's own buffer: `__builtin_bit_cast(id<MTLBuffer>, t.storage().data())`"
+OWN_OUTPUT = "Allocate the output on the GPU (`torch::empty_like`), and bind its own buffer"
+#: Characters of a tensor's expression in a message.
+MOST_QUOTED = 30
+#: Variables followed from a pointer to its tensor.
 STEPS = 3
 
 
@@ -41,7 +42,7 @@ def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
 
 
 def _uses_torch(syntax: Syntax) -> bool:
-    """Whether a file includes PyTorch, or names its tensors after another header did."""
+    """Test whether a file includes PyTorch, or uses its tensors through another header."""
     for node in syntax.nodes:
         if node.type in ("preproc_include", "preproc_call"):
             words = syntax.words(node)
@@ -54,14 +55,14 @@ def _uses_torch(syntax: Syntax) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor whose elements are taken by their address; ``by_cpu`` if ``.cpu()`` made it."""
+    """A tensor whose address is taken; ``by_cpu`` if ``.cpu()`` made it."""
 
     name: str
     by_cpu: bool
 
 
 class _Host:
-    """One file's host code."""
+    """The host code of one file."""
 
     def __init__(self, file: ObjectiveC) -> None:
         self.file = file
@@ -76,7 +77,7 @@ class _Host:
         self.contents = {m.start for m in file.messages if m.selector == "contents"}
 
     def reports(self) -> Iterator[MetalReport]:
-        """What the file copies, and where it waits."""
+        """The copies and synchronizations of the file."""
         yield from self._new_buffers()
         for node in self.syntax.nodes:
             if node.type == "call_expression":
@@ -91,17 +92,12 @@ class _Host:
             argument = self._node(*message.arguments[0])
             tensor = argument and self._tensor(argument)
             if tensor is not None:
-                what = f"`newBufferWithBytes` copies the tensor `{tensor.name}` into a new buffer"
-                yield self._copied_in(tensor, what, message.start, message.end)
+                yield self._copied_in(tensor, "newBufferWithBytes", message.start, message.end)
 
-    def _copied_in(self, tensor: _Tensor, what: str, start: int, end: int) -> MetalReport:
-        if tensor.by_cpu:
-            why = "in every call, after `.cpu()` has waited for the GPU and copied it to the host"
-        else:
-            why = (
-                "in every call (and of a tensor on MPS, `data_ptr` does not point to its elements)"
-            )
-        return self._report("HOST-COPY-001", start, end, f"{what}, {why}", OWN_BUFFER)
+    def _copied_in(self, tensor: _Tensor, copy: str, start: int, end: int) -> MetalReport:
+        how = "once more after `.cpu()`" if tensor.by_cpu else "in every call"
+        message = f"`{copy}` copies the tensor `{_shown(tensor)}` {how}"
+        return self._report("HOST-COPY-001", start, end, message, OWN_BUFFER)
 
     def _memory_copies(self, call: Node) -> Iterator[MetalReport]:
         arguments = self._arguments(call, COPIES)
@@ -111,20 +107,13 @@ class _Host:
         if self._is_contents(source):
             tensor = self._tensor(target)
             if tensor is not None:
-                what = (
-                    f"`memcpy` copies the result to the host, into the tensor `{tensor.name}`: the "
-                    "kernel could have written the tensor itself"
-                )
-                advice = (
-                    "make the output on the GPU, `torch::empty_like(input)` of an MPS tensor, and "
-                    + OWN_BUFFER
-                )
-                yield self._report("HOST-COPY-002", call.start_byte, call.end_byte, what, advice)
+                message = f"`memcpy` copies the result to the host, into `{_shown(tensor)}`"
+                start, end = call.start_byte, call.end_byte
+                yield self._report("HOST-COPY-002", start, end, message, OWN_OUTPUT)
         elif self._is_contents(target):
             tensor = self._tensor(source)
             if tensor is not None:
-                what = f"`memcpy` copies the tensor `{tensor.name}` into a buffer"
-                yield self._copied_in(tensor, what, call.start_byte, call.end_byte)
+                yield self._copied_in(tensor, "memcpy", call.start_byte, call.end_byte)
 
     def _blobs(self, call: Node) -> Iterator[MetalReport]:
         """``torch::from_blob([buffer contents], ...)`` that is cloned or moved afterwards."""
@@ -135,9 +124,8 @@ class _Host:
             "HOST-COPY-002",
             call.start_byte,
             call.end_byte,
-            "the result is copied out of its buffer by way of the host, as a tensor on the CPU",
-            "make the output on the GPU, `torch::empty_like(input)` of an MPS tensor, and "
-            + OWN_BUFFER,
+            "`from_blob` copies the result to the host, into a tensor on the CPU",
+            OWN_OUTPUT,
         )
 
     def _is_cloned(self, call: Node) -> bool:
@@ -168,10 +156,8 @@ class _Host:
                 "HOST-COPY-003",
                 message.start,
                 message.end,
-                "`waitUntilCompleted` stops the host until the kernel is done, in every call: "
-                "nothing is prepared while the GPU works",
-                "encode into PyTorch's command buffer, `torch::mps::get_command_buffer()` in its "
-                "`get_dispatch_queue()`, and end with `torch::mps::commit()`",
+                "`waitUntilCompleted` synchronizes with the GPU in every call",
+                "Encode into `torch::mps::get_command_buffer()`, end with `torch::mps::commit()`",
             )
 
     def _dispatches(self, scope: Node) -> bool:
@@ -182,7 +168,7 @@ class _Host:
         )
 
     def _reads_back(self, scope: Node) -> bool:
-        """Whether the host looks into a buffer in the same function: then it has to wait."""
+        """Test whether the host reads a buffer in the same function: then it must synchronize."""
         if any(scope.start_byte <= start < scope.end_byte for start in self.contents):
             return True
         return any(
@@ -191,7 +177,7 @@ class _Host:
         )
 
     def _tensor(self, node: Node, steps: int = STEPS) -> _Tensor | None:
-        """The tensor that an address is taken of, directly or through variables."""
+        """The tensor whose address is taken, directly or through variables."""
         for inner in _below(node):
             if inner.type == "call_expression":
                 field = inner.child_by_field_name("function")
@@ -223,7 +209,7 @@ class _Host:
         return value is not None and self._is_contents(value, steps - 1)
 
     def _value(self, node: Node) -> Node | None:
-        """What a variable was declared to be, the last time before its use in its function."""
+        """The value of a variable's last declaration before its use in the same function."""
         while node.type in ("cast_expression", "parenthesized_expression"):
             inner = node.child_by_field_name("value") or next(iter(node.named_children), None)
             if inner is None:
@@ -256,16 +242,20 @@ class _Host:
         return "" if field is None else self.syntax.words(field)
 
     def _node(self, start: int, end: int) -> Node | None:
-        """The node that a stretch of bytes is."""
+        """The node of a range of bytes."""
         return self.syntax.root.descendant_for_byte_range(start, max(end - 1, start))
 
     def _enclosing(self, nodes: list[Node], byte: int) -> Node | None:
-        """The innermost of some nodes around a place."""
+        """The innermost of the nodes that contain a byte."""
         around = [node for node in nodes if node.start_byte <= byte < node.end_byte]
         return around[-1] if around else None
 
     def _report(self, code: str, start: int, end: int, what: str, advice: str) -> MetalReport:
         return MetalReport(code, self.syntax.stretch(start, end), what, advice)
+
+
+def _shown(tensor: _Tensor) -> str:
+    return quoted(tensor.name, MOST_QUOTED)
 
 
 def _below(node: Node) -> Iterator[Node]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,17 +26,17 @@ def past_arrays(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
 def _outside(found: Outside) -> MetalReport:
     spot, name = found.access.spot, found.variable.name
     index = found.index if found.index < 0 else max(found.index, found.count)
-    done = "reads" if found.access.kind == "read" else "writes"
-    what = (
-        f"thread {found.thread} of the threadgroup {done} `{name}[{index}]` here, and `{name}` has "
-        f"{found.count} elements: nothing stops it, and it meets other memory"
+    what = hazards.out_of_bounds(
+        found.access.kind if found.access.kind == "read" else "write",
+        f"{name}[{index}]",
+        f"{found.count} elements, thread {found.thread}",
     )
-    help_text = f"guard the access, or declare `{name}` with room for the index"
+    help_text = hazards.BOUNDS_HELP
     return MetalReport("KERNEL-BOUNDS-001", spot.place, what, help_text, spot.text)
 
 
 def dropped_results(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """SIMD reductions of which one SIMD group's result is kept."""
+    """SIMD reductions of which one simdgroup's result is kept."""
     from embercoach.metal.inspections.reductions import partial_reductions
 
     for partial in partial_reductions(trace):
@@ -44,12 +45,6 @@ def dropped_results(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
 
 def _partial(partial: Partial) -> MetalReport:
     spot, name = partial.store.spot, partial.call.name
-    what = (
-        f"`{name}` reduces the 32 threads of a SIMD group: of the {partial.groups} SIMD groups in "
-        f"the threadgroup one's result is written here, and the others' go nowhere"
-    )
-    help_text = (
-        "put each SIMD group's result in a `threadgroup` array, wait at a barrier and reduce "
-        "those, or launch threadgroups of 32 threads"
-    )
+    what = f"`{name}` reduces one of {partial.groups} simdgroups, the other results are dropped"
+    help_text = "Combine all results in a `threadgroup` array, or launch threadgroups of 32 threads"
     return MetalReport("KERNEL-SIMD-001", spot.place, what, help_text, spot.text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import launches_of
 from embercoach.checks.registry import Report, file_check
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Dtypes that Metal has an atomic type for.
 ATOMIC = frozenset({"int32", "uint32", "float32", "uint64", "bool", "bool_"})
-FAILS = "the kernel fails to compile at its first launch"
-UNSET = "MLX does not clear outputs, so it starts from what the memory held before"
 
 
 @file_check("KERNEL-ATOMIC-001")
@@ -38,15 +36,12 @@ def atomic_dtypes(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 if output.dtype is None or output.dtype in ATOMIC:
                     continue
                 fact = launch.fact
-                yield Report(
+                yield Report.at(
+                    fact,
                     "KERNEL-ATOMIC-001",
-                    _dtype_node(fact, index, module),
-                    fact.place,
-                    f"`{output.name}` is {output.dtype}, and `atomic_outputs=True` declares every "
-                    "output as atomic, which Metal has for 32-bit integers, uint64 and float32: "
-                    f"{FAILS}",
-                    "let the kernel write float32, int32 or uint32, and convert the result",
-                    context_of(fact.place, module.is_test),
+                    node=_dtype_node(fact, index, module),
+                    message=f"no atomic type for {output.dtype} output `{output.name}`",
+                    help="Write float32, int32 or uint32 in the kernel, and convert the result",
                 )
                 break
 
@@ -62,7 +57,7 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
 
 @file_check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")
 def output_writes(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """How each kernel whose texts and names are known writes its outputs."""
+    """Check how each kernel whose texts and names are known writes its outputs."""
     for kernel in contracted(module, facts):
         program = kernel.program if kernel.whole else None
         if program is None or program.problems:
@@ -82,7 +77,7 @@ def _is_atomic(kernel: Contracted) -> bool:
 
 
 def _is_uninitialized(kernel: Contracted) -> bool:
-    """Whether there is a launch that gives the outputs no first value."""
+    """Return whether some launch leaves the outputs uninitialized."""
     return any(launch.has_init_value is False for launch in kernel.launches)
 
 
@@ -95,12 +90,11 @@ def _plain_accesses(kernel: Contracted, uses: dict[str, OutputUses]) -> Iterator
         yield from kernel.at(
             "KERNEL-ATOMIC-002",
             spot.place,
-            f"`{name}` is atomic, as all outputs are with `atomic_outputs=True`, and has no plain "
-            f"{'assignment' if stored else 'value'}: {FAILS}",
-            f"use `atomic_store_explicit(&{name}[i], value, memory_order_relaxed)`, or an "
-            "`atomic_fetch_...` function"
+            f"plain {'assignment to' if stored else 'read of'} atomic output `{name}`",
+            f"Use `atomic_store_explicit(&{name}[i], v, memory_order_relaxed)` or "
+            "`atomic_fetch_..._explicit`"
             if stored
-            else f"use `atomic_load_explicit(&{name}[i], memory_order_relaxed)`",
+            else f"Use `atomic_load_explicit(&{name}[i], memory_order_relaxed)`",
         )
         return
 
@@ -117,6 +111,6 @@ def _uninitialized(kernel: Contracted, uses: dict[str, OutputUses]) -> Iterator[
         yield from kernel.at(
             "KERNEL-INIT-001",
             spot.place,
-            f"this updates `{name}`, which nothing has written before: {UNSET}",
-            "pass `init_value=0` to the launch, or write the output before it is updated",
+            f"{hazards.uninitialized_read(name)}: updated without an initial value",
+            hazards.UNINITIALIZED_HELP,
         )

@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def unreached(trace: Trace, whole: bool) -> Iterator[MetalReport]:
-    """Barriers that not all threads reach: the first behind each parting of ways."""
+    """Barriers that not all threads reach: the first after each divergence."""
     from embercoach.metal.inspections.barriers import divergences
 
     causes: set[object] = set()
@@ -28,10 +29,10 @@ def unreached(trace: Trace, whole: bool) -> Iterator[MetalReport]:
 
 
 def bites(divergence: Divergence, trace: Trace, *, whole: bool) -> bool:
-    """Whether a guard like `i < n` parts the threads of some threadgroup.
+    """Return whether a guard like `i < n` diverges within some threadgroup.
 
     A grid in Python has as many threads as it says, so that `n` of them may pass all; one that is
-    rounded up to whole threadgroups has some too many. A file doesn't tell: there it may fail.
+    rounded up to whole threadgroups has some too many. In a file it may fail: its grid is unknown.
     """
     parted = _parted(divergence, trace)
     if parted is not None:
@@ -41,7 +42,7 @@ def bites(divergence: Divergence, trace: Trace, *, whole: bool) -> bool:
 
 
 def _parted(divergence: Divergence, trace: Trace) -> bool | None:
-    """Whether a guard without other unknowns than the threadgroup's position parts one.
+    """Return whether a guard diverges whose only unknown is the threadgroup's position.
 
     Only threads that are certainly there are asked; None where there is more unknown.
     """
@@ -98,13 +99,6 @@ _COMPARED: dict[str, Callable[[int], bool]] = {
 
 def _report(divergence: Divergence) -> MetalReport:
     barrier = divergence.barrier
-    whose = "SIMD group" if barrier.name == "simdgroup_barrier" else "threadgroup"
-    what = (
-        f"not all threads of the {whose} reach this barrier: {divergence.words} never come, and "
-        "what happens then is undefined"
-    )
-    help_text = (
-        f"let all threads of the {whose} reach the barrier: guard what they read and write "
-        "instead of leaving early"
-    )
+    what = hazards.barrier_divergence(divergence.words)
+    help_text = hazards.DIVERGENCE_HELP
     return MetalReport("KERNEL-BARRIER-001", barrier.spot.place, what, help_text, barrier.spot.text)

@@ -1,4 +1,4 @@
-"""KERNEL-PERF: what makes a kernel slow without being wrong."""
+"""KERNEL-PERF: operations that make a correct kernel slow."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ def _of_division(found: Division) -> MetalReport:
     return MetalReport(
         DIVISION,
         found.spot.place,
-        f"each turn of this loop divides by a number that stems from `{found.divisor.name}`: GPUs "
-        "have no instruction to divide integers, and a divisor that the compiler doesn't know "
-        "takes dozens of others",
-        "count the quotient and the remainder along as the loop goes on, or pass the divisor as a "
-        "template argument",
+        f"integer division by a value from `{found.divisor.name}` in an inner loop",
+        "Update quotient and remainder in the loop, or make the divisor a template argument",
         found.spot.text,
     )
 
@@ -60,9 +57,7 @@ def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
             yield MetalReport(
                 ARRAY,
                 found.spot.place,
-                f"the index into `{found.array.name}` depends on `{found.by.name}`, so the array "
-                "can't be kept in registers: every access goes to memory",
-                "index it by constants and counters of loops with constant bounds, or put it into "
-                "threadgroup memory; a table that never changes belongs into `constant` memory",
+                f"dynamic index into private array `{found.array.name}`, by `{found.by.name}`",
+                "Use constant loop bounds or threadgroup memory; put fixed tables into `constant`",
                 found.spot.text,
             )

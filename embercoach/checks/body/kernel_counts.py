@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport, metal_check
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +31,13 @@ def _report(found: Mismatch) -> MetalReport:
     name, spot, each = found.variable.name, found.access.spot, found.unit
     launched = found.written if each == "thread" else found.written * 32
     if found.read > found.written:
-        what = (
-            f"`{name}` is read up to `{name}[{found.read - 1}]` and written at the first "
-            f"{found.written} elements, one by each {each}: the others hold whatever was in the "
-            "memory"
-        )
+        what = hazards.uninitialized_read(f"{name}[{found.read - 1}]")
     else:
-        what = (
-            f"`{name}` is written at {found.written} elements, one by each {each}, and read at the "
-            f"first {found.read}: what the others wrote is lost"
-        )
+        what = f"`{name}` is read only up to `{name}[{found.read - 1}]`"
     return MetalReport(
         "KERNEL-CONST-001",
         spot.place,
-        f"{what}; the body counts on {found.threads} threads, and the launch has {launched}",
-        f"launch threadgroups of {found.threads} threads, or pass the size to both: as a template "
-        "argument of the body, and from the same constant in `threadgroup`",
+        f"{what}: body assumes {found.threads} threads, launch has {launched}",
+        f"Launch {found.threads} threads, or pass the size to both `threadgroup` and the body",
         spot.text,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernel_plans import kernels_of
 from embercoach.checks.registry import Report, file_check
+from embercoach.metal import hazards
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -51,10 +52,8 @@ def _unfilled(kernel: Contracted) -> Iterator[Report]:
             yield from kernel.at(
                 "KERNEL-INIT-001",
                 spots[0].place,
-                f"`{name}` is stored only under a condition on data, and nothing is stored where "
-                "it fails: MLX does not clear outputs, so those elements keep what the memory held "
-                "before",
-                "store a value in the other case too, or pass `init_value` to the launch",
+                f"{hazards.unwritten_output(name)} where the condition on data fails",
+                hazards.UNWRITTEN_HELP,
             )
 
 
@@ -75,7 +74,7 @@ def _of_trace(trace: Trace) -> Iterator[tuple[str, Spot]]:
 
 
 def _is_owned(store: Access) -> bool:
-    """Whether each thread stores an element of its own, which no other thread would store."""
+    """Return whether each thread stores its own element, which no other thread stores."""
     from embercoach.metal.execution.conditions import threads_of
     from embercoach.metal.execution.values import LANE, SIMD
 

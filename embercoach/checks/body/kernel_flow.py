@@ -72,7 +72,7 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
 
 
 class _Findings:
-    """What one finder reports of the runs of a kernel."""
+    """Run one finder over the traces of a kernel."""
 
     def __init__(self, finder: Finder, whole: bool) -> None:
         self._finder = finder
@@ -82,7 +82,7 @@ class _Findings:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing can be left that assumed runs agree on."""
+        """Return whether assumed runs can't agree on any further finding."""
         return self._everywhere is not None and not self._everywhere
 
     def look(self, trace: Trace) -> None:
@@ -107,7 +107,7 @@ class _Findings:
 
 
 def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
-    """Whether a kernel may be launched as it is assumed to be.
+    """Return whether a kernel may be launched as it is assumed to be.
 
     Not with many threads to a group if it never asks which of them runs, and not with 64 if it has
     an array for 32 threads.

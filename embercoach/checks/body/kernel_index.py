@@ -11,6 +11,7 @@ from embercoach.checks.programs.metal_checks import (
     metal_check,
     once_at_each_start,
 )
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,28 +39,25 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
 def _settled(found: Settled) -> MetalReport:
     outcome = "true" if found.outcome else "false"
     kind = found.compared.type.scalar
-    if found.endless:
-        harm = "it never ends the loop, as below 0 comes the largest number"
-    else:
-        harm = "what should have gone below 0 has wrapped around to a huge number"
+    harm = "the loop never ends" if found.endless else "below 0 it wraps around"
     return MetalReport(
         CODE,
         found.spot.place,
-        f"what is compared is `{kind}`, so this is always {outcome}: {harm}",
-        "compute it as `int`, or compare before anything is subtracted: `i > 0`, `i >= k`",
+        f"comparison of unsigned `{kind}` is always {outcome}: {harm}",
+        "Use `int`, or compare before subtracting: `i > 0`, `i >= k`",
         found.spot.text,
     )
 
 
 def _wrapped(found: Wrapped) -> MetalReport:
-    number = "a number below 0" if found.number is None else f"{found.number}"
-    wraps = ", which wraps around to a huge unsigned number" if found.unsigned else ""
-    does = "writes" if found.kind == "write" else "reads"
+    number = "below 0" if found.number is None else f"{found.number}"
+    wraps = " (wraps around)" if found.unsigned else ""
+    index = f"index is {number}{wraps} in the first thread"
+    access = "write" if found.kind == "write" else "read"
     return MetalReport(
         CODE,
         found.spot.place,
-        f"in the first thread this index is {number}{wraps}: it {does} outside of "
-        f"`{found.buffer.name}`",
-        "guard it: `i > 0 ? x[i - 1] : 0`, or `x[max(i, 1u) - 1]`",
+        hazards.out_of_bounds(access, found.buffer.name, index),
+        "Guard it: `i > 0 ? x[i - 1] : 0`, or `x[max(i, 1u) - 1]`",
         found.spot.text,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.metal import hazards
 from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,12 +15,12 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.metal_checks import MetalKernel
     from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration, Function, SizeName
-    from embercoach.metal.inspections.memory_use import ThreadgroupArray
     from embercoach.metal.program.nodes import Text
 
 TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"
-_FAILS = "the kernel fails to compile at its first launch"
+#: Characters of template arguments that a message shows.
+_MOST_ARGUMENTS = 32
 
 
 @metal_check(TOO_MUCH)
@@ -37,27 +39,17 @@ def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
         yield MetalReport(
             TOO_MUCH,
             spot.place,
-            f"{_arrays(arrays)} of threadgroup memory{_with(kernel)}, and a threadgroup has "
-            f"{MAX_THREADGROUP_BYTES:,}: Metal refuses the kernel, and its first launch raises",
-            "work on smaller tiles, keep them in half precision, or give two of them one array",
+            f"{hazards.threadgroup_memory(total(arrays))}{_with(kernel)}",
+            "Use smaller tiles or half precision, or let two arrays share memory",
             spot.text,
         )
-
-
-def _arrays(arrays: tuple[ThreadgroupArray, ...]) -> str:
-    r"""``\`tile\` takes 40,960 bytes``."""
-    names = [f"`{array.variable.name}`" for array in arrays]
-    taken = f"{sum(array.bytes for array in arrays):,} bytes"
-    if len(names) == 1:
-        return f"{names[0]} takes {taken}"
-    return f"{', '.join(names[:-1])} and {names[-1]} take {taken}"
 
 
 def _with(kernel: MetalKernel) -> str:
     """The template arguments of the launch that the sizes are of."""
     values = kernel.configurations[0].template if kernel.configurations else {}
     known = [f"{name} = {value}" for name, value in values.items() if value is not None]
-    return f" with {', '.join(known)}" if known else ""
+    return f" ({quoted(', '.join(known), _MOST_ARGUMENTS)})" if known else ""
 
 
 @metal_check(ARRAY)
@@ -98,10 +90,8 @@ def _variable_sizes(
         yield MetalReport(
             ARRAY,
             size.place,
-            f"the size of `{array.name}` depends on `{size.name}`, which is known at run time "
-            f"only: Metal has no arrays of variable length, and {_FAILS}",
-            f"make `{size.name}` a template argument of the launch, or declare it `constexpr`; or "
-            "take the largest size that may come",
+            f"size of array `{array.name}` depends on run-time value `{size.name}`",
+            f"Make `{size.name}` a template argument or `constexpr`, or use the largest size",
             name,
         )
 
@@ -112,9 +102,8 @@ def _initialized(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
             yield MetalReport(
                 ARRAY,
                 array.place,
-                f"`{array.name}` lies in threadgroup memory, where no variable can have an "
-                f"initializer: {_FAILS}",
-                "let the threads write it, and put a `threadgroup_barrier` behind that",
+                f"threadgroup variable `{array.name}` can't have an initializer",
+                "Let the threads write it, then wait at a `threadgroup_barrier`",
                 name,
             )
 
@@ -126,9 +115,8 @@ def _in_helpers(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
             yield MetalReport(
                 ARRAY,
                 array.place,
-                f"`{array.name}` is a threadgroup variable of the function `{helper.name}`, and "
-                f"only kernel functions can have some: {_FAILS}",
-                "declare it in the kernel, and pass the function a `threadgroup` pointer",
+                f"threadgroup variable `{array.name}` in `{helper.name}`, which is not a kernel",
+                "Declare it in the kernel, and pass a `threadgroup` pointer",
                 name,
             )
 

@@ -1,11 +1,12 @@
-"""KERNEL-RACE-002 and KERNEL-BARRIER-003: threads that meet in an output."""
+"""KERNEL-RACE-002 and KERNEL-BARRIER-003: data races on outputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.body.kernel_races import DONE, at_once, causes, is_sure, wrong_flags
+from embercoach.checks.body.kernel_races import ACCESS, at_once, causes, is_sure, wrong_flags
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,15 +18,12 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Spot
 
 _AXES = "xyz"
-_OWN = "let one thread own each element"
-_ATOMIC = (
-    f"{_OWN}, reduce inside the threadgroup first, or build the kernel with `atomic_outputs=True` "
-    "and use `atomic_fetch_add_explicit`"
-)
+_OWN = "Let one thread own each element"
+_REDUCE = "Reduce in the threadgroup first, or use `atomic_outputs=True` and atomic functions"
 
 
 def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """What is wrong with the exchange through outputs, each place once."""
+    """Races on outputs, each place once."""
     from embercoach.metal.inspections.crossings import crossings
     from embercoach.metal.inspections.races import races
     from embercoach.metal.inspections.stores import overlaps
@@ -60,31 +58,16 @@ def _used(trace: Trace) -> frozenset[str]:
 
 def _overlap(overlap: Overlap) -> MetalReport:
     name, spot = overlap.access.variable.name, overlap.access.spot
-    if overlap.update:
-        what = (
-            f"{overlap.words} add to the same element of `{name}` here: each reads, changes and "
-            "writes it back, and what others did in between is lost"
-        )
-    else:
-        what = (
-            f"{overlap.words} write the same element of `{name}` here, each its own value: which "
-            "one stays differs from run to run"
-        )
-    help_text = _ATOMIC if overlap.update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
+    what = hazards.same_element(name, overlap.words, update=overlap.update)
+    help_text = _REDUCE if overlap.update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
     return MetalReport("KERNEL-RACE-002", spot.place, what, help_text, spot.text)
 
 
 def _race(race: Race) -> MetalReport:
     name, place = race.variable.name, race.second.spot
-    first, second = DONE[race.first.kind], DONE[race.second.kind]
-    where = "here" if at_once(race) else f"at {ELSEWHERE}"
-    what = (
-        f"`{name}` is {second} here and the same element {first} {where} by another thread of the "
-        "threadgroup, with nothing between that orders them"
-    )
-    help_text = (
-        f"{_OWN}, or put `threadgroup_barrier(mem_flags::mem_device)` between the two accesses"
-    )
+    first, second = ACCESS[race.first.kind], ACCESS[race.second.kind]
+    what = hazards.data_race(name, second, first, "" if at_once(race) else ELSEWHERE)
+    help_text = f"{_OWN}, or separate the accesses by a `mem_flags::mem_device` barrier"
     other = None if at_once(race) else race.first.spot
     return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)
 
@@ -108,15 +91,9 @@ def _crossed(
 
 def _grid_wide(crossing: Crossing, barrier: Spot) -> MetalReport:
     name = crossing.variable.name
-    first, second = DONE[crossing.first.kind], DONE[crossing.second.kind]
-    what = (
-        f"this barrier waits for the threads of its own threadgroup alone, and an element of "
-        f"`{name}` that is {second} behind it, at {ELSEWHERE}, is {first} before it by another "
-        "threadgroup too"
-    )
-    help_text = (
-        "end the kernel here and do the rest in a second one, which MLX runs when the first is done"
-    )
+    second = ACCESS[crossing.second.kind]
+    what = f"barrier does not order `{name}` between threadgroups: {second} at {ELSEWHERE}"
+    help_text = "End the kernel here, and do the rest in a second kernel"
     return MetalReport(
         "KERNEL-BARRIER-003", barrier.place, what, help_text, barrier.text, crossing.second.spot
     )
@@ -124,13 +101,10 @@ def _grid_wide(crossing: Crossing, barrier: Spot) -> MetalReport:
 
 def _apart(crossing: Crossing) -> MetalReport:
     name, place = crossing.variable.name, crossing.second.spot
-    first, second = DONE[crossing.first.kind], DONE[crossing.second.kind]
+    first, second = ACCESS[crossing.first.kind], ACCESS[crossing.second.kind]
     same = crossing.first.spot == place
-    where = "here" if same else f"at {ELSEWHERE}"
-    what = (
-        f"an element of `{name}` that is {second} here is {first} {where} by another threadgroup, "
-        "and nothing orders threadgroups of one launch"
-    )
-    help_text = f"{_OWN}, or do one of the two in a kernel of its own"
+    where = "" if same else ELSEWHERE
+    what = hazards.data_race(name, second, first, where, " between threadgroups")
+    help_text = hazards.DEVICE_RACE_HELP
     other = None if same else crossing.first.spot
     return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)

@@ -29,7 +29,7 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
     # A macro may stand for the address space.
     if not text.parse_ok or text.macros.blanks:
         return
-    # Of an entry point's arguments KERNEL-UNIT-004 tells.
+    # KERNEL-UNIT-004 reports the arguments of entry points.
     told = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
     for declaration in text.declarations:
         if _lacks_space(declaration) and declaration.place not in told:
@@ -37,10 +37,8 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
             yield MetalReport(
                 CODE,
                 declaration.place,
-                f"`{declaration.name}` is a pointer or reference to {kind} without an address "
-                "space, which Metal asks for on each: the kernel fails to compile",
-                f"write `device {kind}` or `constant {kind}` for what the kernel is given, "
-                f"`threadgroup {kind}` for shared memory, `thread {kind}` for the thread's own",
+                f"pointer or reference `{declaration.name}` without an address space",
+                f"Write `device`, `constant`, `threadgroup` or `thread` before `{kind}`",
                 name,
             )
 

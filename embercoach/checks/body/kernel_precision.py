@@ -32,18 +32,16 @@ def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
                 SUM,
                 found.spot.place,
                 _sum_message(found),
-                "sum in `float`, and turn the result into the smaller type once, behind the loop",
+                "Sum in `float`, and convert to the smaller type once, after the loop",
                 found.spot.text,
             )
 
 
 def _sum_message(found: HalfSum) -> str:
     name, limit = _SAID[found.scalar]
-    often = "a loop adds" if found.trips is None else f"loops add {found.trips:,} times"
-    return (
-        f"{often} to `{found.variable.name}`, which is {name}: what is {limit:,} times smaller "
-        "than the sum is lost, and every step rounds"
-    )
+    terms = "" if found.trips is None else f" {found.trips:,} terms"
+    sums = f"`{found.variable.name}` accumulates{terms} in {name}"
+    return f"{sums}: terms {limit:,} times smaller are lost"
 
 
 @metal_check(LITERAL)
@@ -57,22 +55,16 @@ def promoting_literals(code: MetalCode) -> Iterator[MetalReport]:
                 LITERAL,
                 found.spot.place,
                 _literal_message(found),
-                f"write `{_plain(found)}{_SUFFIXES[found.scalar]}`",
+                f"Write `{_plain(found)}{_SUFFIXES[found.scalar]}`",
                 found.spot.text,
             )
 
 
 def _literal_message(found: Promotion) -> str:
-    name, _ = _SAID[found.scalar]
+    (name, _), written = _SAID[found.scalar], found.literal.written
     if found.scalar == "bfloat" and found.implicit:
-        return (
-            f"`{found.literal.written}` is a float, and makes one of the {name} beside it: Metal "
-            "turns no float into a bfloat without a cast, so the kernel fails to compile"
-        )
-    return (
-        f"`{found.literal.written}` is a float, and makes one of the {name} beside it: this is "
-        "computed in float and rounded back"
-    )
+        return f"float literal `{written}` in {name}: no implicit conversion to bfloat"
+    return f"float literal `{written}` promotes {name} arithmetic to float"
 
 
 def _plain(found: Promotion) -> str:

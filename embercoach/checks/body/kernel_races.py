@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Spot, Variable
 
 FLAGS: dict[Memory, str] = {"threadgroup": "mem_threadgroup", "device": "mem_device"}
-DONE = {"read": "read", "write": "written", "atomic": "updated"}
+ACCESS = {"read": "read", "write": "write", "atomic": "atomic update"}
 
 
 def shared_memory(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
@@ -28,7 +29,7 @@ def shared_memory(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
 
 
 def is_sure(race: Race, trace: Trace) -> bool:
-    """Whether both threads certainly get there.
+    """Return whether both threads certainly make their accesses.
 
     Where the threadgroup's size is assumed, a guard like `lane < n` may well let few threads in.
     """
@@ -48,7 +49,7 @@ def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
 
 
 def _may_be_rare(race: Race) -> bool:
-    """Whether both only write, and data decide whether they do: an error code, say."""
+    """Return whether both only write, under conditions on data, such as an error code."""
     conditions = (*race.first.mask.conditions, *race.second.mask.conditions)
     return race.first.kind == race.second.kind == "write" and bool(conditions)
 
@@ -60,11 +61,8 @@ def _directness(race: Race) -> tuple[int, bool, bool]:
 
 def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalReport:
     flags = " | ".join(f"mem_flags::{flag}" for flag in sorted(barrier.flags or ()))
-    what = (
-        f"`{flags or 'mem_flags'}` leaves out `{race.variable.name}`, which is "
-        f"{DONE[race.first.kind]} before this barrier and {DONE[race.second.kind]} behind it, "
-        f"at {ELSEWHERE}, by other threads: what they see is not ordered"
-    )
+    missing = hazards.missing_flag(FLAGS[memory], race.variable.name)
+    what = f"{missing} ({ACCESS[race.second.kind]} at {ELSEWHERE})"
     needed = f"mem_flags::{FLAGS[memory]}"
     others = (
         "" if barrier.flags in (None, frozenset({"mem_none"})) else f", or `{needed} | {flags}`"
@@ -73,7 +71,7 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
         "KERNEL-BARRIER-002",
         barrier.spot.place,
         what,
-        f"pass `{needed}`{others}",
+        f"Pass `{needed}`{others}",
         barrier.spot.text,
         race.second.spot,
     )
@@ -82,39 +80,22 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
 def missing_barrier(race: Race) -> MetalReport:
     """The report of two accesses with no barrier between them."""
     name, place = race.variable.name, race.second.spot
-    first, second = DONE[race.first.kind], DONE[race.second.kind]
+    first, second = ACCESS[race.first.kind], ACCESS[race.second.kind]
     if at_once(race):
-        what = (
-            f"`{name}` is {_both(first, second)} here by several threads at once, the same element "
-            "and in no order: which value stays differs from run to run"
-        )
-        help_text = (
-            "give each thread an element of its own, let one thread do it, or put "
-            "`threadgroup_barrier(mem_flags::mem_threadgroup)` between what one step reads and "
-            "the next writes"
-        )
+        what = hazards.data_race(name, second, first)
+        help_text = "Give each thread its own element, or separate reads from writes by a barrier"
         return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text)
     if race.carried:
-        what = (
-            f"`{name}` is {second} here in the loop's next turn while other threads may not have "
-            f"{first} it yet at {ELSEWHERE}: no barrier stands between the turns"
-        )
-        help_text = "end the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"
+        what = hazards.data_race(name, second, first, ELSEWHERE, " across iterations")
+        help_text = "End the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"
     else:
-        what = (
-            f"`{name}` is {second} here and {first} by other threads at {ELSEWHERE}, with no "
-            "barrier between: which of them comes first is chance"
-        )
-        help_text = "put `threadgroup_barrier(mem_flags::mem_threadgroup);` before this"
+        what = hazards.data_race(name, second, first, ELSEWHERE)
+        help_text = hazards.RACE_HELP
     return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text, race.first.spot)
 
 
-def _both(first: str, second: str) -> str:
-    return first if first == second else f"{first} and {second}"
-
-
 def at_once(race: Race) -> bool:
-    """Whether both accesses are of one line, so that no barrier can stand between them."""
+    """Return whether both accesses are on one line, where no barrier can separate them."""
     first, second = race.first.spot, race.second.spot
     return first.text == second.text and first.place.line == second.place.line
 

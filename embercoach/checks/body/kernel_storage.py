@@ -24,13 +24,12 @@ _ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
 @metal_check(LANGUAGE, ATOMIC)
 def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
     """Variables of functions that are declared ``device``, and threadgroup atomics of floats."""
-    fails = "it does not compile" if code.whole else "the kernel fails to compile"
-    yield from _misplaced(code.text, None, fails)
+    yield from _misplaced(code.text, None)
     if not code.whole:
-        yield from _misplaced(code.header, "header", fails)
+        yield from _misplaced(code.header, "header")
 
 
-def _misplaced(text: MetalText, where: Text | None, fails: str) -> Iterator[MetalReport]:
+def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
     if not text.parse_ok:
         return
     for declaration in text.declarations:
@@ -42,19 +41,15 @@ def _misplaced(text: MetalText, where: Text | None, fails: str) -> Iterator[Meta
             yield MetalReport(
                 LANGUAGE,
                 declaration.place,
-                f"`{name}` is declared in `device` memory, and a function has no variables there, "
-                f"only pointers to buffers: {fails}",
-                f"declare it without `device`, which makes a `{name}` for each thread; for one "
-                "that all threadgroups share add an output with `init_value`",
+                f"local variable `{name}` in `device` memory",
+                "Drop `device`; for a variable of all threadgroups add an output with `init_value`",
                 where,
             )
         elif space == "threadgroup" and kind in _ATOMIC_FLOATS:
             yield MetalReport(
                 ATOMIC,
                 declaration.place,
-                f"`{name}` is an atomic float in threadgroup memory, and Metal has them in "
-                f"device memory only: {fails}",
-                "sum with `simd_sum` and a threadgroup array of one value per SIMD group, or use "
-                "an atomic output",
+                f"no atomic type for float variable `{name}` in threadgroup memory",
+                "Reduce with `simd_sum` and a threadgroup array, or use an atomic output",
                 where,
             )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.metal_checks import MetalCode
     from embercoach.metal.facts import AttributeMark, Function, Parameter, Use
 
-#: Attributes that number the arguments of a function, each in a table of its own.
+#: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")
 SCALARS = frozenset(
     {
@@ -41,9 +41,8 @@ def locations(code: MetalCode) -> Iterator[MetalReport]:
                 yield MetalReport(
                     "KERNEL-UNIT-001",
                     mark.place,
-                    f"`{parameter.name}` has the {mark.name} index {index} that `{other}` has: "
-                    "the file fails to compile",
-                    "give every argument an index of its own, the one that the host binds it to",
+                    f"`{parameter.name}` and `{other}` have the same {mark.name} index {index}",
+                    "Give every argument the index that the host binds it to",
                 )
 
 
@@ -57,9 +56,8 @@ def indices(code: MetalCode) -> Iterator[MetalReport]:
                 yield MetalReport(
                     "KERNEL-UNIT-002",
                     mark.place,
-                    f"buffer index {index}: Metal gives a function {MAX_BUFFERS} buffers, 0 to "
-                    f"{MAX_BUFFERS - 1}, so the file fails to compile",
-                    "pass several values in one buffer, as a structure, or use an argument buffer",
+                    f"buffer index {index} is out of range, must be 0 to {MAX_BUFFERS - 1}",
+                    "Pass several values in one buffer, as a structure, or use an argument buffer",
                 )
 
 
@@ -73,9 +71,8 @@ def results(code: MetalCode) -> Iterator[MetalReport]:
             yield MetalReport(
                 "KERNEL-UNIT-003",
                 function.place,
-                f"the kernel `{function.name}` returns `{result}`: a kernel must return void, so "
-                "the file fails to compile",
-                "write the result to a `device` buffer, or drop `kernel` from a helper function",
+                f"kernel `{function.name}` must return void, got `{result}`",
+                "Write the result to a `device` buffer, or drop `kernel` from a helper function",
             )
 
 
@@ -87,21 +84,20 @@ def spaces(code: MetalCode) -> Iterator[MetalReport]:
             if parameter.address_space is not None or not _is_plain(code, parameter.type):
                 continue
             if parameter.pointer:
-                what = f"the pointer `{parameter.name}` has no address space"
-                advice = "write `device`, `constant` or `threadgroup` in front of the type"
+                what = f"pointer argument `{parameter.name}` without an address space"
+                advice = "Write `device`, `constant` or `threadgroup` before the type"
             elif not parameter.attributes:
-                what = f"`{parameter.name}` is a plain value and has no attribute"
+                what = f"argument `{parameter.name}` without an attribute"
                 advice = (
-                    f"pass it in a buffer, `constant {parameter.type}& {parameter.name} "
-                    "[[buffer(n)]]`, or say which attribute of the thread it is"
+                    f"Pass it as `constant {parameter.type}& {parameter.name} [[buffer(n)]]`, or "
+                    "add a thread attribute"
                 )
             else:
                 continue
             yield MetalReport(
                 "KERNEL-UNIT-004",
                 parameter.place,
-                f"{what}, as an argument of the {function.entry} function `{function.name}`: the "
-                "file fails to compile",
+                f"{what} in {function.entry} function `{function.name}`",
                 advice,
             )
 
@@ -117,13 +113,12 @@ def attribute_types(code: MetalCode) -> Iterator[MetalReport]:
             vector = ATTRIBUTES[mark.name] == "uint3"
             if parameter.pointer or _fits(parameter.type, vector=vector):
                 continue
-            wanted = "`uint`, `uint2`, `uint3` (or `ushort`...)" if vector else "`uint`, `ushort`"
+            wanted = "`uint`, `uint2` or `uint3`" if vector else "`uint` or `ushort`"
             yield MetalReport(
                 "KERNEL-UNIT-005",
                 parameter.place,
-                f"`{mark.name}` cannot be `{parameter.type}`: it is {wanted}, so the file fails to "
-                "compile",
-                "declare it unsigned, and convert it in the body: `int(i)`",
+                f"`{mark.name}` must be {wanted}, got `{parameter.type}`",
+                "Declare it unsigned, and convert it in the body: `int(i)`",
             )
 
 
@@ -142,14 +137,14 @@ def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
     for name, found in uses.items():
         again = f" ({len(found)} times)" if len(found) > 1 else ""
         where = found[0].elsewhere
-        why = "it is no argument, no local, and no name of Metal's library"
+        why = ""
         if where is not None:
-            why = f"line {where.line} declares one that is out of scope here"
+            why = f": line {where.line} declares it in another scope"
         yield MetalReport(
             "KERNEL-SIG-005",
             found[0].place,
-            f"nothing declares `{name}`{again}: {why}, so the file fails to compile",
-            "declare it, or pass it as an argument of the kernel",
+            f"undeclared identifier `{name}`{again}{why}",
+            "Declare it, or pass it as an argument of the kernel",
         )
 
 
@@ -170,12 +165,12 @@ def _location(parameter: Parameter) -> tuple[AttributeMark | None, int | None]:
 
 
 def _is_optional(parameter: Parameter) -> bool:
-    """Whether a function constant decides if the argument is there at all."""
+    """Return whether a function constant decides if the argument is there at all."""
     return any(mark.name == "function_constant" for mark in parameter.attributes)
 
 
 def _is_plain(code: MetalCode, name: str) -> bool:
-    """Whether a type is a scalar or a vector of Metal's, and no name of the file's."""
+    """Return whether a type is a Metal scalar or vector, and not a name of the file."""
     return name.rstrip("234") in SCALARS and name not in code.text.names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,15 +13,6 @@ if TYPE_CHECKING:
     from embercoach.metal.inspections.input_writes import InputWrite
 
 CODE = "KERNEL-WRITE-001"
-_REFUSED = "MLX passes inputs as `const`, so the kernel fails to compile at its first launch"
-_WRITTEN = (
-    "where the cast takes the `const` away it compiles, and changes an array that others may hold; "
-    "where it does not, the kernel fails to compile"
-)
-_HELP = (
-    "declare an output for the result, and copy what stays into it: MLX's arrays never change in "
-    "place"
-)
 
 
 @metal_check(CODE)
@@ -42,20 +34,19 @@ def writes_to_inputs(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _message(write: InputWrite, places: int) -> str:
-    name = f"`{write.variable.name}`"
-    what = "an input" if write.variable.kind == "input" else "passed beside an input, to be read"
-    outcome = _WRITTEN if write.cast else _REFUSED
-    again = f" (the first of {places} such places)" if places > 1 else ""
+    name, is_input = write.variable.name, write.variable.kind == "input"
+    what = hazards.input_write(name) if is_input else f"write to read-only `{name}`"
     if write.way == "declared":
-        return f"{name} is {what}, and the pointer `{write.by}` may write to it{again}: {outcome}"
-    if write.way == "pointer":
-        return f"{name} is {what}, and this writes to it through `{write.by}`{again}: {outcome}"
-    if write.way in ("atomic", "call"):
-        return f"{name} is {what}, and `{write.by}` writes to it{again}: {outcome}"
-    return f"{name} is {what}, and this writes to it{again}: {outcome}"
+        what = f"writable pointer `{write.by}` to {'input' if is_input else 'read-only'} `{name}`"
+    elif write.way == "pointer":
+        what += f" through `{write.by}`"
+    elif write.way in ("atomic", "call"):
+        what += f" by `{write.by}`"
+    again = f" ({places} places)" if places > 1 else ""
+    return f"{what}{again}{': a cast may drop its `const`' if write.cast else ''}"
 
 
 def _help(write: InputWrite) -> str:
     if write.way == "declared":
-        return "declare a pointer that only reads with `const`: `const device T*`, or `auto`"
-    return _HELP
+        return "Declare a read-only pointer with `const`: `const device T*`, or `auto`"
+    return hazards.INPUT_WRITE_HELP

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.checks.programs.kernels import (
     definitions,
     header_of,
@@ -54,14 +53,11 @@ def _broken_lines(
     for found in escaped_breaks(text.text, source, facts.doubtful):
         where = target(definition, text, found.at, found.at + 1, module)
         if where is not None:
-            yield Report(
+            yield Report.at(
+                where,
                 "KERNEL-SIG-010",
-                where.node,
-                where.place,
-                _message(found, text.text.text),
-                'write the text as a raw string (`r"""..."""`), or double the backslash: '
-                f"`\\{found.escape}`",
-                context_of(where.place, module.is_test),
+                message=_message(found, text.text.text),
+                help=f'Use a raw string (`r"..."`), or double the backslash: `\\{found.escape}`',
                 text_span=where.span,
             )
 
@@ -70,11 +66,5 @@ def _message(found: EscapedBreak, text: str) -> str:
     rest = " ".join(text[found.at + 1 : found.end].split())
     shown = rest if len(rest) <= _SHOWN else rest[: _SHOWN - 3] + "..."
     if found.inside == "comment":
-        return (
-            f"Python makes a line break of `{found.escape}`, which ends the `//` comment: "
-            f"`{shown}` is code then, so the kernel fails to compile at its first launch"
-        )
-    return (
-        f"Python makes a line break of `{found.escape}` inside a string of the kernel, and a "
-        "string must end on its line, so the kernel fails to compile at its first launch"
-    )
+        return f"`{found.escape}` ends the `//` comment: `{shown}` becomes code"
+    return f"`{found.escape}` breaks a string of the kernel over two lines"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Spot
 
 FIXED = ("device", "constant")
-FAILS = "the kernel fails to compile"
 
 
 @file_check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001")
@@ -66,15 +65,11 @@ def _space(
             yield from _wrong_space(kernel, use, space, wrong)
             return
         if any(_may_be_small(g, launch, use) for g, launch in _launched(kernel, name)):
-            few = (
-                f"fewer than {CONSTANT_BELOW}" if space == "device" else f"{CONSTANT_BELOW} or more"
-            )
+            few = f"below {CONSTANT_BELOW}" if space == "device" else f"from {CONSTANT_BELOW}"
             yield from kernel.at(
                 "KERNEL-SPACE-002",
                 use.spot.place,
-                f"{_taker(use)} is a `{space}` pointer, and MLX passes `{name}` in "
-                f"`{_other(space)}` space when it has {few} elements: {FAILS} at the first launch "
-                "with such an input",
+                f"`{space}` {_taker(use)} for `{name}`, which is `{_other(space)}` {few} elements",
                 _space_help(use),
             )
             return
@@ -86,7 +81,7 @@ def _launched(kernel: Contracted, name: str) -> Iterator[tuple[Input, Launch]]:
 
 
 def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
-    """Whether an input of unknown size has one dimension, or any shape that a caller passes.
+    """Return whether an input of unknown size has one dimension, or any shape that a caller passes.
 
     Of an input whose rows the body counts, next to none is so small.
     """
@@ -98,7 +93,7 @@ def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
 
 
 def _counts_rows(use: ParameterUse) -> bool:
-    """Whether an index or offset is computed with a product: ``x[row * columns + column]``."""
+    """Return whether an index or offset contains a product: ``x[row * columns + column]``."""
     from embercoach.metal.program.nodes import Binary
     from embercoach.metal.program.walk import below
 
@@ -115,8 +110,7 @@ def _wrong_space(
     yield from kernel.at(
         "KERNEL-SPACE-001",
         use.spot.place,
-        f"`{name}` has {one} at a launch, so MLX passes it in `{given.address_space}` space, and "
-        f"{_taker(use)} is a `{space}` pointer: {FAILS} there",
+        f"`{space}` {_taker(use)} for `{name}`, which is `{given.address_space}` with {one}",
         _space_help(use),
     )
 
@@ -127,10 +121,10 @@ def _other(space: str) -> str:
 
 def _taker(use: ParameterUse) -> str:
     if use.declared is None:
-        return "what it is cast to"
+        return "cast"
     if use.declared.text == "header" or use.taker != _pointer_name(use):
-        return f"the parameter of `{use.taker}` that it is passed for"
-    return f"`{use.taker}`"
+        return f"parameter of `{use.taker}`"
+    return f"pointer `{use.taker}`"
 
 
 def _pointer_name(use: ParameterUse) -> str:
@@ -141,10 +135,10 @@ def _pointer_name(use: ParameterUse) -> str:
 
 def _space_help(use: ParameterUse) -> str:
     if use.declared is not None and use.taker == _pointer_name(use):
-        return f"write `auto {use.taker} = ...`, which takes either space, or index the input"
+        return f"Write `auto {use.taker} = ...`, which takes either space, or index the input"
     if use.declared is not None:
-        return "make the parameter's type a template parameter, `template <typename P> ... (P p)`"
-    return "index the input itself, or cast the elements"
+        return "Make the parameter's type a template parameter: `template <typename P> ... (P p)`"
+    return "Index the input itself, or cast the elements"
 
 
 def _written_space(use: ParameterUse, kernel: Contracted) -> str | None:
@@ -180,23 +174,21 @@ def _rank(
         yield from kernel.at(
             "KERNEL-RANK-001",
             indexed.spot.place,
-            f"`{name}` is a scalar at a launch, a Python number or a 0-d array: MLX passes a "
-            f"reference, which has no elements, and {FAILS}",
-            f"write `{name}` without an index, or pass `mx.array([...])`",
+            f"`{name}` is indexed, but a launch passes a scalar",
+            f"Write `{name}` without an index, or pass `mx.array([...])`",
         )
     elif number is not None and array is not None:
         one = "one element" if array.elements == 1 else "dimensions"
         yield from kernel.at(
             "KERNEL-RANK-001",
             number.spot.place,
-            f"`{name}` is an array with {one} at a launch: MLX passes a pointer, which is no "
-            f"number, and {FAILS}",
-            f"write `{name}[0]`, or pass a Python number or a 0-d array",
+            f"`{name}` is used as a number, but a launch passes an array with {one}",
+            f"Write `{name}[0]`, or pass a Python number or a 0-d array",
         )
 
 
 def is_shape_generic(name: str, launch: Launch) -> bool:
-    """Whether an output takes over the shape of an input, whatever that is."""
+    """Return whether an output takes over the shape of an input, whatever that is."""
     names = [given.name for given in launch.inputs or ()]
     inputs = launch.fact.keyword("inputs")
     nodes = display(inputs.node) if inputs is not None else None

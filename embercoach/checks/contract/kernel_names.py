@@ -39,7 +39,6 @@ PREAMBLE_TYPES = frozenset(
     ]
 )
 PREAMBLE_MACROS = frozenset(("MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"))
-FAILS = "the kernel fails to compile at its first launch"
 
 
 @file_check("KERNEL-NAME-001")
@@ -65,11 +64,9 @@ def _own_name(definition: Definition, module: Module) -> Iterator[Report]:
     yield from report_argument(
         "KERNEL-NAME-001",
         definition,
-        module,
         argument.node,
-        f"{quoted(' and '.join(map(repr, wrong)))} in the name of a kernel: MLX puts the name into "
-        f"that of a Metal function as it is, and {FAILS}",
-        "use letters, digits and underscores",
+        f"kernel name contains {quoted(' and '.join(map(repr, wrong)))}",
+        "Use letters, digits and underscores",
     )
 
 
@@ -87,47 +84,44 @@ def _parameter_names(
                 yield from report_argument(
                     "KERNEL-NAME-001",
                     definition,
-                    module,
                     node,
-                    f"{what}: {FAILS}",
-                    "use another name, here and in the body",
+                    what,
+                    "Rename it, here and in the body",
                 )
 
 
 def _wrong(
     name: str, parameter: str, seen: dict[str, str], kernel: Contracted | None
 ) -> str | None:
-    """What is wrong with the name of an input or output, None if nothing is."""
+    """Return the problem with the name of an input or output, None without one."""
     if not is_identifier(name):
-        return f"`{name}` is no identifier, and MLX declares a parameter of that name"
+        return f"parameter name `{name}` is not an identifier"
     if name in KEYWORDS:
-        return f"`{name}` is a word of the language, and MLX declares a parameter of that name"
+        return f"parameter name `{name}` is a reserved word"
     if name in seen:
-        where = "twice in" if seen[name] == parameter else f"in `{seen[name]}` too, not only in"
-        return f"`{name}` stands {where} `{parameter}`, and MLX declares two parameters of one name"
+        where = "twice in" if seen[name] == parameter else f"in `{seen[name]}` and"
+        return f"parameter name `{name}` is {where} `{parameter}`"
     return None if kernel is None or not kernel.whole else _clash(name, kernel)
 
 
 def _clash(name: str, kernel: Contracted) -> str | None:
-    """What else of the kernel has the name."""
+    """Return the problem if something else of the kernel has the name."""
     if name in ATTRIBUTES and name in kernel.source.text.text:
-        return f"`{name}` is a thread attribute, which MLX passes as well if `source` mentions it"
+        return f"parameter name `{name}` is a thread attribute that `source` mentions"
     for given in kernel.inputs or ():
         if name in shape_names(given) and _has_rank(given, kernel):
-            return (
-                f"`{name}` is what MLX calls the {name.removeprefix(given)[1:]} of the input "
-                f"`{given}`, which it passes as well if `source` mentions it"
-            )
+            kind = name.removeprefix(given)[1:]
+            return f"parameter name `{name}` is the {kind} of input `{given}`"
     if name in PREAMBLE_MACROS:
-        return f"`{name}` is a macro of the preamble that MLX puts before each kernel"
+        return f"parameter name `{name}` is a macro of MLX's preamble"
     if any(name in (launch.template or ()) for launch in kernel.launches):
-        return f"`{name}` is a template argument of the launch as well"
+        return f"parameter name `{name}` is also a template argument"
     for macro in kernel.above.macros.items:
         if macro.name == name and macro.parameters is None:
-            return f"`{name}` is a macro of `header`, which is expanded in the parameter list too"
+            return f"parameter name `{name}` is a macro of `header`"
     called = {call.name for call in kernel.body.calls if not call.template}
     if name in called and not any(d.name == name for d in kernel.body.declarations):
-        return f"the parameter `{name}` hides the function `{name}`, which the body calls"
+        return f"parameter `{name}` hides the function `{name}` that the body calls"
     return None
 
 
@@ -145,15 +139,14 @@ def _types_of_the_preamble(kernel: Contracted) -> Iterator[Report]:
             yield from kernel.at(
                 "KERNEL-NAME-001",
                 declaration.place,
-                f"`{name}` is a type of the preamble that MLX puts before each kernel, and cannot "
-                f"be defined again: {FAILS}",
-                "use MLX's, or give the type another name",
+                f"type `{name}` is already defined in MLX's preamble",
+                "Use MLX's type, or rename this one",
                 header=True,
             )
 
 
 def _has_rank(name: str, kernel: Contracted) -> bool:
-    """Whether every launch passes an array with dimensions for an input."""
+    """Return whether every launch passes an array with dimensions for an input."""
     given = kernel.given(name)
     return bool(given) and all(g.declarator == "*" for g in given)
 
@@ -173,28 +166,26 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
             what = _formatted(definition, module)
             if what is None:
                 continue
-            why = f"the source has `{what}` formatted into it, and the name stays `{name}`"
+            why = f"kernel name `{name}` is constant, but its source depends on `{what}`"
         elif sources.setdefault(name, source.text.text) != source.text.text:
-            why = f"the file builds another kernel with the name `{name}` and another source"
+            why = f"another kernel named `{name}` has a different source"
         else:
             continue
         yield from report_argument(
             "KERNEL-NAME-002",
             definition,
-            module,
             argument.node,
-            f"{why}: up to MLX 0.32.0 one of them may run in the place of the other, and profiles "
-            "do not tell them apart",
-            "give each source a name of its own"
+            why,
+            "Give each source its own name"
             if not source.holes
-            else "put what varies into the name as well, or pass it as a template argument",
+            else "Put the value into the name as well, or pass it as a template argument",
         )
 
 
 def _formatted(definition: Definition, module: Module) -> str | None:
     """A parameter of the function around it that is formatted into the source, if one is.
 
-    Only one of unknown value, that the name does not hang on.
+    Only one of unknown value, which the name does not depend on.
     """
     name, source = definition.argument("name"), definition.argument("source")
     function = definition.fact.place.function
@@ -214,7 +205,7 @@ def _formatted(definition: Definition, module: Module) -> str | None:
 
 def _unknown_fields(node: cst.FormattedString, value: Str) -> Iterator[cst.BaseExpression]:
     """The fields of an f-string whose text is unknown, those next to other fields left out."""
-    unknown: set[cst.CSTNode | None] = set()  # by the text that they stand behind
+    unknown: set[cst.CSTNode | None] = set()  # by the text before them
     behind: cst.CSTNode | None = None
     texts = {part for part in node.parts if isinstance(part, cst.FormattedStringText)}
     for piece in value.pieces or ():

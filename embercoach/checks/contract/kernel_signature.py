@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.
 STAGE_IN = frozenset(("grid_size", "grid_origin"))
-FAILS = "the kernel fails to compile at its first launch"
 
 
 @file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
@@ -55,9 +54,8 @@ def _out_of_reach(
             yield from kernel.at(
                 "KERNEL-SIG-006",
                 use.place,
-                f"`{use.name}` is out of scope in a function of `header`: what MLX passes are "
-                f"parameters of the kernel, and {FAILS}",
-                "give the function a parameter for it, and pass it from the body",
+                f"undeclared identifier `{use.name}` in a function of `header`",
+                "Add a parameter to the function, and pass the value from the body",
                 header=True,
             )
     for expanded in beyond_macros(kernel.above, kernel.body, frozenset(on_mention)):
@@ -65,10 +63,8 @@ def _out_of_reach(
         yield from kernel.at(
             "KERNEL-SIG-006",
             expanded.place,
-            f"the macro `{expanded.macro}` of `header` expands to {missing}, which MLX passes only "
-            f"where `source` itself holds the name: {FAILS}",
-            "write the name in the body, such as in a local variable, or let the macro take it as "
-            "an argument",
+            f"macro `{expanded.macro}` expands to {missing}, which `source` never mentions",
+            "Name it in the body, or pass it to the macro as an argument",
         )
 
 
@@ -99,18 +95,18 @@ def _redeclared(kernel: Contracted) -> Iterator[Report]:
         name = declaration.name
         parameter = signatures[0].by_name.get(name)
         if parameter is None:
-            what = "a template argument of that name"
+            what = "template argument"
         elif parameter.role == "attribute":
-            what = "the thread attribute of that name to the kernel, because `source` mentions it"
+            what = "thread attribute"
         else:
-            what = f"the {parameter.role} of that name to the kernel"
+            what = parameter.role
         yield from kernel.at(
             "KERNEL-SIG-007",
             declaration.place,
-            f"`{name}` is declared again: MLX passes {what}, and {FAILS}",
-            f"give the local another name, such as `my_{name}`"
+            f"redefinition of {what} `{name}`",
+            f"Rename the local, for example to `my_{name}`"
             if parameter is None or parameter.role != "attribute"
-            else "drop the declaration if the attribute is meant, or give the local another name",
+            else "Drop the declaration to use the attribute, or rename the local",
         )
 
 
@@ -137,22 +133,19 @@ def _with_ranks(made: contract.Kernel, names: frozenset[str]) -> contract.Kernel
 def _stage_in(
     kernel: Contracted, inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> Iterator[Report]:
-    """``grid_size``, which is no size of the launch."""
+    """``grid_size``, which is not a size of the launch."""
     for use in kernel.body.attribute_uses:
         if use.name not in STAGE_IN or use.name in (*inputs, *outputs):
             continue
         if use.name in kernel.body.macros.names:
             continue
-        what = "the size" if use.name == "grid_size" else "the origin"
         yield from kernel.at(
             "KERNEL-SIG-007",
             use.place,
-            f"`{use.name}` is {what} of the grid that reads stage-in data, and a compute kernel of "
-            "MLX has none: it is neither the number of threads nor that of threadgroups",
-            "use `threads_per_grid` for the number of threads, `threadgroups_per_grid` for that of "
-            "threadgroups"
+            f"`{use.name}` describes stage-in data, not the grid of the launch",
+            "Use `threads_per_grid` for threads, `threadgroups_per_grid` for threadgroups"
             if use.name == "grid_size"
-            else "the grid of an MLX kernel begins at 0: drop it",
+            else "Drop it: the grid of an MLX kernel begins at 0",
         )
         return
 
@@ -172,8 +165,10 @@ def _mismatched(kernel: Contracted) -> Iterator[Report]:
         yield from kernel.at(
             "KERNEL-SIG-009",
             found.spot.place,
-            f"`{name}` is a {kind}, and {found.what}: {FAILS}",
-            f"write `{name}.x`, or another component" if is_vector else f"write `{name}` alone",
+            f"`{name}` is a `{kind}` but {found.what}",
+            f"Write `{name}.x`, or another component"
+            if is_vector
+            else f"Write `{name}` without a component",
         )
 
 
@@ -190,10 +185,9 @@ def _malformed(kernel: Contracted) -> Iterator[Report]:
     yield from kernel.at(
         "KERNEL-SIG-008",
         used[0].place,
-        f"`{used[0].name}` in a body that names no thread attribute, with "
-        f"{len(kernel.outputs or ())} outputs: MLX closes the parameter list after the first "
-        f"output, and {FAILS}",
-        "name any attribute in the body, such as `thread_position_in_grid`: a comment is enough",
+        f"MLX closes the parameter list early: {len(kernel.outputs or ())} outputs, "
+        f"`{used[0].name}`, no thread attribute",
+        "Mention a thread attribute such as `thread_position_in_grid`, even in a comment",
     )
 
 

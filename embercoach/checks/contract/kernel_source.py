@@ -5,7 +5,6 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.values.lattice import Number
 from embercoach.checks.programs.kernels import (
     Definition,
@@ -69,7 +68,7 @@ class _Body:
         self.text = parsed(source.text.text, self.header.text.text if self.header else "")
 
     def reports(self) -> Iterator[Report]:
-        """What is wrong with the body; of a whole function only that it is one."""
+        """The problems of the body; of a whole function only that it is one."""
         yield from self._directives()
         function = self._function()
         if function is not None:
@@ -85,10 +84,7 @@ class _Body:
     ) -> Iterator[Report]:
         where = target(self.definition, self.source, start, end, self.module)
         if where is not None:
-            context = context_of(where.place, self.module.is_test)
-            yield Report(
-                code, where.node, where.place, what, help_text, context, text_span=where.span
-            )
+            yield Report.at(where, code, message=what, help=help_text, text_span=where.span)
 
     def _function(self) -> Function | None:
         """A function that the body defines: the kernel itself, or else the first helper."""
@@ -101,21 +97,13 @@ class _Body:
     def _function_report(self, function: Function) -> Iterator[Report]:
         place = function.place
         if function.entry is not None:
-            what = (
-                f"`source` holds the whole {function.entry} function `{function.name}`: MLX writes "
-                "the signature itself and puts `source` between its braces, so it fails to compile "
-                "at its first launch"
-            )
+            what = f"`source` holds the {function.entry} function `{function.name}`, must be a body"
             help_text = (
-                "pass only the statements of its body, with the names of input_names and "
-                "output_names"
+                "Pass only its statements, with the names of `input_names` and `output_names`"
             )
         else:
-            what = (
-                f"`source` defines the function `{function.name}`: MLX puts `source` inside a "
-                "function, so it fails to compile at its first launch"
-            )
-            help_text = "move helper functions into `header`"
+            what = f"`source` defines the function `{function.name}` inside a function"
+            help_text = "Move helper functions into `header`"
         yield from self._report("KERNEL-SIG-001", place.start, place.end, what, help_text)
 
     def _marks(self) -> Iterator[Report]:
@@ -123,15 +111,14 @@ class _Body:
             if mark.name not in PARAMETER_ATTRIBUTES:
                 continue
             if mark.name in ATTRIBUTES:
-                help_text = f"write the name alone where the value is wanted: `{mark.name}`"
+                help_text = f"Write the name alone where you need the value: `{mark.name}`"
             else:
-                help_text = "use the names of input_names and output_names: MLX numbers the buffers"
+                help_text = "Use the names of `input_names` and `output_names`; MLX numbers them"
             yield from self._report(
                 "KERNEL-SIG-002",
                 mark.place.start,
                 mark.place.end,
-                f"`[[{mark.name}]]` marks a parameter, and a body has none: MLX writes the "
-                "parameters itself",
+                f"parameter attribute `[[{mark.name}]]` in a kernel body",
                 help_text,
             )
 
@@ -142,26 +129,19 @@ class _Body:
             place = directive.place
             if directive.kind == "include":
                 if is_standard_header(directive.target):
-                    what = (
-                        f"`#include {directive.target}` inside a body does nothing: MLX's preamble "
-                        "has included it before"
-                    )
-                    help_text = "drop the line, or move it into `header`"
+                    what = f"`#include {directive.target}` in a kernel body has no effect"
+                    help_text = "Drop the line, or move it into `header`"
                 else:
-                    what = (
-                        f"`#include {directive.target}` inside a body pastes the file into a "
-                        "function: the kernel fails to compile at its first launch"
-                    )
-                    help_text = "move it into `header`, or paste what it declares there"
+                    what = f"`#include {directive.target}` in a kernel body: pasted into a function"
+                    help_text = "Move it into `header`, or paste its declarations there"
                 yield from self._report("KERNEL-SIG-003", place.start, place.end, what, help_text)
             elif directive.kind == "using namespace":
                 yield from self._report(
                     "KERNEL-SIG-004",
                     place.start,
                     place.end,
-                    f"`using namespace {directive.target}` inside a body: MLX's preamble has "
-                    "`using namespace metal` at file scope",
-                    "drop the line, or move it into `header`",
+                    f"`using namespace {directive.target}` in a kernel body",
+                    "Drop the line, or move it into `header`",
                 )
 
     def _undeclared(self) -> Iterator[Report]:
@@ -194,8 +174,8 @@ class _Body:
                 "KERNEL-SIG-005",
                 first.place.start,
                 first.place.end,
-                f"nothing declares `{name}`{again}: {_why(first, inputs, outputs)}, so the kernel "
-                "fails to compile at its first launch",
+                f"undeclared identifier `{name}` in kernel body{again}"
+                f"{_why(first, inputs, outputs)}",
                 _way_out(first, inputs, outputs, scope),
             )
 
@@ -212,7 +192,7 @@ class _Body:
         return frozenset(names)
 
     def _is_scalar(self, name: str) -> bool:
-        """Whether every launch passes a Python number for an input."""
+        """Return whether every launch passes a Python number for an input."""
         inputs = names_of(self.definition.fact, "input_names") or ()
         index = inputs.index(name)
         given = []
@@ -226,7 +206,7 @@ class _Body:
 
 
 def _has_all_names(text: Folded) -> bool:
-    """Whether what is unknown of a text are numbers, and none of them is part of a name."""
+    """Return whether only numbers of a text are unknown, and none is part of a name."""
     if text.holes <= {"number"}:
         holes = (p for p in text.text.pieces if _is_hole(text, p))
         return not any(_is_glued(text.text.text, p.start, p.end) for p in holes)
@@ -258,43 +238,43 @@ _OTHER_NAMES = {
 
 
 def _why(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
-    """Why a name is not there."""
+    """Return why a name is undeclared, to follow the message; "" if unknown."""
     owner, _, kind = use.name.rpartition("_")
     if owner in outputs and kind in ("shape", "strides", "ndim"):
-        return "MLX passes shapes, strides and ranks of inputs only"
+        return f": outputs have no {kind}"
     if owner in inputs and kind in ("shape", "strides", "ndim"):
-        return f"`{owner}` is a scalar, which has no {kind}"
+        return f": scalar `{owner}` has no {kind}"
     if owner in (*inputs, *outputs) and kind in _SIZES:
-        return f"MLX passes the shape, strides and rank of an input, and no {kind}"
+        return f": MLX passes no {kind}"
     if use.elsewhere is not None:
-        return "its declaration is in another scope, or comes later"
-    return "it is no input, output or template argument, no thread attribute and no local"
+        return ": declared in another scope or later"
+    return ""
 
 
 def _way_out(
     use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...], scope: frozenset[str]
 ) -> str:
-    """What to write instead."""
+    """Return the help for an undeclared name."""
     owner, _, kind = use.name.rpartition("_")
     if owner in outputs and kind in ("shape", "strides", "ndim"):
-        return "pass the sizes that are needed as an input, or as template arguments"
+        return "Pass the sizes as an input or as template arguments"
     if owner in inputs and kind in _SIZES:
-        return f"compute it from `{owner}_shape`, or pass it as an input"
+        return f"Compute it from `{owner}_shape`, or pass it as an input"
     if use.elsewhere is not None:
-        return "declare it where every use can see it"
+        return "Declare it where every use can see it"
     numbered = _numbered(use.name, inputs, outputs)
     if numbered is not None:
-        return f"use the name that was given: `{numbered}`"
+        return f"Use the declared name: `{numbered}`"
     if use.name in _OTHER_NAMES:
-        return f"MLX passes it as `{_OTHER_NAMES[use.name]}`"
+        return f"Use `{_OTHER_NAMES[use.name]}`"
     close = get_close_matches(use.name, scope | ATTRIBUTES.keys(), 1, 0.8)
     if close:
-        return f"did you mean `{close[0]}`?"
-    return f'declare it, or add "{use.name}" to input_names or to the launch\'s template'
+        return f"Did you mean `{close[0]}`?"
+    return f'Declare it, or add "{use.name}" to `input_names` or to the template of the launch'
 
 
 def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str | None:
-    """What ``inp0`` or ``out1`` would be by its number."""
+    """Return the parameter that ``inp0`` or ``out1`` refers to by its number."""
     for stem, names in (("inp", inputs), ("input", inputs), ("out", outputs), ("output", outputs)):
         for end in ("", "_shape", "_strides", "_ndim"):
             number = name.removeprefix(stem).removesuffix(end)
@@ -327,13 +307,9 @@ def _too_many_buffers(
     )
     fewest, _ = contract.signature(kernel).buffers
     if fewest > MAX_BUFFERS:
-        yield Report(
+        yield Report.at(
+            fact,
             "KERNEL-BUFFER-001",
-            fact.node,
-            fact.place,
-            f"the kernel needs {fewest} buffers, and Metal gives a function {MAX_BUFFERS}: it "
-            "fails to compile at its first launch",
-            "each x_shape, x_strides and x_ndim takes a buffer: pass the sizes that matter as one "
-            "integer array, or stack inputs that are alike",
-            context_of(fact.place, module.is_test),
+            message=f"kernel needs {fewest} buffers, the limit is {MAX_BUFFERS}",
+            help="Pass sizes as one array: each `x_shape`, `x_strides` and `x_ndim` takes a buffer",
         )

@@ -63,16 +63,14 @@ def _linear(kernel: Contracted, name: str, uses: list[ParameterUse]) -> Iterator
             yield from kernel.at(
                 "KERNEL-STRIDE-001",
                 linear.spot.place,
-                f"`{name}` is read as if its rows lay one behind the other, and with "
-                f"`ensure_row_contiguous=False` they need not: {why}",
-                f"use `{strides}`, as in `{name}[elem_to_loc(i, {name}_shape, {strides}, "
-                f"{name}_ndim)]`, or leave `ensure_row_contiguous` at True",
+                f"`{name}` is read as row-contiguous, but {why}",
+                f"Use `{strides}` with `elem_to_loc`, or leave `ensure_row_contiguous` at True",
             )
             return
 
 
 def _counts_elements(use: ParameterUse) -> bool:
-    """Whether elements are read at an index, in the body or by a function that it calls."""
+    """Return whether elements are read at an index, in the body or by a function that it calls."""
     from embercoach.metal.inspections.parameter_uses import indices_below
 
     if use.manner in ("element", "address") and use.index:
@@ -81,7 +79,7 @@ def _counts_elements(use: ParameterUse) -> bool:
 
 
 def _strided(kernel: Contracted, name: str, launch: Launch) -> str | None:
-    """Why a launch may pass a strided array, None if nothing speaks for it."""
+    """Return why a launch may pass a strided array, None if it does not seem to."""
     function = launch.fact.place.function
     node = _argument(kernel, name, launch.fact)
     if node is None:
@@ -96,7 +94,7 @@ def _reason(
     has_rows: bool,
     depth: int,
 ) -> str | None:
-    """Why an expression in a function may be a strided array."""
+    """Return why an expression in a function may be a strided array."""
     size = resolve_name(Expression(node, scope_of(module, function)))
     if _is_view(size.node):
         return f"`{code_of(module, node)}` is a view"
@@ -106,7 +104,7 @@ def _reason(
     if name not in {p.name for p in function.parameters} or is_rebound(module, function, name):
         return None
     if function.outer is None and not function.name.startswith("_"):
-        may = f"callers of `{function.name}` may pass a transposed or sliced array"
+        may = f"callers of `{function.name}` may pass a view"
         return may if has_rows else None
     if depth == 0:
         return None
@@ -140,7 +138,7 @@ def _argument(kernel: Contracted, name: str, fact: CallFact) -> cst.BaseExpressi
 
 
 def _is_view(node: cst.CSTNode) -> bool:
-    """Whether an expression gives a transposed, sliced or broadcast array at sight."""
+    """Return whether an expression is visibly a transposed, sliced or broadcast array."""
     if isinstance(node, cst.Attribute):
         return node.attr.value == "T"
     if isinstance(node, cst.Subscript):
@@ -151,7 +149,7 @@ def _is_view(node: cst.CSTNode) -> bool:
 
 
 def _has_rows(name: str, launch: Launch) -> bool:
-    """Whether the input has more than one dimension, or any shape."""
+    """Return whether the input has more than one dimension, or any shape."""
     for given in launch.inputs or ():
         if given.name == name and given.ndim is not None:
             return given.ndim > 1

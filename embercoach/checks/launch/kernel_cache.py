@@ -55,21 +55,18 @@ def _report(build: Build, module: Module) -> Iterator[Report]:
     function = build.place.function
     if context == "script" or function is None:
         return
-    how = "" if build.by is None else f", with `{build.by.name}`, which keeps none"
-    yield Report(
+    how = "" if build.by is None else f" through `{build.by.name}`"
+    yield Report.at(
+        build,
         "KERNEL-CACHE-001",
-        build.node,
-        build.place,
-        f"`{function.name}` builds its kernel at every call{how}: the work on its source is done "
-        "again each time, and a value that is formatted into the source compiles it again",
-        "build it once, at module level or in a function behind functools.cache; pass what "
-        "varies as inputs or as template arguments",
-        context,
+        message=f"`{function.name}` rebuilds its kernel in every call{how}",
+        help="Build it once, at module level or in a cached function; pass what varies as inputs",
+        context=context,
     )
 
 
 def _is_repeated(build: Build, launches: Sequence[CallFact]) -> bool:
-    """Whether each call of the function around it builds the kernel, launches it and drops it."""
+    """Return whether each call of the function builds, launches and drops the kernel."""
     function = build.place.function
     if function is None or runs_once(function):
         return False
@@ -79,7 +76,7 @@ def _is_repeated(build: Build, launches: Sequence[CallFact]) -> bool:
 
 
 def _launches(call: cst.Call, build: Build) -> bool:
-    """Whether a call may launch what was built: a factory may make several for one function."""
+    """Return whether a call may launch the built kernel: a factory may make several."""
     statement = build.place.statement
     if build.by is None or call.func is build.node or not isinstance(statement, cst.Assign):
         return build.by is None or call.func is build.node
@@ -110,7 +107,7 @@ def _made_by_a_factory(
 
 
 def _returns_new(definition: Definition, factory: FunctionInfo) -> bool:
-    """Whether a function builds a kernel in any case, returns it, and keeps it nowhere."""
+    """Return whether a function always builds a kernel, returns it, and does not keep it."""
     body, statement = factory.node.body, definition.fact.place.statement
     if isinstance(body, cst.BaseExpression):
         return body is definition.fact.node
@@ -128,7 +125,7 @@ def _returns_new(definition: Definition, factory: FunctionInfo) -> bool:
 
 
 def runs_once(function: FunctionInfo) -> bool:
-    """Whether the function runs once, or its results are kept."""
+    """Return whether the function runs once, or its results are kept."""
     if function.name == "__init__" or function.compiled:
         return True
     node = function.node
@@ -141,7 +138,7 @@ def runs_once(function: FunctionInfo) -> bool:
 
 
 def _built_each_time(build: Build, function: FunctionInfo, launches: Sequence[CallFact]) -> bool:
-    """Whether every call builds the kernel, and nothing keeps it for the next one."""
+    """Return whether every call builds the kernel, and nothing keeps it for the next one."""
     body = function.node.body
     if isinstance(body, cst.BaseExpression):
         return True
@@ -164,7 +161,7 @@ def _built_each_time(build: Build, function: FunctionInfo, launches: Sequence[Ca
 
 
 def _asks_for_kept(test: cst.CSTNode) -> bool:
-    """Whether a condition may ask for a kernel that was built before."""
+    """Return whether a condition may ask for a kernel that was built before."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return True
     if isinstance(test, cst.Comparison):
@@ -176,7 +173,7 @@ def _asks_for_kept(test: cst.CSTNode) -> bool:
 
 
 def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
-    """Whether a local name is used for anything else than being bound and called, or returned."""
+    """Return whether a local name is used other than being bound, called or returned."""
     pending: list[cst.CSTNode] = [body]
     while pending:
         node = pending.pop()
@@ -199,7 +196,7 @@ def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
         elif isinstance(node, cst.AnnAssign):
             inner = [] if node.value is None else [node.value]
         elif isinstance(node, (cst.Attribute, cst.Arg)):
-            # Names of members and of keywords are no variables.
+            # Names of members and of keywords are not variables.
             inner = [node.value]
         pending.extend(inner)
     return False

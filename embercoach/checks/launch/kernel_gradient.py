@@ -17,7 +17,6 @@ import libcst as cst
 from embercoach.analysis.calls.functions import constants_passed, must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.dotted_paths import dotted
@@ -73,15 +72,11 @@ def differentiated_kernels(module: Module, facts: list[Fact]) -> Iterator[Report
     if not launches:
         return
     for launch, root in _reached(list(_roots(facts)), calls):
-        yield Report(
+        yield Report.at(
+            launch,
             "KERNEL-GRAD-001",
-            launch.node,
-            launch.place,
-            f"the gradient of `{root}` goes through this kernel, and MLX knows none of it: it "
-            "raises `[Primitive::vjp] Not implemented for CustomKernel`",
-            "put the launch into a function with @mx.custom_function, and write its gradient with "
-            "@function.vjp; or wrap the result in mx.stop_gradient if none is wanted",
-            context_of(launch.place, module.is_test),
+            message=f"gradient of `{root}` reaches a kernel without a VJP",
+            help="Define a VJP with `@mx.custom_function`, or use `mx.stop_gradient` on the result",
         )
 
 
@@ -168,7 +163,7 @@ def _positions(fact: CallFact) -> frozenset[int]:
 
 
 def _is_discrete(launch: CallFact) -> bool:
-    """Whether all outputs are integers, which have no gradient to begin with."""
+    """Return whether all outputs are integers, which have no gradient."""
     dtypes = launch.keyword("output_dtypes")
     if dtypes is None or not isinstance(dtypes.value, Sequence) or not dtypes.value.items:
         return False
@@ -196,7 +191,7 @@ def _entered(
 
 
 def _has_gradient(info: FunctionInfo) -> bool:
-    """Whether a function is a custom one that something gives a ``.vjp`` or ``.jvp``.
+    """Return whether a function is a custom one that something gives a ``.vjp`` or ``.jvp``.
 
     Without, MLX differentiates what the function does.
     """
@@ -216,7 +211,7 @@ def _given_gradients(module: Module) -> frozenset[str]:
 
 
 def _called(node: cst.Call, function: FunctionInfo) -> list[FunctionInfo]:
-    """What a call may enter, by the name of what is called."""
+    """The functions that a call may enter, by the name of the callee."""
     callee = node.func
     name = callee.value if isinstance(callee, cst.Name) else None
     if isinstance(callee, cst.Attribute):
@@ -265,7 +260,7 @@ def _bindings(body: cst.CSTNode) -> Iterator[tuple[list[str], cst.CSTNode]]:
 
 
 def _mentions(node: cst.CSTNode, names: frozenset[str]) -> bool:
-    """Whether the value of an expression depends on one of the names, not only its shape."""
+    """Return whether the value of an expression depends on one of the names, not only its shape."""
     if isinstance(node, cst.Name):
         return node.value in names
     if isinstance(node, cst.Attribute):

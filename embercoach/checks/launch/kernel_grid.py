@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.ceil_division import alternatives, ceil_division, is_data_size
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import SymInt, symbolic
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 AXES = "xyz"
 THREAD = "thread_position_in_grid"
 GROUP = "threadgroup_position_in_grid"
-#: Where a thread stands in its threadgroup.
+#: Positions of a thread in its threadgroup.
 LANES = frozenset(
     {
         "thread_position_in_threadgroup",
@@ -39,9 +38,7 @@ SHARED_BY = "threads_per_threadgroup"
 #: A body that asks for these can step over any number of elements.
 TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
 
-ONE_GROUP = "1, as if for one threadgroup"
-ALONE = "it makes the threadgroup as small, and one thread does what its threads should share"
-SHORT = "most of them never run, and their part of the output stays unset"
+ONE_GROUP = "one threadgroup"
 
 
 @check("KERNEL-GRID-001", on=CallFact)
@@ -62,14 +59,12 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
         if what is None:
             continue
         nodes = display(grid.node)
-        yield Report(
+        yield Report.at(
+            fact,
             "KERNEL-GRID-001",
-            grid.node if nodes is None else nodes[index],
-            fact.place,
-            f"the {AXES[index]} entry of `grid` is {what}, and MLX counts threads: "
-            + (ALONE if what == ONE_GROUP else SHORT),
-            f"pass the number of threads{_example(axis, module)}",
-            context_of(fact.place, module.is_test),
+            node=grid.node if nodes is None else nodes[index],
+            message=f"{AXES[index]} entry of `grid` counts {what}, must count threads",
+            help=f"Pass the number of threads{_example(axis, module)}",
         )
         return
 
@@ -77,9 +72,9 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
 def _example(axis: _Axis, module: Module) -> str:
     node = axis.written.node
     if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
-        return ", or the number of groups times the threads of each where groups work together"
+        return ", or groups times threads per group where a group works together"
     by = code_of(module, node)
-    return f", or `groups * {by}` where the threads of a group work together"
+    return f", or `groups * {by}` where a group works together"
 
 
 class _Axis:
@@ -99,11 +94,11 @@ class _Axis:
         self.divisor = None if division is None else division.divisor
 
     def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
-        """What the grid's entry counts, if that leaves all of the kernels short of threads."""
+        """Return the unit that the grid's entry counts, if it gives all kernels too few threads."""
         if self.divisor is not None:
-            short, what = self._by_division, "a number of threadgroups"
+            short, what = self._by_division, "threadgroups"
         elif is_data_size(self.count):
-            short, what = self._by_item, "a number of items, each of which takes a threadgroup"
+            short, what = self._by_item, "items of one threadgroup each"
         elif self.count.known == 1 and self.group.known != 1:
             short, what = self._by_group, ONE_GROUP
         else:
@@ -117,7 +112,7 @@ class _Axis:
         return what
 
     def _by_division(self, body: MetalText, definition: CallFact) -> bool:
-        """Whether the body needs a thread for each element, or a group for each tile."""
+        """Return whether the body needs a thread for each element, or a group for each tile."""
         divisor = self.divisor
         if divisor is None or divisor.known == 1:
             return False
@@ -135,7 +130,7 @@ class _Axis:
         return any(self._is(divisor, factor, body, definition) for factor in tiles)
 
     def _by_item(self, body: MetalText, definition: CallFact) -> bool:
-        """Whether a threadgroup as a whole, lane by lane, handles the item of its number."""
+        """Return whether a whole threadgroup processes the item of its index, lane by lane."""
         if self.group.known == 1 or self._uses(body, THREAD) or body.spans_groups:
             return False
         if not any(u.name == GROUP and u.component == self.letter for u in body.attribute_uses):
@@ -151,7 +146,7 @@ class _Axis:
         )
 
     def _by_group(self, body: MetalText, definition: CallFact) -> bool:
-        """Whether the lanes of a threadgroup share the work among themselves."""
+        """Return whether the lanes of a threadgroup share the work among themselves."""
         if self._uses(body, THREAD) or (self.group.known or 2) <= 1:
             return False
         lanes = [u for u in body.attribute_uses if u.name in LANES]
@@ -166,7 +161,7 @@ class _Axis:
         )
 
     def _thread_takes_several(self, body: MetalText, definition: CallFact, divisor: SymInt) -> bool:
-        """Whether a thread may handle as many elements as the count was divided by."""
+        """Return whether a thread may handle as many elements as the count was divided by."""
         known = divisor.known
         if known is not None and known in body.numbers:
             return True
@@ -174,7 +169,7 @@ class _Axis:
         return any(self._is(divisor, factor, body, definition) for factor in factors)
 
     def _is(self, size: SymInt, factor: str, body: MetalText, definition: CallFact) -> bool:
-        """Whether a factor of the body has a size's value."""
+        """Return whether a factor of the body has a size's value."""
         known = _number(factor)
         if known is not None:
             return known == size.known
@@ -209,7 +204,7 @@ def _is_string(node: cst.CSTNode, text: str) -> bool:
 
 
 def _written(name: str, body: MetalText, header: MetalText) -> int | None:
-    """The value of a constant or macro of the Metal text, None if it is no integer literal."""
+    """Return the value of a constant or macro of the Metal text, None if not an integer literal."""
     for text in (body, header):
         for macro in text.macros.items:
             if macro.name == name:
@@ -227,7 +222,7 @@ def _number(text: str) -> int | None:
 
 
 def _strides(body: MetalText) -> bool:
-    """Whether threads may go on to further elements, as far as they are needed."""
+    """Return whether threads may go on to further elements, as far as they are needed."""
     if any(use.name in TOTALS for use in body.attribute_uses):
         return True
     return any(

@@ -30,20 +30,17 @@ from embercoach.checks.programs.kernels import (
     has_spread,
     is_definition,
     launched,
-    report_at,
 )
-from embercoach.checks.registry import check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Kernel
-    from embercoach.checks.registry import Report
 
 REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
-FULL = "the call raises"
 
 
 @check("KERNEL-ARGS-003", on=CallFact)
@@ -54,14 +51,12 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
     for parameter in ("input_names", "output_names"):
         argument = argument_of(fact, parameter)
         if argument is not None and isinstance(argument.value, Str):
-            yield report_at(
-                "KERNEL-ARGS-003",
+            yield Report.at(
                 fact,
-                module,
-                argument.node,
-                f"`{parameter}` is one string, and metal_kernel wants a list of names: {FULL} a "
-                "TypeError",
-                f"put the name into a list: `{parameter}=[...]`",
+                "KERNEL-ARGS-003",
+                node=argument.node,
+                message=f"`{parameter}` must be a list of names, got a string",
+                help=f"Put the name into a list: `{parameter}=[...]`",
             )
     if has_spread(fact):
         return
@@ -86,14 +81,12 @@ def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
     """Positional arguments, and keywords that are missing or unknown."""
     positional = next((a for a in fact.arguments if not a.star and a.keyword is None), None)
     if positional is not None:
-        yield report_at(
-            "KERNEL-ARGS-003",
+        yield Report.at(
             fact,
-            module,
-            positional.node,
-            f"a kernel takes keywords only: {FULL} a TypeError",
-            "write `inputs=[...]`, `grid=...`, `threadgroup=...`, `output_shapes=[...]`, "
-            "`output_dtypes=[...]`",
+            "KERNEL-ARGS-003",
+            node=positional.node,
+            message="kernel launch takes keyword arguments only",
+            help="Pass `inputs`, `grid`, `threadgroup`, `output_shapes`, `output_dtypes` by name",
         )
         return
     if has_spread(fact):
@@ -101,7 +94,7 @@ def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
     missing = [name for name in REQUIRED if fact.keyword(name) is None]
     surplus = _unknown_keyword(fact, KEYWORDS)
     if missing or surplus is not None:
-        yield _wrong_keywords(fact, module, "a kernel", missing, surplus)
+        yield _wrong_keywords(fact, module, "kernel launch", missing, surplus)
 
 
 def _unknown_keyword(fact: CallFact, known: frozenset[str]) -> Argument | None:
@@ -112,22 +105,19 @@ def _wrong_keywords(
     fact: CallFact, module: Module, callee: str, missing: list[str], surplus: Argument | None
 ) -> Report:
     if surplus is not None and not missing:
-        return report_at(
-            "KERNEL-ARGS-003",
+        return Report.at(
             fact,
-            module,
-            surplus.node,
-            f"{callee} takes no `{surplus.keyword}`: {FULL} a TypeError",
-            "drop it, or use one of the keywords of MLX's documentation",
+            "KERNEL-ARGS-003",
+            node=surplus.node,
+            message=f"{callee} has no parameter `{surplus.keyword}`",
+            help="Drop it, or use a keyword from MLX's documentation",
         )
-    names = " and ".join(f"`{name}`" for name in missing)
-    return report_at(
-        "KERNEL-ARGS-003",
+    names = ", ".join(f"`{name}`" for name in missing)
+    return Report.at(
         fact,
-        module,
-        fact.node,
-        f"{callee} needs {names}: {FULL} a TypeError",
-        f"add {names}; the outputs are described by lists, even if there is one",
+        "KERNEL-ARGS-003",
+        message=f"{callee} is missing {names}",
+        help=f"Add {names}",
     )
 
 
@@ -138,46 +128,41 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
     wanted = _counts(kernels, "input_names")
     if type(argument.value) is Array:
         if wanted:
-            yield report_at(
-                "KERNEL-ARGS-001",
+            yield Report.at(
                 fact,
-                module,
-                argument.node,
-                "`inputs` is one array: its rows are taken as the inputs, and their number seldom "
-                f"is {_or(wanted)}",
-                "put it into a list: `inputs=[...]`",
+                "KERNEL-ARGS-001",
+                node=argument.node,
+                message="`inputs` must be a list, got an array",
+                help="Put it into a list: `inputs=[...]`",
             )
         return
     given = _known_count(fact, argument)
     if given is None:
         return
     if wanted and given not in wanted:
-        yield report_at(
-            "KERNEL-ARGS-001",
+        yield Report.at(
             fact,
-            module,
-            argument.node,
-            f"`inputs` has {given} entries, and the kernel's input_names has {_or(wanted)}: {FULL} "
-            "a ValueError",
-            "pass one input for each name of input_names, in the same order",
+            "KERNEL-ARGS-001",
+            node=argument.node,
+            message=f"`inputs` has length {given}, `input_names` has length {_or(wanted)}",
+            help="Pass one input for each name in `input_names`, in the same order",
         )
     assert isinstance(argument.value, Sequence)
     nodes = display(argument.node)
     for index, item in enumerate(argument.value.items or ()):
         kind = _no_input(item)
         if kind is not None:
-            yield report_at(
-                "KERNEL-ARGS-003",
+            yield Report.at(
                 fact,
-                module,
-                nodes[index] if nodes is not None and len(nodes) == given else argument.node,
-                f"{kind} is no input of a kernel: {FULL} an error",
-                "pass arrays and Python numbers; make an array of several numbers by mx.array",
+                "KERNEL-ARGS-003",
+                node=nodes[index] if nodes is not None and len(nodes) == given else argument.node,
+                message=f"kernel input must be an array or a number, got {kind}",
+                help="Pass an array or a number; convert several numbers with `mx.array`",
             )
 
 
 def _no_input(value: Value) -> str | None:
-    """What a value is that no kernel takes as an input, None if it may be one."""
+    """Return the kind of a value that cannot be an input, None if it may be one."""
     if isinstance(value, Sequence) and value.kind in ("list", "tuple", "shape"):
         return "a shape" if value.kind == "shape" else f"a {value.kind}"
     if isinstance(value, NoneValue):
@@ -188,34 +173,31 @@ def _no_input(value: Value) -> str | None:
 def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iterator[Report]:
     shapes, dtypes = fact.keyword("output_shapes"), fact.keyword("output_dtypes")
     if shapes is not None and _is_shape(shapes.value):
-        yield report_at(
-            "KERNEL-ARGS-003",
+        yield Report.at(
             fact,
-            module,
-            shapes.node,
-            f"`output_shapes` is one shape, and a list of shapes is wanted: {FULL} a TypeError",
-            "put it into a list: `output_shapes=[...]`",
+            "KERNEL-ARGS-003",
+            node=shapes.node,
+            message="`output_shapes` must be a list of shapes, got one shape",
+            help="Put it into a list: `output_shapes=[...]`",
         )
         shapes = None
     if dtypes is not None and isinstance(dtypes.value, DType):
-        yield report_at(
-            "KERNEL-ARGS-003",
+        yield Report.at(
             fact,
-            module,
-            dtypes.node,
-            f"`output_dtypes` is one dtype, and a list is wanted: {FULL} a TypeError",
-            "put it into a list: `output_dtypes=[...]`",
+            "KERNEL-ARGS-003",
+            node=dtypes.node,
+            message="`output_dtypes` must be a list, got one dtype",
+            help="Put it into a list: `output_dtypes=[...]`",
         )
         dtypes = None
     template = fact.keyword("template")
     if template is not None and isinstance(template.value, Dict):
-        yield report_at(
-            "KERNEL-ARGS-003",
+        yield Report.at(
             fact,
-            module,
-            template.node,
-            f"`template` is a dictionary, and a list of pairs is wanted: {FULL} a TypeError",
-            'write `template=[("T", x.dtype), ...]`',
+            "KERNEL-ARGS-003",
+            node=template.node,
+            message="`template` must be a list of pairs, got a dictionary",
+            help='Write `template=[("T", x.dtype), ...]`',
         )
     wanted = _counts(kernels, "output_names")
     known = {}
@@ -225,29 +207,31 @@ def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Ite
             continue
         known[argument.keyword] = given
         if wanted and given not in wanted:
-            yield report_at(
-                "KERNEL-ARGS-002",
+            yield Report.at(
                 fact,
-                module,
-                argument.node,
-                f"`{argument.keyword}` has {given} entries, and the kernel's output_names has "
-                f"{_or(wanted)}: {FULL} a ValueError",
-                "give one shape and one dtype for each name of output_names",
+                "KERNEL-ARGS-002",
+                node=argument.node,
+                message=(
+                    f"`{argument.keyword}` has length {given}, "
+                    f"`output_names` has length {_or(wanted)}"
+                ),
+                help="Give one shape and one dtype for each name in `output_names`",
             )
     if not wanted and dtypes is not None and len(set(known.values())) > 1:
-        yield report_at(
-            "KERNEL-ARGS-002",
+        yield Report.at(
             fact,
-            module,
-            dtypes.node,
-            f"`output_shapes` has {known['output_shapes']} entries and `output_dtypes` has "
-            f"{known['output_dtypes']}: {FULL} a ValueError",
-            "give one shape and one dtype for each name of output_names",
+            "KERNEL-ARGS-002",
+            node=dtypes.node,
+            message=(
+                f"`output_shapes` has length {known['output_shapes']}, "
+                f"`output_dtypes` has length {known['output_dtypes']}"
+            ),
+            help="Give one shape and one dtype for each name in `output_names`",
         )
 
 
 def _is_shape(value: Value) -> bool:
-    """Whether a value is a shape itself, not a list of shapes."""
+    """Return whether a value is a shape itself, not a list of shapes."""
     if not isinstance(value, Sequence) or value.items == ():
         return False
     if value.kind == "shape":
@@ -256,7 +240,7 @@ def _is_shape(value: Value) -> bool:
 
 
 def _counts(kernels: tuple[Kernel, ...], parameter: str) -> frozenset[int]:
-    """How many names the kernels have, empty where that is unknown of one."""
+    """Return the numbers of names of the kernels, empty if one is unknown."""
     counts: set[int] = set()
     for kernel in kernels:
         argument = argument_of(kernel.definition, parameter)
@@ -297,24 +281,22 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
             continue
         value = argument.value
         if type(value) is Number:
-            yield report_at(
-                "KERNEL-GRID-003",
+            yield Report.at(
                 fact,
-                module,
-                argument.node,
-                f"`{name}` is one number, and three are wanted: {FULL} a TypeError",
-                f"write `{name}=(n, 1, 1)`",
+                "KERNEL-GRID-003",
+                node=argument.node,
+                message=f"`{name}` must have three entries, got one number",
+                help=f"Write `{name}=(n, 1, 1)`",
             )
             continue
         given = _known_count(fact, argument)
         if given is not None and given != 3:
-            yield report_at(
-                "KERNEL-GRID-003",
+            yield Report.at(
                 fact,
-                module,
-                argument.node,
-                f"`{name}` has {given} entries, and three are wanted: {FULL} a TypeError",
-                "write all three dimensions, with 1 for those that are not used",
+                "KERNEL-GRID-003",
+                node=argument.node,
+                message=f"`{name}` must have three entries, got {given}",
+                help="Write all three dimensions, with 1 for unused ones",
             )
         elif given is not None:
             yield from _entries(fact, module, argument, name)
@@ -330,31 +312,29 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
         size = written[index] if len(written) == 3 else None
         node = size.node if inline and size is not None else argument.node
         if _is_float(value, size):
-            yield report_at(
-                "KERNEL-GRID-002",
+            yield Report.at(
                 fact,
-                module,
-                node,
-                f"the {'xyz'[index]} entry of `{name}` is a float{_array(value)}, and Python ints "
-                f"are wanted: {FULL} a TypeError",
-                "compute launch sizes with Python integers: `(n + 1) // 2`, `math.ceil(...)`",
+                "KERNEL-GRID-002",
+                node=node,
+                message=(
+                    f"{'xyz'[index]} entry of `{name}` must be an int, got a float{_array(value)}"
+                ),
+                help="Compute it with Python integers: `(n + 1) // 2`, `math.ceil(...)`",
             )
         elif isinstance(value, Number) and size is not None:
             known = symbolic(size).known
             if known is not None and known <= 0:
-                yield report_at(
-                    "KERNEL-GRID-003",
+                yield Report.at(
                     fact,
-                    module,
-                    node,
-                    f"the {'xyz'[index]} entry of `{name}` is {known}: MLX takes it, and no thread "
-                    "of the kernel runs, so the output is never written",
-                    "write 1 for dimensions that are not used",
+                    "KERNEL-GRID-003",
+                    node=node,
+                    message=f"{'xyz'[index]} entry of `{name}` must be positive, got {known}",
+                    help="Write 1 for unused dimensions",
                 )
 
 
 def _is_float(value: Value, size: Expression | None) -> bool:
-    """Whether an entry is certainly a float, or an array or NumPy value of floats."""
+    """The items of a tuple as written, in this expression or where its name is bound."""
     array = as_array(value)
     if array is not None:
         return array.dtype in FLOATING

@@ -13,15 +13,13 @@ from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Value
-from embercoach.checks.programs.kernels import report_at
-from embercoach.checks.registry import file_check
+from embercoach.checks.registry import Report, file_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.registry import Report
 
 #: Parameters that take arrays, and no lists of them.
 ARRAYS_ALONE = frozenset({"array", "scalar|array"})
@@ -35,13 +33,12 @@ def results_as_arrays(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not lists.calls:
         return
     for place, node, what in lists.misuses(facts):
-        yield report_at(
-            "KERNEL-ARGS-004",
+        yield Report.at(
             Fact(node, place),
-            module,
-            node,
-            f"a launch returns a list of its outputs, even of one, and {what}",
-            "take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
+            "KERNEL-ARGS-004",
+            node=node,
+            message=f"kernel launch returns a list: {what}",
+            help="Take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
         )
 
 
@@ -60,7 +57,7 @@ class _Lists:
         self.functions.update(info.node for info in self.returning)
 
     def _returns_lists(self, info: FunctionInfo) -> bool:
-        """Whether all that a function of the file returns is a launch's result."""
+        """Return whether all that a function of the file returns is a launch's result."""
         node = info.node
         if isinstance(node, cst.Lambda):
             return self.holds(node.body, info)
@@ -75,7 +72,7 @@ class _Lists:
         return bool(found) and all(r.value is not None and self.holds(r.value, info) for r in found)
 
     def holds(self, node: cst.CSTNode, function: FunctionInfo | None) -> bool:
-        """Whether an expression is such a list, by itself or by the one name it is bound to."""
+        """Return whether an expression is such a list, itself or through its name."""
         scope = scope_of(self.module, function)
         node = resolve_name(Expression(node, scope)).node
         if not isinstance(node, cst.Call):
@@ -85,7 +82,7 @@ class _Lists:
         )
 
     def misuses(self, facts: list[Fact]) -> Iterator[tuple[Place, cst.CSTNode, str]]:
-        """Where such a list stands for an array: place, expression, and what comes of it."""
+        """Uses of such a list as an array: place, expression, and the error."""
         place = next(iter(self.calls.values()))
         wanted: set[FunctionInfo | None] = {place.function for place in self.calls.values()}
         if self.returning:
@@ -108,7 +105,7 @@ class _Lists:
             if fact.in_place and node is fact.left_node:
                 continue
             if self.holds(node, fact.place.function) and as_array(other) is not None:
-                yield fact.place, node, "arithmetic of it and an array raises a ValueError"
+                yield fact.place, node, "arithmetic with an array raises ValueError"
                 return
 
     def _as_argument(self, fact: CallFact) -> Iterator[tuple[Place, cst.CSTNode, str]]:
@@ -121,7 +118,7 @@ class _Lists:
                 yield (
                     fact.place,
                     argument.node,
-                    f"`{name}` takes an array: the call raises an error",
+                    f"`{name}` takes an array",
                 )
 
     def _members(self, root: cst.CSTNode, place: Place) -> Iterator[tuple[Place, cst.CSTNode, str]]:
@@ -139,24 +136,24 @@ class _Lists:
 
 
 def _launches(callee: Value) -> bool:
-    """Whether what is called certainly is a kernel."""
+    """Return whether what is called certainly is a kernel."""
     return all(isinstance(option, Kernel) for option in options(callee))
 
 
 def _use_of_array(node: cst.CSTNode) -> tuple[cst.CSTNode, str] | None:
-    """What an expression does to another that no list takes."""
+    """Return the operand and the error of an expression that a list does not support."""
     if isinstance(node, cst.Attribute) and node.attr.value not in OF_LISTS:
-        return node.value, f"a list has no `.{node.attr.value}`: an AttributeError"
+        return node.value, f"`.{node.attr.value}` raises AttributeError"
     if isinstance(node, cst.BinaryOperation):
         for side, other in ((node.left, node.right), (node.right, node.left)):
             repeated = isinstance(node.operator, cst.Multiply) and isinstance(other, cst.Integer)
             if isinstance(other, (cst.Integer, cst.Float)) and not repeated:
-                return side, "arithmetic with a number raises a TypeError"
+                return side, "arithmetic with a number raises TypeError"
     if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
-        return node.expression, "a list has no sign: a TypeError"
+        return node.expression, "a unary operator raises TypeError"
     if isinstance(node, cst.Subscript):
         first = node.slice[0].slice
         wide = len(node.slice) > 1
         if wide or (isinstance(first, cst.Index) and isinstance(first.value, cst.Ellipsis)):
-            return node.value, "a list has one axis: a TypeError"
+            return node.value, "indexing several axes raises TypeError"
     return None

@@ -12,9 +12,10 @@ from embercoach.analysis.facts.ceil_division import is_attribute, is_item, whole
 from embercoach.analysis.facts.scopes import Expression, display, scope_at
 from embercoach.analysis.facts.symbolic import Term, symbolic
 from embercoach.analysis.syntax.trees import walk
-from embercoach.checks.programs.kernels import definitions, report_at
+from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
-from embercoach.checks.registry import file_check
+from embercoach.checks.registry import Report, file_check
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.kernels import Definition
     from embercoach.checks.programs.launches import Launch, OutputShape
-    from embercoach.checks.registry import Report
 
 AXES = "xyz"
 
@@ -50,21 +50,20 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
         assert argument is not None
         nodes = display(argument.node)
         name = min(written)
-        yield report_at(
-            "KERNEL-GRID-004",
+        yield Report.at(
             launch.fact,
-            module,
-            argument.node if nodes is None else nodes[axis],
-            f"the {AXES[axis]} entry of `grid` is rounded up, and nothing in the body "
-            f"stops the threads past the last element: they write behind the end of `{name}`, into "
-            "other memory",
-            "pass the number of elements, MLX runs no thread beyond it; or let the body check it: "
-            "`if (i < n)`",
+            "KERNEL-GRID-004",
+            node=argument.node if nodes is None else nodes[axis],
+            message=(
+                f"{AXES[axis]} entry of `grid` is rounded up: "
+                f"{hazards.out_of_bounds('write', name)}"
+            ),
+            help="Pass the number of elements, or guard the body: `if (i < n)`",
         )
 
 
 def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:
-    """Whether rounding up may change the count, as far as anyone can see."""
+    """Return whether rounding up may change the count."""
     divisor, count = rounded.divisor.known, rounded.count.known
     if divisor is not None and count is not None:
         return divisor != 0 and count % divisor != 0

@@ -1,4 +1,4 @@
-"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of SIMD groups idle."""
+"""KERNEL-GRID-005 and 006: threadgroups that are too large, or leave lanes of simdgroups idle."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.ceil_division import grows_with_data
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.checks.programs.kernels import launched, report_at
+from embercoach.checks.programs.kernels import launched
 from embercoach.checks.programs.launches import MAX_THREADS, entries_of
-from embercoach.checks.registry import check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.launches import Entries, Entry
-    from embercoach.checks.registry import Report
 
 SIMD_WIDTH = 32
-"""Threads of a SIMD group, on every GPU that MLX runs on."""
+"""Threads of a simdgroup, on every GPU that MLX runs on."""
 #: A launch of fewer threads is over before idle lanes matter.
 MANY_THREADS = 1024
 
@@ -36,27 +35,29 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
     threads = _most_threads(group, grid)
     if threads > MAX_THREADS:
         certain = all(entry.known is not None for entry in group if entry.limit is not None)
-        yield report_at(
-            "KERNEL-GRID-005",
+        yield Report.at(
             fact,
-            module,
-            argument.node,
-            f"the threadgroup {'has' if certain else 'can have'} {threads} threads, and Metal "
-            f"allows {MAX_THREADS} at most: the launch passes, and evaluating its result raises",
-            f"keep the product of the three entries at {MAX_THREADS} or less",
+            "KERNEL-GRID-005",
+            node=argument.node,
+            message=(
+                f"threadgroup {'has' if certain else 'can have'} {threads} threads, "
+                f"the limit is {MAX_THREADS}"
+            ),
+            help=f"Keep the product of the three entries at {MAX_THREADS} or less",
         )
         return
     threads = _threads_of_partial_groups(group, grid)
     if threads:
-        yield report_at(
-            "KERNEL-GRID-006",
+        yield Report.at(
             fact,
-            module,
-            argument.node,
-            f"a threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
-            f"{-threads % SIMD_WIDTH} of the {SIMD_WIDTH} lanes of its "
-            f"{'last ' * (threads > SIMD_WIDTH)}SIMD group idle, in every group of the grid",
-            f"make the threads of a group a multiple of {SIMD_WIDTH}, such as 256",
+            "KERNEL-GRID-006",
+            node=argument.node,
+            message=(
+                f"threadgroup of {threads} thread{'s' * (threads > 1)} leaves "
+                f"{-threads % SIMD_WIDTH} of {SIMD_WIDTH} lanes "
+                f"{'of its last simdgroup ' * (threads > SIMD_WIDTH)}idle"
+            ),
+            help=f"Use a multiple of {SIMD_WIDTH} threads, such as 256",
         )
 
 
@@ -74,7 +75,7 @@ def _known(grid: Entries | None) -> tuple[int | None, ...]:
 
 
 def _threads_of_partial_groups(group: Entries, grid: Entries | None) -> int:
-    """Threads of a group whose last SIMD group is not full, if there are many groups; else 0."""
+    """Threads of a group whose last simdgroup is not full, if there are many groups; else 0."""
     sizes = [entry.known for entry in group]
     if grid is None or None in sizes:
         return 0
@@ -83,7 +84,7 @@ def _threads_of_partial_groups(group: Entries, grid: Entries | None) -> int:
 
 
 def _is_large(grid: Entries, group: Entries) -> bool:
-    """Whether there are many groups: a known number of threads, or one for each of some data."""
+    """Return whether there are many groups: by a known number of threads, or by data."""
     if prod(entry.known for entry in grid if entry.known is not None) >= MANY_THREADS:
         return True
     pairs = zip(grid, group, strict=True)

@@ -60,15 +60,13 @@ def _reports(fact: CallFact, values: Iterator[Expression], module: Module) -> It
     for value in values:
         reason = varying.reason(value)
         if reason is not None:
-            yield Report(
+            yield Report.at(
+                fact,
                 "KERNEL-CACHE-002",
-                value.node,
-                fact.place,
-                f"{reason}, and the kernel is compiled anew for each value that it takes: that "
-                "takes far longer than to run it",
-                "pass it as an input: a Python number among `inputs` arrives as a scalar, and "
-                "nothing is compiled when it changes",
-                context,
+                node=value.node,
+                message=f"kernel is recompiled for each value: {reason}",
+                help="Pass it as an input: a Python number in `inputs` arrives as a scalar",
+                context=context,
             )
 
 
@@ -85,7 +83,7 @@ def _template_values(launch: CallFact, module: Module) -> Iterator[Expression]:
 
 
 def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
-    """What is formatted into the texts of a kernel by an f-string."""
+    """The values that an f-string formats into the texts of a kernel."""
     for name in TEXTS:
         argument = definition.keyword(name)
         if argument is None or not isinstance(argument.value, Str):
@@ -99,14 +97,14 @@ def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
 
 @dataclass(frozen=True, slots=True)
 class _Varying:
-    """What changes between the runs of a launch."""
+    """Values that change between the runs of a launch."""
 
     place: Place
     function: FunctionInfo
     module: Module
 
     def reason(self, size: Expression, depth: int = MAX_STEPS) -> str | None:
-        """How an expression takes a new value in most runs, None where it may not."""
+        """Return how an expression takes a new value in most runs, None if it may not."""
         node = size.node
         if isinstance(node, cst.Name):
             bound = resolve_name(size)
@@ -181,11 +179,11 @@ class _Varying:
         path, cls = dotted(node), self.function.cls
         if cls is None or path is None or not path.startswith("self.") or path.count(".") != 1:
             return None
-        return f"`{path}` grows with the calls" if _counts(cls, path) else None
+        return f"`{path}` grows with every call" if _counts(cls, path) else None
 
 
 def _enumerated(loop: cst.For, name: str) -> set[str] | None:
-    """What a loop over ``enumerate(xs)`` binds beside a name that counts, None for other loops."""
+    """Return the item names of a loop over ``enumerate(xs)``, None for other loops."""
     target, over = loop.target, loop.iter
     if not isinstance(over, cst.Call) or dotted(over.func) != "enumerate":
         return None
@@ -216,7 +214,7 @@ def _names_in_inputs(statement: cst.CSTNode) -> set[str]:
 
 
 def _counts(cls: ClassInfo, path: str) -> bool:
-    """Whether a method that runs again and again adds to an attribute, and does not reset it."""
+    """Return whether a repeated method adds to an attribute, and does not reset it."""
     for method in cls.methods.values():
         if method.name == "__init__" or not isinstance(method.node, cst.FunctionDef):
             continue

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.scopes import Expression, items, scope_of
 from embercoach.checks.programs.kernels import (
     Definition,
@@ -66,7 +65,7 @@ class Contracted:
 
     @property
     def whole(self) -> bool:
-        """Whether both texts are known to the last character, and understood."""
+        """Return whether both texts are fully known and parsed."""
         if self.header is None or self.source.holes or self.header.holes:
             return False
         return self.body.parse_ok and self.above.parse_ok
@@ -83,7 +82,7 @@ class Contracted:
         return program_of(self.definition, launches[0] if launches else None)
 
     def given(self, name: str) -> tuple[Input, ...]:
-        """What each launch passes for an input, empty where there is a launch of unknown inputs."""
+        """Return all launches' arguments for an input; empty if a launch has unknown inputs."""
         found: list[Input] = []
         for launch in self.launches:
             if launch.inputs is None:
@@ -99,10 +98,7 @@ class Contracted:
         assert text is not None
         where = target(self.definition, text, place.start, place.end, self.module)
         if where is not None:
-            context = context_of(where.place, self.module.is_test)
-            yield Report(
-                code, where.node, where.place, what, help_text, context, text_span=where.span
-            )
+            yield Report.at(where, code, message=what, help=help_text, text_span=where.span)
 
 
 @lru_cache(maxsize=4)
@@ -115,14 +111,14 @@ def _contracted(module: Module, built: tuple[Definition, ...]) -> tuple[Contract
         fact = definition.fact
         names = names_of(fact, "input_names"), names_of(fact, "output_names")
         kernel = Contracted(definition, module, source, header, *names)
-        # A whole function in the place of a body is told by KERNEL-SIG-001.
+        # KERNEL-SIG-001 reports a whole function instead of a body.
         if not any(f.body and not f.member for f in kernel.body.functions):
             found.append(kernel)
     return tuple(found)
 
 
 def contracted(module: Module, facts: list[Fact]) -> tuple[Contracted, ...]:
-    """The kernels of a file whose body is known and is no whole function."""
+    """The kernels of a file whose body is known and is not a whole function."""
     built = definitions(module, facts)
     return _contracted(module, tuple(built)) if built else ()
 
@@ -130,16 +126,13 @@ def contracted(module: Module, facts: list[Fact]) -> tuple[Contracted, ...]:
 def report_argument(
     code: str,
     definition: Definition,
-    module: Module,
     node: cst.CSTNode,
     what: str,
     help_text: str,
 ) -> Iterator[Report]:
-    """A report about an argument of ``metal_kernel``, if the call stands in this file."""
+    """Report an argument of ``metal_kernel``, if the call is in this file."""
     if definition.own:
-        place = definition.fact.place
-        context = context_of(place, module.is_test)
-        yield Report(code, node, place, what, help_text, context)
+        yield Report.at(definition.fact, code, node=node, message=what, help=help_text)
 
 
 def name_node(definition: Definition, parameter: str, index: int, module: Module) -> cst.CSTNode:

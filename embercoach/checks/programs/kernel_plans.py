@@ -83,7 +83,7 @@ def _kernels_of(
 
 
 def _belongs(configuration: Configuration, names: Names, launch: Launch | None) -> bool:
-    """Whether a configuration is one of a launch."""
+    """Return whether a configuration is one of a launch."""
     template = dict((launch.template if launch else None) or {})
     given = (configuration.inputs, configuration.outputs)
     return given == (names.inputs, names.outputs) and dict(configuration.template) == template

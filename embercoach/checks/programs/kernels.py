@@ -1,6 +1,6 @@
-"""What the kernel checks share: the kernels of a file, their texts, and where findings point.
+"""The kernels of a file, their texts, and the places of findings; all kernel checks use it.
 
-Metal's grammar is loaded when the first kernel with a known text is met, and not before.
+Metal's grammar is loaded for the first kernel with a known text, and not before.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact, Place
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.lattice import NONE, Function, Kernel, Sequence, Str, Symbol, Value
-from embercoach.checks.registry import Report
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ SOURCE = "source"
 class Definition:
     """A kernel as one ``metal_kernel(...)`` builds it, and the launches of it in the file.
 
-    own: the call stands in this file.
+    own: the call is in this file.
     """
 
     fact: CallFact
@@ -98,9 +96,9 @@ def _definitions_in(facts: list[Fact]) -> list[Definition]:
 
 
 def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
-    """Launches; one in a function that calls of it tell closer is left out itself.
+    """Launches, without one in a function whose calls are more specific.
 
-    So are others of the function, if the kernel is passed to it: its calls tell what they launch.
+    If a kernel is passed to the function, its other launches are left out as well.
     """
     visited = {fact.node for fact in launches if fact.visit is not None}
     functions = {fact.visit.function for fact in launches if fact.visit is not None}
@@ -113,18 +111,18 @@ def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
 
 
 def _is_passed(launch: cst.Call, function: FunctionInfo | None) -> bool:
-    """Whether what is launched is a parameter of the function."""
+    """Return whether what is launched is a parameter of the function."""
     name = getattr(launch.func, "value", None)
     return function is not None and any(p.name == name for p in function.parameters)
 
 
 def is_definition(fact: CallFact) -> bool:
-    """Whether a call is one of ``mx.fast.metal_kernel``."""
+    """Return whether a call is one of ``mx.fast.metal_kernel``."""
     return isinstance(fact.callee, Symbol) and fact.callee.name == METAL_KERNEL
 
 
 def has_kernel(fact: Fact) -> bool:
-    """Whether a fact is the definition or a launch of a kernel, or a call that returns one."""
+    """Return whether a fact defines, launches or returns a kernel."""
     if not isinstance(fact, CallFact):
         return False
     if isinstance(fact.callee, Function):
@@ -137,16 +135,8 @@ def launched(fact: CallFact) -> tuple[Kernel, ...]:
     return tuple(kernels_in(fact.callee))
 
 
-def report_at(
-    code: str, fact: Fact, module: Module, node: cst.CSTNode, message: str, help_text: str
-) -> Report:
-    """A report about an expression of a call."""
-    context = context_of(fact.place, module.is_test)
-    return Report(code, node, fact.place, message, help_text, context)
-
-
 def has_spread(fact: CallFact) -> bool:
-    """Whether arguments are passed by ``*`` or ``**``."""
+    """Return whether arguments are passed by ``*`` or ``**``."""
     return any(argument.star for argument in fact.arguments)
 
 
@@ -249,7 +239,7 @@ def template_of(launch: CallFact) -> dict[str, Value] | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a report is attached to: see ``Report``."""
+    """The node and place of a report: see ``Report``."""
 
     node: cst.CSTNode
     place: Place
@@ -259,9 +249,9 @@ class Target:
 def target(
     definition: Definition, source: Folded, start: int, end: int, module: Module
 ) -> Target | None:
-    """Where a stretch of a body stands in the file: in its literal, or else at the argument.
+    """Return the place of a stretch of a body: in its literal, or else at the argument.
 
-    None where it stands in another file, which is told of it when it is checked itself.
+    None if it is in another file, which reports it when that is checked.
     """
     place = definition.fact.place
     first = source.text.position(start)
@@ -278,7 +268,7 @@ def target(
 
 
 def _stop(source: Folded, number: int, start: int, end: int) -> int:
-    """Where a stretch ends in the literal that it starts in."""
+    """Return the end of a stretch in the literal that it starts in."""
     for offset in range(end, start, -1):
         last = source.text.end_position(offset)
         if last is not None and last[0] == number:

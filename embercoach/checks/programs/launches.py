@@ -1,4 +1,4 @@
-"""What is known of each launch of a kernel: its threads, template, inputs and outputs.
+"""Known facts of each launch of a kernel: threads, template, inputs and outputs.
 
 A launch is where most of a kernel's types and sizes come from. Everything here may be unknown, and
 is then None: nothing is guessed, but for ``configurations``, which says what it assumes.
@@ -168,7 +168,7 @@ def launches_of(definition: Definition, module: Module) -> tuple[Launch, ...]:
 
 @lru_cache(maxsize=2)
 def _launches_in(_module: Module) -> dict[Definition, tuple[Launch, ...]]:
-    """What ``launches_of`` has found in a file; of few files, as it keeps them in memory."""
+    """The results of ``launches_of`` for a file; of few files, as it keeps them in memory."""
     return {}
 
 
@@ -334,7 +334,7 @@ def texts_of(definition: Definition) -> tuple[str, str] | None:
 
 
 def configurations(definition: Definition, module: Module) -> tuple[Configuration, ...]:
-    """How a kernel is launched: each different way once, a few at most.
+    """The distinct ways in which a kernel is launched, a few at most.
 
     A threadgroup whose size is unknown along x is tried with several sizes, and along y and z with
     one; what a check finds must then hold for all of the configurations that assume something.
@@ -355,7 +355,7 @@ def configurations(definition: Definition, module: Module) -> tuple[Configuratio
 
 
 def configurations_of(definition: Definition, launch: Launch | None) -> Iterator[Configuration]:
-    """How one launch of a kernel may go; see ``configurations``."""
+    """The configurations of one launch; see ``configurations``."""
     from embercoach.metal.execution.events import Configuration
 
     inputs, outputs = _names(definition)

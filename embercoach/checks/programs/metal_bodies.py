@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.stops import Stop
 from embercoach.checks.file_reports import Lines
 from embercoach.checks.programs.kernel_budgets import budget_of
@@ -88,7 +87,7 @@ def _placed(
     where = target(definition, text, place.start, place.end, module)
     if where is None:
         return
-    message, beside = report.message, tuple[Stop, ...]()
+    message, related = report.message, tuple[Stop, ...]()
     if report.other is not None:
         other = header if report.other.text == "header" else source
         there = report.other.place
@@ -99,17 +98,15 @@ def _placed(
             line = f"line {there.line} of the {report.other.text}"
         else:
             line = _line_of(second, module)
-            beside = (Stop(second.node, second.place.statement, OTHER, span=second.span),)
+            related = (Stop(second.node, second.place.statement, OTHER, span=second.span),)
         message = message.replace(ELSEWHERE, line)
-    yield Report(
+    yield Report.at(
+        where,
         report.code,
-        where.node,
-        where.place,
-        readable_names(message),
-        readable_names(report.help),
-        context_of(where.place, module.is_test),
+        message=readable_names(message),
+        help=readable_names(report.help),
         text_span=where.span,
-        beside=beside,
+        related=related,
     )
 
 

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Program, Spot, Text
     from embercoach.metal.work_budget import WorkBudget
 
-#: What is said of that place where it is shown itself.
+#: The text of that place where it is shown itself.
 OTHER = "the other place"
-#: Stands in a message for where ``MetalReport.other`` is: ``line 95``.
+#: Placeholder in a message for the place of ``MetalReport.other``: ``line 95``.
 ELSEWHERE = "{line}"
 
 
 @dataclass(frozen=True, slots=True)
 class MetalReport:
-    """What a check says about a stretch of Metal text.
+    """A report about a stretch of Metal text.
 
     Attributes:
         text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
@@ -77,7 +77,7 @@ class MetalKernel:
 
     @property
     def traces(self) -> tuple[Trace, ...]:
-        """What following the kernel gives, for each way of launching it."""
+        """The traces of the kernel, for each way of launching it."""
         return tuple(map(self.trace, range(len(self.configurations))))
 
     def with_traces_of(self, other: MetalKernel) -> MetalKernel:
@@ -85,7 +85,7 @@ class MetalKernel:
         return replace(self, _followed=other._followed)
 
     def trace(self, number: int) -> Trace:
-        """What following the kernel gives for one of its configurations.
+        """Return the trace of the kernel for one of its configurations.
 
         Raises:
             WorkBudgetExceeded: the file's kernels took the steps of all.
@@ -145,7 +145,7 @@ def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
     """Of reports that begin at the same character only the first.
 
     What ``metal_bodies`` and ``metal_units`` report twice at one place they drop by themselves.
-    This is for checks that may tell of an expression and of its first operand as well.
+    For checks that may report an expression and its first operand as well.
     """
     found: dict[tuple[Text | None, int], MetalReport] = {}
     for report in reports:

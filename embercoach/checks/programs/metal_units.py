@@ -51,7 +51,7 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding,
 
 
 def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
-    """What the checks say about a text at file scope, in the steps that its file has left."""
+    """Run the checks over a text at file scope, within the remaining steps of its file."""
     from embercoach.checks import of_kernels  # noqa: F401  (registers the checks)
     from embercoach.checks.programs.unit_plans import kernels_of_unit
     from embercoach.metal.body import EMPTY

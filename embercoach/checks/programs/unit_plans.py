@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 LINES = (64, 256)
 #: Besides, where a position in the threadgroup has two components or more.
 PLANES = (8, 16)
-#: And where it asks for a thread's position along y, with rows of a SIMD group each.
+#: And where it asks for a thread's position along y, with rows of a simdgroup each.
 ROWS = (2, 8)
 #: Sizes that a kernel writes down, as that of a tile, are those that it is launched with, maybe.
 LEAST, LARGEST, MOST = 8, 1024, 4
 _ALL_AXES = frozenset({0, 1, 2})
 _WITHIN = frozenset({"thread_position_in_grid", "thread_position_in_threadgroup"})
 _OF_GRID = frozenset({"thread_position_in_grid", "threads_per_grid", "grid_size"})
-#: Who takes one of these expects more than one SIMD group.
+#: Who takes one of these expects more than one simdgroup.
 _OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup"})
 
 
@@ -105,7 +105,7 @@ def _called(entry: Function, order: dict[Function, int]) -> dict[str, tuple[Func
 
 
 def _is_doubtful(entry: Function, doubts: Sequence[int]) -> bool:
-    """Whether something inside the entry point was not understood."""
+    """Return whether something inside the entry point was not parsed."""
     extent = entry.spot.place
     first = bisect_left(doubts, extent.start)
     return first < len(doubts) and doubts[first] < extent.end
@@ -115,7 +115,7 @@ def _configurations(entry: Function, written: frozenset[int]) -> Iterator[Config
     from embercoach.metal.execution.events import Configuration
 
     if _asks_for_the_grid_alone(entry):
-        # It has to be right for any: what is found in one of them is no assumption.
+        # It has to hold for any: a finding in one of them is not an assumption.
         for count in LINES:
             yield Configuration((count, 1, 1), frozenset(), (None, None, None), {})
         return
@@ -140,7 +140,7 @@ def _threadgroups(entry: Function, constants: frozenset[int]) -> list[tuple[int,
 
 
 def _asks_for_rows(entry: Function) -> bool:
-    """Whether a kernel tells the threads of a group apart along y."""
+    """Return whether a kernel distinguishes the threads of a group along y."""
     from embercoach.metal.program.nodes import Member, Name
     from embercoach.metal.program.walk import below
 
@@ -155,7 +155,7 @@ def _asks_for_rows(entry: Function) -> bool:
 
 
 def _asks_for_the_grid_alone(entry: Function) -> bool:
-    """Whether a kernel knows nothing of its threadgroup, and tells threads apart along x."""
+    """Return whether a kernel ignores its threadgroup, and distinguishes threads along x."""
     from embercoach.metal.program.nodes import Member, Name
     from embercoach.metal.program.walk import below
 

@@ -24,12 +24,12 @@ def report(
     enabled: AbstractSet[str],
     known: frozenset[str],
 ) -> Iterator[RawFinding]:
-    """What is wrong with a suppression.
+    """Findings about a suppression.
 
     Args:
         directive: a suppression of a file that was checked.
         used: its items that suppressed a finding.
-        enabled: the codes selected for the file; of others nobody knows whether they would fire.
+        enabled: the codes selected for the file; suppressions of others are not judged.
         known: all codes that checks report.
     """
     if directive.kind == "noqa" and directive.blanket:
@@ -48,7 +48,7 @@ def report(
 
 @lru_cache(maxsize=1)
 def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-    """The rules, and those that each word names."""
+    """The codes of the rules, in all and by the word that selects them."""
     rules = known - set(CODES)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for code in rules:
@@ -64,17 +64,22 @@ def _words(known: frozenset[str]) -> Vocabulary:
 
 def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
     kept = [item.word for item in directive.items if item not in idle]
-    names = ", ".join(f"`{item.word}`" for item in idle)
-    what = f"{names} {'suppresses' if len(idle) == 1 else 'suppress'}" if idle else "it suppresses"
-    where = "in this file" if directive.kind == "ignore-file" else "here"
+    of = f" of {_names(idle)}" if idle else ""
+    where = " in this file" if directive.kind == "ignore-file" else ""
     fix = Fix("Remove the unused suppression", safe=True, edits=(directive.edit(kept),))
     return _finding(
         directive,
         UNUSED,
-        f"unused suppression: {what} nothing {where}",
-        "remove it: it would hide a finding that comes later",
+        f"unused suppression{of}{where}",
+        "Remove it, as it would hide a later finding",
         fix,
     )
+
+
+def _names(items: list[Item]) -> str:
+    """The first two names, and the number of the others."""
+    names = ", ".join([f"`{item.word}`" for item in items[:2]])
+    return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
 def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[RawFinding]:
@@ -82,8 +87,8 @@ def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterato
         yield _finding(
             directive,
             UNKNOWN,
-            f"`{item.word}` is found by running the kernel, so that a comment suppresses nothing",
-            "allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
+            f"`{item.word}` is a simulator rule, which comments do not suppress",
+            "Allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
             None,
         )
         return
@@ -95,8 +100,8 @@ def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterato
     yield _finding(
         directive,
         UNKNOWN,
-        f"unknown rule `{item.word}` in a suppression: it suppresses nothing",
-        f"did you mean `{near}`?" if near else "`embercoach rules` lists the rules",
+        f"unknown rule `{item.word}` in a suppression",
+        f"Did you mean `{near}`?" if near else "Run `embercoach rules` to list the rules",
         fix or None,
     )
 

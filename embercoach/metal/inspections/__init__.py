@@ -1,4 +1,4 @@
-"""What is wrong with a kernel: questions asked of its program, and of what following it showed.
+"""Hazards of a kernel, found in its program and in the traces of following it.
 
 Each module takes a ``Program`` or a ``Trace`` and gives frozen results with their places. Which
 rule they break, and whether the launch makes it true, is for the checks to say.

@@ -1,4 +1,4 @@
-"""Barriers that not all threads of a threadgroup, or of a SIMD group, reach."""
+"""Barriers that not all threads of a threadgroup, or of a simdgroup, reach."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Divergence:
     """A barrier that some threads may pass by.
 
     Attributes:
-        barrier: as it was met.
+        barrier: the event of the trace.
         reason: threads are ``missing`` whatever the data; the barrier stands under a ``condition``
             that differs between threads; or threads have ``returned`` under such a condition.
         condition: that one, as it holds for those at the barrier (or for those that returned).
         guard: the condition compares a thread's position with something that is one for all
-            threads, like ``i < n``: whether it can ever fail is for the launch to tell.
+            threads, like ``i < n``: the launch decides whether it can ever fail.
         axes: for a guard, the axes of the threadgroup's position in it, as bits.
         missing: the threads that are not there, as bits; 0 where it depends on data.
     """
@@ -41,14 +41,14 @@ class Divergence:
 
     @property
     def words(self) -> str:
-        """Who is not there, for a message."""
+        """The missing threads, for a message."""
         if self.reason == "missing":
             threads = threads_of(self.missing)
             first = f"thread {threads[0]}"
             return first if len(threads) == 1 else f"{first} and {len(threads) - 1} others"
         if self.reason == "returned":
             return "threads that have returned"
-        return "threads for which the condition does not hold"
+        return "threads that fail the condition"
 
 
 def divergences(trace: Trace) -> tuple[Divergence, ...]:
@@ -103,7 +103,7 @@ def _varying(mask: Mask, bits: int) -> Condition | None:
 
 
 def _both_happen(gone: Mask, here: Mask) -> bool:
-    """Whether threads that returned and others at the barrier can be in one threadgroup."""
+    """Return whether threads that returned and others at the barrier can be in one threadgroup."""
     told = [c for c in (*gone.conditions, *here.conditions) if not c.varies]
     return possible([(condition, 0) for condition in told])
 

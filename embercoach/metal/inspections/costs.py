@@ -1,4 +1,4 @@
-"""What makes a kernel slow without being wrong."""
+"""Operations that make a correct kernel slow."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def divisions(program: Program, values: Values) -> Iterator[Division]:
 
 
 def _given(program: Program) -> frozenset[Variable]:
-    """What a launch hands to the kernel; arguments of helper functions may be constants."""
+    """The values that a launch passes; arguments of helper functions may be constants."""
     return frozenset(v for v in program.variables.values() if v.kind in _RUNTIME)
 
 

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """An array with an element for each thread, or each SIMD group, of another number of them.
+    """An array with an element for each thread, or each simdgroup, of another number of them.
 
     Attributes:
         access: a read of elements that nothing was written to, or the last read of an array whose
             further elements nothing reads.
         unit: what each element is written by.
-        written: how many elements are written: the first ones, one by each thread or SIMD group.
+        written: how many elements are written: the first ones, one by each thread or simdgroup.
         read: how many elements the reads span, from the first one on.
     """
 
     variable: Variable
     access: Access
-    unit: Literal["thread", "SIMD group"]
+    unit: Literal["thread", "simdgroup"]
     written: int
     read: int
 
@@ -66,7 +66,7 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
     span = max(reads) + 1
     size = elements_of(variable.type)
     if min(reads) < 0 or (size is not None and span > size):
-        return None  # what lies outside of the array is told as such
+        return None  # KERNEL-BOUNDS-001 reports accesses outside of the array
     if len(writes) == trace.threads and span % SIMD_WIDTH:
         return None  # a tile with a border, which has nothing to do with the number of threads
     # An array of which one element is read may be a broadcast.
@@ -74,14 +74,12 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
     if not dropped and not reads - writes:
         return None
     last = [a for a in accesses if a.kind == "read" and (dropped or _elements(a) - writes)]
-    unit: Literal["thread", "SIMD group"] = (
-        "thread" if len(writes) == trace.threads else "SIMD group"
-    )
+    unit: Literal["thread", "simdgroup"] = "thread" if len(writes) == trace.threads else "simdgroup"
     return Mismatch(variable, last[0], unit, len(writes), span)
 
 
 def _is_filled(variable: Variable, writes: set[int], trace: Trace) -> bool:
-    """Whether there is one element for each thread, or for each of several SIMD groups."""
+    """Return whether each thread, or each of several simdgroups, has one element."""
     size = elements_of(variable.type)
     if trace.threads <= SIMD_WIDTH or (size is not None and len(writes) > size):
         return False

@@ -1,4 +1,4 @@
-"""Device memory through which threadgroups meet: nothing orders them within one launch."""
+"""Races between threadgroups in device memory: nothing orders them within one launch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_STEPS = 8_000_000
 _CANDIDATE = 30
 #: Steps that comparing two accesses takes besides.
 _PAIR = 60
-#: Threadgroups that are tried where one that is further on meets one that is further back.
+#: Threadgroups to try if a later one may access the elements of an earlier one.
 _POSITIONS = 4
 
 
@@ -41,7 +41,7 @@ class Crossing:
     Attributes:
         first, second: in the order of the text's run.
         axis: along which the threadgroups are apart.
-        apart: how far, first minus second; 0 where any two of them meet.
+        apart: their distance, first minus second; 0 where any two of them race.
         certain: it is known that there are enough threadgroups.
         barriers: those between the two that order device memory, within a threadgroup only.
     """
@@ -56,7 +56,7 @@ class Crossing:
 
 
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
-    """Where threadgroups meet in device memory, one for each pair of places in the text."""
+    """The races between threadgroups, one for each pair of places in the text."""
     found: dict[tuple[int, int], Crossing] = {}
     # Numbers compare in less time than spots.
     spots: dict[Spot, int] = {}
@@ -94,7 +94,7 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
 def _shared(trace: Trace) -> Iterator[list[Access]]:
     """Accesses of each variable in device memory, each kind of them once.
 
-    Where atomics of another variable, or fences, may hand elements over, nothing is told.
+    Atomics of another variable and fences may synchronize: then nothing is reported.
     """
     groups: dict[Variable, dict[object, Access]] = defaultdict(dict)
     updated: set[Variable] = set()
@@ -131,7 +131,7 @@ def _crossing(
 def _meeting(
     classes: tuple[int, int], first: Access, second: Access, trace: Trace, sides: Sides
 ) -> Meeting | None:
-    """Where two accesses meet, worked out once for all that are alike."""
+    """The races of two accesses, computed once for all equal ones."""
     trace.inspected.spend(_PAIR)
     agreements = _agreements(first, second)
     key = (classes, agreements, (first.value, second.value) if None in agreements else None)
@@ -147,7 +147,7 @@ def _nearest(
     trace: Trace,
     sides: Sides,
 ) -> Meeting | None:
-    """The first axis along which two accesses meet, and how far the threadgroups are apart."""
+    """The first axis along which two accesses race, and the distance of the threadgroups."""
     alike: set[object] = set()
     for axis, count in enumerate(trace.configuration.groups):
         if count == 1 or agreements[axis]:
@@ -166,7 +166,7 @@ def _nearest(
 def _apart(
     ours: Side, theirs: Side, agree: bool | None, count: int | None, inspected: Tally
 ) -> int | None:
-    """How far threadgroups are apart that touch the same element; None where none do.
+    """Return the distance of threadgroups that access the same element; None if none do.
 
     Args:
         ours: one access along an axis.
@@ -183,7 +183,7 @@ def _apart(
     first, second = ours.access, theirs.access
     factors = one[1], other[1]
     symbol = one[0] or other[0] or ours.position or theirs.position
-    # Where an index does not tell which threadgroup it is, conditions must, or leave it open.
+    # If an index does not depend on the threadgroup, conditions must, or leave it open.
     settled = (ours.settled, theirs.settled)
     free = not ours.depends or not theirs.depends
     conditions = len(first.mask.conditions) + len(second.mask.conditions)
@@ -249,7 +249,7 @@ def _positions(
 
 
 def _agreements(first: Access, second: Access) -> tuple[bool | None, ...]:
-    """Whether two accesses store the same, or such as nothing is known of, for each axis.
+    """Return, for each axis, whether two accesses store equal or unknown values.
 
     None where the threads decide; False where one of the two stores nothing.
     """
@@ -274,7 +274,7 @@ def _differs_between_threads(value: Value) -> bool:
 
 
 def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
-    """Whether two threads of different groups store the same, where the threads decide."""
+    """Return whether two threads of different groups store equal values."""
     left, right = first.value, second.value
     if left is None or right is None:
         return True
@@ -286,7 +286,7 @@ def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
 def _feasible(
     first: Access, second: Access, threads: tuple[int, int], elsewhere: Elsewhere
 ) -> bool:
-    """Whether the conditions of both can hold, the threadgroups being so far apart."""
+    """Return whether the conditions of both can hold at this distance of the threadgroups."""
     told = [(condition, threads[0]) for condition in first.mask.conditions]
     away = tuple((condition, threads[1]) for condition in second.mask.conditions)
     return possible(told, replace(elsewhere, required=away))

@@ -1,4 +1,4 @@
-"""Whether a kernel decides by what its inputs hold, not only by positions and sizes."""
+"""Conditions of a kernel on the values of its inputs, not only on positions and sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def decides_by_data(program: Program) -> bool:
-    """Whether an ``if`` or ``switch`` of the body depends on an element of an input.
+    """Return whether an ``if`` or ``switch`` of the body depends on an input's element.
 
     A quick answer from the text, which says yes too often; nothing is followed.
     """
@@ -31,7 +31,7 @@ def decides_by_data(program: Program) -> bool:
 
 
 def _reads(node: Node) -> bool:
-    """Whether an element of an input stands in a node."""
+    """Return whether a node contains an element of an input."""
     return any(isinstance(inner, Index) and _is_input(base(inner.base)) for inner in below(node))
 
 

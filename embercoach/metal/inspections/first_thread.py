@@ -1,4 +1,4 @@
-"""What the first thread of a launch certainly does: the one whose positions are all 0.
+"""Certain behavior of the first thread of a launch: the one whose positions are all 0.
 
 Sizes (shapes, integers that are passed as scalars, threads of a group) are taken as numbers larger
 than any that is written: they may be. Whatever else is unknown stays unknown.
@@ -65,7 +65,7 @@ LARGE, SMALL = Large(1), Large(-1)
 
 
 class FirstThread:
-    """The values and conditions of a body as its first thread meets them first."""
+    """The values and conditions of a body in the first pass of its first thread."""
 
     def __init__(self, body: Node, values: Values) -> None:
         self.values = values
@@ -83,7 +83,7 @@ class FirstThread:
                     self._initial.pop(variable, None)
 
     def value(self, expression: Expression) -> Quantity | None:
-        """What an integer expression is worth, not wrapped around; None when unknown."""
+        """Return the value of an integer expression without wrapping; None when unknown."""
         if isinstance(expression, Number):
             return expression.value if isinstance(expression.value, int) else None
         if isinstance(expression, Name):
@@ -178,7 +178,7 @@ class FirstThread:
         return None
 
     def holds(self, condition: Expression) -> bool | None:
-        """Whether a condition holds, None when that is unknown."""
+        """Return whether a condition holds, None when that is unknown."""
         if isinstance(condition, Binary):
             operator = condition.operator
             if operator in ("&&", "||"):
@@ -207,7 +207,7 @@ class FirstThread:
         return None if order is None else COMPARISONS[condition.operator](order, 0)
 
     def reaches(self, node: Node, path: Path) -> bool:
-        """Whether the thread certainly gets to a node.
+        """Return whether the thread certainly reaches a node.
 
         Args:
             node: any node.
@@ -217,7 +217,7 @@ class FirstThread:
         return all(self._enters(outer, inner) for outer, inner in zip(path, inside, strict=True))
 
     def _enters(self, outer: Node, inner: Node) -> bool:
-        """Whether the thread goes from a node on into one right below it, the first time."""
+        """Return whether the thread enters the child of a node, the first time."""
         if isinstance(outer, Block):
             return all(self._passes(s) for s in _before(outer, inner))
         if isinstance(outer, If):
@@ -239,7 +239,7 @@ class FirstThread:
         return not isinstance(outer, Switch)
 
     def _passes(self, statement: Node) -> bool:
-        """Whether the thread certainly goes on behind a statement."""
+        """Return whether the thread certainly continues after a statement."""
         if not any(isinstance(node, (Return, Jump, Switch)) for node in below(statement)):
             return True
         if isinstance(statement, If):
@@ -256,7 +256,7 @@ class FirstThread:
 
 
 def _counts(loop: Loop) -> bool:
-    """Whether a loop declares a variable that its step changes."""
+    """Return whether a loop declares a variable that its step changes."""
     first = loop.start[0] if len(loop.start) == 1 else None
     step = loop.step
     if not isinstance(first, Declare) or not isinstance(step, Assign):
@@ -346,7 +346,7 @@ def _sum(left: Quantity, right: Quantity) -> Quantity | None:
 
 
 def _order(left: Quantity, right: Quantity) -> int | None:
-    """Below, at or above 0, as the left is less than, equal to or more than the right."""
+    """Return a number with the sign of left minus right, None when unknown."""
     if isinstance(left, Large):
         return None if left == right else left.sign
     if isinstance(right, Large):

@@ -1,4 +1,4 @@
-"""Which threads touch which elements, and whether two of them can do it at once."""
+"""The elements that threads access, and conflicts between two threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRIES = 256
 
 
 def comparable(index: Value) -> bool:
-    """Whether indices of different threads can be compared: what is unknown is one for all."""
+    """Return whether indices of threads are comparable: unknowns are equal for all."""
     return not any(symbol.bits & _VARYING for symbol, _ in index.terms)
 
 
@@ -51,7 +51,7 @@ def footprint_of(
 
 
 def exclusive(conditions: tuple[Condition, ...]) -> bool:
-    """Whether perhaps one thread only can be where the conditions hold.
+    """Return whether the conditions may hold for one thread only.
 
     That is so for what an atomic returned, and where something unknown of each thread must be equal
     to something.
@@ -80,7 +80,7 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
     Args:
         first: an access.
         second: another, or the same one.
-        apart: only threads of different SIMD groups, or of the same one, or any.
+        apart: only threads of different simdgroups, or of the same one, or any.
     """
     tried = _tried(
         (first.index.offsets, first.mask.lanes, first.width),
@@ -98,7 +98,7 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
 
 
 def _varies(first: Access, second: Access) -> bool:
-    """Whether it may depend on the threads if the conditions of two accesses hold together."""
+    """Return whether it may depend on the threads that both conditions hold."""
     conditions = (*first.mask.conditions, *second.mask.conditions)
     return any(
         condition.varies or any(not isinstance(side.offsets, int) for side in condition.sides or ())
@@ -149,12 +149,12 @@ def _can_meet(first: Access, second: Access, one: int, other: int) -> bool:
 
 
 def same_members(first: Access, second: Access) -> bool:
-    """Whether two accesses may touch the same member of a structure."""
+    """Return whether two accesses may touch the same member of a structure."""
     return first.member.startswith(second.member) or second.member.startswith(first.member)
 
 
 def differ(first: Access, second: Access, one: int, other: int) -> bool:
-    """Whether two threads certainly write different values, or such as differ in general."""
+    """Return whether two threads certainly, or in general, write different values."""
     left, right = first.value, second.value
     if left is None or right is None:
         return True
@@ -166,5 +166,5 @@ def differ(first: Access, second: Access, one: int, other: int) -> bool:
         return True
     telling = SIMD if one // SIMD_WIDTH != other // SIMD_WIDTH else 0
     if one % SIMD_WIDTH != other % SIMD_WIDTH:
-        telling |= LANE  # the same lanes of two SIMD groups have the same of what lanes tell apart
+        telling |= LANE  # equal lanes of two simdgroups have equal values that depend on the lane
     return any(symbol.bits & telling for symbol, _ in left.terms)

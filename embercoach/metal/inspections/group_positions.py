@@ -1,4 +1,4 @@
-"""What accesses to device memory say of the threadgroup that makes them."""
+"""Dependence of accesses to device memory on their threadgroup's position."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 #: The threadgroup's position with its factor, and the other unknowns.
 _Split: TypeAlias = "tuple[Symbol | None, int, dict[Symbol, int]]"
-#: The axis along which accesses meet, and how far the threadgroups are apart.
+#: The axis along which accesses race, and the distance of the threadgroups.
 Meeting: TypeAlias = "tuple[int, int]"
 _GROUPS = ("group.x", "group.y", "group.z")
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What an access says of threadgroups along an axis.
+    """The dependence of an access on the threadgroup along an axis.
 
     Attributes:
         split: what its index is made of, None where other threadgroups differ in an unknown.
@@ -47,7 +47,7 @@ class Side:
 
     @classmethod
     def of(cls, access: Access, axis: int) -> Side:
-        """What an access says."""
+        """The dependence of an access on its threadgroup."""
         return cls(
             access,
             _split(access.index, axis),
@@ -66,7 +66,7 @@ class Side:
 
     @property
     def of_axis(self) -> tuple[object, ...]:
-        """What of the side depends on the axis: sides of one access with the same are alike."""
+        """The part of the side that depends on the axis: a key of equal sides of an access."""
         position, factor = (None, 0) if self.split is None else self.split[:2]
         flags = (self.split is None, self.guarded, self.settled, self.depends)
         return position, factor, self.position, flags
@@ -87,7 +87,7 @@ class Sides:
     """The sides of accesses, each made once: an access is compared with many.
 
     Attributes:
-        compared: the axis and the distance at which accesses meet, None where they do not, by
+        compared: the axis and the distance at which accesses race, None if they do not, by
             their classes and ``_agreements``.
     """
 
@@ -97,7 +97,7 @@ class Sides:
         self._classes: dict[object, int] = {}
 
     def __call__(self, access: Access, axis: int) -> Side:
-        """What an access of the trace says along an axis."""
+        """Return the dependence of an access of the trace along an axis."""
         key = (id(access), axis)
         side = self._known.get(key)
         if side is None:
@@ -125,7 +125,7 @@ def _split(value: Value, axis: int) -> _Split | None:
 
 
 def _is_alike(access: Access) -> bool:
-    """Whether the conditions of an access say the same for all of its threads."""
+    """Return whether the conditions of an access are equal for all of its threads."""
     return not any(
         condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
         for condition in access.mask.conditions
@@ -133,7 +133,7 @@ def _is_alike(access: Access) -> bool:
 
 
 def _depends(access: Access, axis: int) -> bool:
-    """Whether a condition on the threadgroup's position decides who is there."""
+    """Return whether a condition on the threadgroup's position selects the threads."""
     return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
 
 
@@ -148,7 +148,7 @@ def _position(access: Access, axis: int) -> Symbol | None:
 
 
 def _is_settled(access: Access, axis: int) -> bool:
-    """Whether conditions on the threadgroup's position say for certain where it is, or nothing."""
+    """Return whether conditions on the threadgroup's position are exact, or there are none."""
     for condition in access.mask.conditions:
         if condition.symbol.origin.axes >> axis & 1:
             sides = condition.sides or ()
@@ -159,7 +159,7 @@ def _is_settled(access: Access, axis: int) -> bool:
 
 
 def _guarded(access: Access, axis: int) -> bool:
-    """Whether some unknown that depends on the threadgroup decides who is there."""
+    """Return whether an unknown that depends on the threadgroup selects the threads."""
     for condition in access.mask.conditions:
         sides = condition.sides
         if not condition.symbol.origin.axes >> axis & 1:

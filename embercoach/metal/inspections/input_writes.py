@@ -64,7 +64,7 @@ class InputWrite:
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """What an address is derived from: an input, and the local pointer that holds it."""
+    """The origin of an address: an input, and the local pointer that holds it."""
 
     variable: Variable
     cast: bool
@@ -85,7 +85,7 @@ def input_writes(program: Program, body: MetalText, header: MetalText) -> Iterat
 
 
 def _writing_pointers(text: MetalText, name: Text) -> frozenset[tuple[Text, int]]:
-    """Where pointers to device memory are declared that may write there."""
+    """The declarations of writable pointers to device memory."""
     return frozenset(
         (name, d.place.start)
         for d in text.declarations
@@ -161,7 +161,7 @@ class _Writes:
         if isinstance(place, Name):
             variable = place.variable
             if variable.kind in _READ_ONLY:
-                # A pointer of its own may be moved on; a reference is what it stands for.
+                # A local pointer may be advanced; a reference is the value itself.
                 return _Origin(variable, cast=False) if variable.type.reference else None
             return self.pointers.get(variable) if variable.type.reference else None
         return None
@@ -202,7 +202,7 @@ class _Writes:
 
 
 def _writes_through(function: Function, pointer: Variable) -> bool:
-    """Whether a function assigns to an element of one of its parameters."""
+    """Return whether a function assigns to an element of one of its parameters."""
     return any(
         isinstance(node, Assign)
         and not isinstance(node.target, Name)

@@ -1,4 +1,4 @@
-"""How much threadgroup memory a program takes at least."""
+"""The least threadgroup memory that a program takes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ThreadgroupArray:
 
 
 def threadgroup_arrays(program: Program) -> tuple[ThreadgroupArray, ...]:
-    """The threadgroup variables that take room at the same time, as far as sizes are known.
+    """The threadgroup variables that occupy memory together, as far as sizes are known.
 
-    What is never used takes none. Of scopes beside each other only the one that takes most counts:
+    Unused ones take none. Of alternative scopes only the largest counts:
     a compiler may give them the same memory.
     """
     if program.body is None:

@@ -1,4 +1,4 @@
-"""What a body does with each output: plain writes, updates, atomic operations, reads."""
+"""The uses of each output in a body: plain writes, updates, atomic operations, reads."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _whole_element(use: ParameterUse) -> tuple[Expression, object]:
 
 
 def _is_value(parent: object, element: Expression) -> bool:
-    """Whether an element's value is taken."""
+    """Return whether an element's value is taken."""
     if isinstance(parent, Call):
         return parent.name in OF_VALUES and not parent.functions
     if isinstance(parent, Declare):
@@ -101,7 +101,7 @@ def _is_value(parent: object, element: Expression) -> bool:
 
 
 def _reads(value: Expression, element: Expression) -> bool:
-    """Whether a value is computed from the element of the same index."""
+    """Return whether a value is computed from the element of the same index."""
     base = _base(element)
     return any(
         isinstance(node, Name) and node.variable is base.variable

@@ -1,4 +1,4 @@
-"""How a body uses the arrays that MLX passes: element by element, as a number, as an address."""
+"""Uses of the arrays that MLX passes: element by element, as a number, as an address."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _ended(
 
 
 def _taken(current: Node, parent: Node) -> tuple[Variable | None, str] | None:
-    """The pointer that an address goes into, and what to call it; a cast is no variable."""
+    """The pointer that an address goes into, and its name; a cast is not a variable."""
     if isinstance(parent, Declare) and _is_pointer(parent.variable.type):
         return parent.variable, parent.variable.name
     if isinstance(parent, Assign) and parent.value is current and isinstance(parent.target, Name):
@@ -169,7 +169,7 @@ def _parameter(current: Node, call: Call) -> tuple[Variable, str] | None:
 
 
 def _wants_number(current: Node, parent: Node) -> bool:
-    """Whether only a value can stand where an expression stands."""
+    """Return whether only a value is valid in the place of an expression."""
     if isinstance(parent, Binary):
         return parent.operator in _OF_NUMBERS
     if isinstance(parent, Unary):
@@ -246,7 +246,7 @@ def _mismatch(name: Name, path: Path) -> str | None:
 
 
 def _scalar_place(current: Node, parent: Node) -> str | None:
-    """Where a vector stands that only a scalar can stand, in words."""
+    """Describe the use of a vector where only a scalar is valid."""
     if isinstance(parent, Declare):
         kind = parent.variable.type
         if kind.width == 1 and _is_number(kind):
@@ -256,13 +256,13 @@ def _scalar_place(current: Node, parent: Node) -> str | None:
         if kind.width == 1 and _is_number(kind):
             return f"is assigned to a {kind.scalar}"
     elif isinstance(parent, Index) and parent.index is current:
-        return "is an index"
+        return "is used as an index"
     elif isinstance(parent, Cast):
         if parent.type.width == 1 and _is_number(parent.type) and not parent.bits:
             return f"is cast to {parent.type.scalar}"
     elif isinstance(parent, (If, Loop, Conditional)):
         if parent.condition is current:
-            return "is a condition"
+            return "is used as a condition"
     elif isinstance(parent, Switch) and parent.value is current:
-        return "is switched on"
+        return "is used in a switch"
     return None

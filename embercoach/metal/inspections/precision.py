@@ -73,7 +73,7 @@ class _Sums:
     def __init__(self, body: Node, values: Values) -> None:
         self.values = values
         self.nodes = tuple(with_path(body))
-        #: The loops around the places where a variable gets a value that is no sum of its own.
+        #: The loops around assignments of a variable that do not add to its value.
         self.resets: dict[Variable, list[tuple[Loop, ...]]] = {}
         for node, path in self.nodes:
             if isinstance(node, Declare):
@@ -97,7 +97,7 @@ class _Sums:
                 yield HalfSum(variable, node.target.type.scalar or "", trips, node.spot)
 
     def _trips(self, node: Assign, variable: Variable, around: tuple[Loop, ...]) -> int | None:
-        """How often loops add to the same element, 0 if that is not certain."""
+        """Return how often loops add to the same element, 0 if that is not certain."""
         if variable.kind not in ("local", "output") or _is_pointer(variable):
             return 0
         outer = {loop for found in self.resets.get(variable, ()) for loop in found}
@@ -113,7 +113,7 @@ class _Sums:
         return product if certain else 0
 
     def _is_same_element(self, target: Expression, loop: Loop) -> bool:
-        """Whether a loop goes on adding to the element that it began with."""
+        """Return whether all iterations of a loop add to the same element."""
         indices: frozenset[Variable] = frozenset()
         for inner in below(target):
             if isinstance(inner, Index):
@@ -130,7 +130,7 @@ def _is_half(kind: Type) -> bool:
 
 
 def _adds(node: Assign) -> bool:
-    """Whether an assignment adds a number to what its target holds."""
+    """Return whether an assignment adds a number to what its target holds."""
     if node.operator in ("+=", "-="):
         return not isinstance(node.value, Number)
     if node.operator != "=" or not isinstance(node.target, (Name, Index, Member)):
@@ -144,7 +144,7 @@ def _adds(node: Assign) -> bool:
 
 
 def _terms(value: Expression) -> Iterator[Expression]:
-    """What a sum adds up, if it is a sum; what is subtracted is left out."""
+    """Return the terms of a sum, without those subtracted."""
     if isinstance(value, Binary) and value.operator in ("+", "-"):
         yield value.left
         yield from _terms(value.left)
@@ -153,7 +153,7 @@ def _terms(value: Expression) -> Iterator[Expression]:
 
 
 def _is_same(one: Expression, other: Expression) -> bool:
-    """Whether two expressions are the same variable or the same element, as written."""
+    """Return whether two expressions are the same variable or the same element, as written."""
     if isinstance(one, Cast) and is_floating(one.type):
         return _is_same(one.operand, other)
     if isinstance(one, Name) and isinstance(other, Name):
@@ -196,7 +196,7 @@ def promotions(program: Program) -> Iterator[Promotion]:
 
 
 def _is_inside(node: Binary, path: Path) -> bool:
-    """Whether an operation is only a part of another one."""
+    """Return whether an operation is only a part of another one."""
     around = path[-1] if path else None
     return isinstance(around, (Binary, Unary)) and node.operator in _ARITHMETIC
 
@@ -217,7 +217,7 @@ def _wanted(path: Path, node: Binary) -> tuple[str, bool]:
 
 
 def _only_literals(node: Binary) -> tuple[str, Number] | None:
-    """The scalar of all operands but literals, and the first ``float`` literal beside one."""
+    """The scalar of all operands but literals, and the first ``float`` literal among them."""
     literal: Number | None = None
     scalars: set[str] = set()
     pending: list[Expression] = [node]

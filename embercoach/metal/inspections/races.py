@@ -1,6 +1,6 @@
-"""Races: threads of different SIMD groups touch the same memory with nothing between to order it.
+"""Races: threads of different simdgroups touch the same memory with nothing between to order it.
 
-Within a SIMD group an exchange without a barrier is common and works; it is no finding here.
+Within a simdgroup an exchange without a barrier is common and works: not a finding here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_PAIRS = 60_000
 #: Steps that a pair takes.
 _PAIR = 60
-#: Accesses next to a SIMD group's barrier that are looked at on either side.
+#: Accesses next to a simdgroup's barrier that are looked at on either side.
 _MAX_BESIDE = 64
 
 
@@ -39,12 +39,12 @@ class Race:
 
     Attributes:
         variable: whose memory it is.
-        first, second: in the order in which they are met; both are the same for a write that
+        first, second: in the order of the trace; both are the same for a write that
             several threads do at once.
-        threads: one that does the first and one that does the second, of different SIMD groups.
+        threads: one that does the first and one that does the second, of different simdgroups.
         element: the index of what both touch, where it is known.
-        barriers: those between that order other memory only; with these flags set it were no race.
-        carried: the second is met in a later turn of a loop than the first.
+        barriers: those between that order other memory only; with these flags it is not a race.
+        carried: true if the second is in a later iteration of a loop than the first.
     """
 
     variable: Variable
@@ -57,7 +57,7 @@ class Race:
 
     @property
     def words(self) -> str:
-        """What meets what, for a message: ``a write and a read``."""
+        """The two accesses, for a message: ``a write and a read``."""
         if self.first is self.second:
             return "several writes"
         return f"{_word(self.first)} and {_word(self.second)}"
@@ -94,9 +94,9 @@ def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
 
 
 def weak_simdgroup_barriers(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
-    """What lanes of a SIMD group hand over at a barrier of theirs that does not order the memory.
+    """Exchanges of a simdgroup's lanes across its barrier that does not order the memory.
 
-    Lanes that exchange without any barrier are no finding; who put one there wanted an order.
+    Exchange without any barrier is not a finding; a barrier shows that order is intended.
     """
     found: dict[Spot, Race] = {}
     before: list[Access] = []
@@ -160,7 +160,7 @@ def _candidates(accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
 
 
 def _conflict(first: Access, second: Access) -> bool:
-    """Whether two accesses may touch the same, and not both only read, or only atomically."""
+    """Return whether two accesses may conflict: not both reads, not both atomic."""
     if {first.kind, second.kind} in ({"read"}, {"atomic"}):
         return False
     return first.index.terms == second.index.terms and same_members(first, second)

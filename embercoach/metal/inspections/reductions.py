@@ -20,13 +20,13 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A store of what one SIMD group got from a reduction; what the others got goes nowhere.
+    """A store of what one simdgroup got from a reduction; what the others got goes nowhere.
 
     Attributes:
         store: of the result.
         call: the reduction.
-        kept: SIMD groups whose result is stored.
-        groups: SIMD groups that reduced something of their own.
+        kept: simdgroups whose result is stored.
+        groups: simdgroups that reduced their own values.
     """
 
     store: Access
@@ -36,9 +36,9 @@ class Partial:
 
 
 def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
-    """SIMD reductions whose results are kept for some SIMD groups only.
+    """SIMD reductions whose results are kept for some simdgroups only.
 
-    Of a kernel that was not followed to its end nothing is told: results may be used behind.
+    Nothing is reported for a kernel that was not followed to its end: it may use results later.
     """
     if trace.lost or trace.threads <= SIMD_WIDTH:
         return ()
@@ -76,9 +76,9 @@ def _reductions_in(access: Access) -> frozenset[Call]:
 
 
 def _contributing(operation: SimdOperation) -> set[int]:
-    """The SIMD groups whose lanes bring something of their own into a reduction.
+    """The simdgroups whose lanes pass their own values to a reduction.
 
-    In the second of two stages the groups behind the first bring zeros, or what all others bring.
+    In the second of two stages the other groups pass zeros, or values equal in all groups.
     """
     lanes = operation.mask.lanes
     if operation.operand is None:
@@ -92,7 +92,7 @@ def _contributing(operation: SimdOperation) -> set[int]:
 
 
 def _is_plain(value: Value, lanes: int, depth: int) -> bool:
-    """Whether a value is one and the same in these lanes, and in others that do likewise."""
+    """Return whether a value is equal in these lanes, and in others that do the same."""
     if not lanes:
         return True
     threads = threads_of(lanes)
@@ -120,7 +120,7 @@ def _groups(lanes: int) -> set[int]:
 
 
 def _deciding(store: Access) -> list[Call]:
-    """The reductions whose results make the stored value differ between SIMD groups."""
+    """The reductions whose results make the stored value differ between simdgroups."""
     value = store.value
     if value is None or value.origin.blurred or _by_data(store):
         return []

@@ -38,20 +38,20 @@ def unguarded(trace: Trace, axis: int) -> frozenset[Variable]:
 
 
 def _is_whole(lanes: int, trace: Trace, axis: int) -> bool:
-    """Whether of each line of threads along an axis all are there, or none."""
+    """Return whether in each row of threads along an axis all are active, or none."""
     step, size = _step(trace, axis), trace.configuration.threadgroup[axis]
     lines = Counter(thread - thread // step % size * step for thread in threads_of(lanes))
     return bool(lines) and all(count == size for count in lines.values())
 
 
 def _step(trace: Trace, axis: int) -> int:
-    """What the number of a thread grows by with its position along an axis."""
+    """The increase of a thread's index with its position along an axis."""
     x, y, _ = trace.configuration.threadgroup
     return (1, x, x * y)[axis]
 
 
 def _is_of_others(condition: Condition, trace: Trace, axis: int) -> bool:
-    """Whether a condition is about positions along other axes, and of no account to this one.
+    """Return whether a condition concerns only positions along other axes.
 
     One that is the same for all threads is none: it may ask whether the size is a multiple.
     """
@@ -61,7 +61,7 @@ def _is_of_others(condition: Condition, trace: Trace, axis: int) -> bool:
 
 
 def _depends(symbol: Symbol, trace: Trace, axis: int) -> bool:
-    """Whether an unknown may differ along an axis."""
+    """Return whether an unknown may differ along an axis."""
     from embercoach.metal.execution.values import Value
 
     if symbol.origin.blurred or symbol.origin.axes >> axis & 1:
@@ -76,7 +76,7 @@ def _depends(symbol: Symbol, trace: Trace, axis: int) -> bool:
 
 
 def _moves(value: Value, trace: Trace, axis: int) -> bool:
-    """Whether the known part of a value differs along an axis."""
+    """Return whether the known part of a value differs along an axis."""
     step, size = _step(trace, axis), trace.configuration.threadgroup[axis]
     threads = range(trace.threads)
     return any(
@@ -86,7 +86,7 @@ def _moves(value: Value, trace: Trace, axis: int) -> bool:
 
 
 def _grows(index: Value, trace: Trace, axis: int) -> bool:
-    """Whether an index has the position along an axis as a part."""
+    """Return whether an index has the position along an axis as a part."""
     size = trace.configuration.threadgroup
     step = _step(trace, axis)
     for symbol, factor in index.terms:

@@ -1,4 +1,4 @@
-"""Stores to device memory that meet each other, and outputs that are not certainly filled."""
+"""Stores of several threads to one element, and outputs that are not certainly filled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Overlap:
 
     Attributes:
         access: the store.
-        threads: two of one threadgroup that meet; None where whole threadgroups do.
+        threads: two of one threadgroup that race; None where whole threadgroups do.
         axis: the axis along which different threadgroups write the same; None within one.
         certain: it is known that there are several threadgroups along that axis.
         update: the stored value is made of what the element held: updates get lost.
@@ -41,14 +41,14 @@ class Overlap:
 
     @property
     def words(self) -> str:
-        """Who meets, for a message."""
+        """The racing threads, for a message."""
         if self.threads is not None:
             return f"threads {self.threads[0]} and {self.threads[1]} of a threadgroup"
         return f"all threadgroups along {_AXES[self.axis or 0]}"
 
 
 def overlaps(trace: Trace) -> tuple[Overlap, ...]:
-    """The stores to device memory that meet themselves, one for each place in the text."""
+    """The stores that several threads make to one element, one for each place in the text."""
     found: dict[Spot, Overlap] = {}
     for event in trace.events:
         if not isinstance(event, Access) or (event.kind, event.memory) != ("write", "device"):
@@ -63,7 +63,7 @@ def overlaps(trace: Trace) -> tuple[Overlap, ...]:
 
 
 def updates(access: Access) -> bool:
-    """Whether the value that is stored is made of what the variable held."""
+    """Return whether the stored value depends on the variable's old value."""
     if access.value is None:
         return False
     symbols = [symbol for symbol, _ in access.value.terms]
@@ -81,7 +81,7 @@ def _within(access: Access) -> Overlap | None:
 
 
 def _between(access: Access, trace: Trace) -> Overlap | None:
-    """Whether each threadgroup along an axis stores the same element."""
+    """Return whether each threadgroup along an axis stores the same element."""
     value = access.value
     if value is None or value.origin.blurred or access.index.origin.blurred:
         return None
@@ -121,7 +121,7 @@ def unfilled(trace: Trace, outputs: tuple[Variable, ...]) -> tuple[Unfilled, ...
     """Outputs that keep, in part, what their memory held before.
 
     Args:
-        trace: of a kernel that was followed to its end; of others nothing is told.
+        trace: of a kernel that was followed to its end; for others nothing is reported.
         outputs: the variables of its outputs.
     """
     if trace.lost:
@@ -158,7 +158,7 @@ def _deciding(store: Access) -> Condition | None:
 
 
 def _is_guard(condition: Condition) -> bool:
-    """Whether a condition bounds the thread's position: ``i < n``, also several of them."""
+    """Return whether a condition bounds the thread's position: ``i < n``, also several of them."""
     sides = condition.sides
     if sides is None:
         return condition.symbol.operation in ("&&", "||", "!", "path", "?:")

@@ -42,7 +42,7 @@ class Settled:
 def settled_comparisons(program: Program, values: Values) -> Iterator[Settled]:
     """Comparisons with 0 that are meant to catch numbers below it, and can't.
 
-    Those of a number that nothing is subtracted from are left out, and those beside a comparison
+    Those of a number that nothing is subtracted from are left out, and those next to a comparison
     with an upper bound, which catches the number that wrapped around.
     """
     for body in bodies(program):
@@ -93,7 +93,7 @@ def _subtracts(value: Expression) -> bool:
 
 
 def _counting_down(path: Path, node: Binary, compared: Expression) -> bool:
-    """Whether a comparison alone keeps a loop going that lowers what is compared."""
+    """Return whether a comparison alone continues a loop that decrements its operand."""
     around = path[-1] if path else None
     if not isinstance(around, Loop) or around.condition is not node:
         return False
@@ -110,7 +110,7 @@ def _counting_down(path: Path, node: Binary, compared: Expression) -> bool:
 
 
 def _is_bounded(node: Binary, path: Path, compared: Expression) -> bool:
-    """Whether a comparison beside this one keeps numbers out that wrapped around."""
+    """Return whether another comparison excludes numbers that wrapped around."""
     names = mentioned(compared)
     top: Node = node
     for outer in reversed(path):
@@ -146,8 +146,8 @@ class Wrapped:
 def wrapped_indices(program: Program, values: Values) -> Iterator[Wrapped]:
     """Elements of inputs and outputs in front of the first, which the first thread touches.
 
-    Only what that thread certainly gets to is told: a condition that keeps it out, or that is not
-    understood, silences what is behind it.
+    Only accesses that it certainly reaches are reported: a condition that excludes it, or that is
+    not understood, silences the code under it.
     """
     body = program.body
     if body is None:
@@ -176,6 +176,6 @@ def _use(node: Index, path: Path) -> Literal["read", "write"]:
 
 
 def _is_address_of(path: Path) -> bool:
-    """Whether only the address of an element is taken."""
+    """Return whether only the address of an element is taken."""
     around = path[-1] if path else None
     return getattr(around, "operator", "") == "&" and not isinstance(around, Binary)

@@ -85,7 +85,7 @@ def named(work: Lowering, name: str, part: Part) -> Expression:
         kind = meaning.variable.type
         return Member(owner, name, replace(kind, space=owner.type.space), work.spot(part))
     if meaning is not None:
-        return work.opaque(part, f"`{name}` is no variable")
+        return work.opaque(part, f"`{name}` is not a variable")
     return work.use(work.variable(name, part), part)
 
 

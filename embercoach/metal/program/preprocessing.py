@@ -326,7 +326,7 @@ class _Preprocessor:
             target = "".join(token.text for token in words[1:])
             self._foreign = self._foreign or not is_standard_header(target)
         elif name == "error":
-            self._problems.append((offset, "an #error is met"))
+            self._problems.append((offset, "an #error directive"))
 
     # Conditions
 

@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a cache holds under a key.
+    """An entry of the cache.
 
     Attributes:
         folder: of its files, which must not be changed.
@@ -87,7 +87,7 @@ class ObjectCache:
             folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
         except OSError as error:
             raise SimulatorError(
-                f"compiled kernels can't be kept in {self.root}: {error}. Make it writable, or set "
+                f"cannot cache compiled kernels in {self.root}: {error}. Make it writable, or set "
                 "XDG_CACHE_HOME to a folder that is"
             ) from error
         try:
@@ -112,7 +112,7 @@ class ObjectCache:
                 self._sweep_now_and_then()
                 return entry
             self._drop(self.root / key)
-        raise SimulatorError(f"an entry of {self.root} changes all the time: {key}")
+        raise SimulatorError(f"entry {key} of {self.root} keeps changing")
 
     def _sweep_now_and_then(self) -> None:
         if self._stored % _SWEEP_EVERY == 0:

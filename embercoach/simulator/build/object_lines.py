@@ -1,4 +1,4 @@
-"""Where the parts of a kernel object lie, and which source line an instruction comes from.
+"""The layout of a kernel object, and the source line of each instruction.
 
 Addresses count from the start of the object as it is loaded.
 """
@@ -40,7 +40,7 @@ class SharedArray:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Where a kernel object's parts lie; each span is its first address and the one behind it.
+    """The parts of a kernel object; each span is its first address and the one after it.
 
     Attributes:
         entry: address of ``ember_kernel``.
@@ -60,7 +60,7 @@ def read_image(path: Path) -> Image:
     """The parts of a kernel object.
 
     Raises:
-        SimulatorError: it is no kernel object.
+        SimulatorError: it is not a kernel object.
     """
     with path.open("rb") as file:
         if file.read(4) == MAGIC:
@@ -72,7 +72,7 @@ def read_image(path: Path) -> Image:
         entry = next((s["st_value"] for name, s in symbols if name == _ENTRY), None)
         section = elf.get_section_by_name(_ARRAYS)
     if entry is None:
-        raise SimulatorError(f"{path} defines no {_ENTRY}: it is no kernel object")
+        raise SimulatorError(f"{path} is not a kernel object: it defines no {_ENTRY}")
     arrays: list[SharedArray] = []
     if section is not None:
         first, behind = section["sh_addr"], section["sh_addr"] + section["sh_size"]
@@ -96,7 +96,7 @@ def _mach_image(mach: MachFile, path: Path) -> Image:
     entry = next((value for name, value in mach.symbols if name == _ENTRY), None)
     code, section = mach.section("__text"), mach.section(_ARRAYS)
     if entry is None or code is None:
-        raise SimulatorError(f"{path} defines no {_ENTRY}: it is no kernel object")
+        raise SimulatorError(f"{path} is not a kernel object: it defines no {_ENTRY}")
     arrays: list[SharedArray] = []
     if section is not None:
         behind = section.address + section.size
@@ -158,7 +158,7 @@ class _Inlined:
     line: int
 
 
-#: Lines of stretches that have none: moved by the compiler, of a header, or behind all code.
+#: Lines of stretches that have none: moved by the compiler, of a header, or after all code.
 _MOVED, _FOREIGN, _END = 0, -1, -2
 
 
@@ -187,7 +187,7 @@ class LineTable:
             return None, 0
         line, column = self.places[at]
         if line == _MOVED:
-            # An access moved out of a loop stands in front of it.
+            # An access moved out of a loop is in front of it.
             line, column = self._next(at)
         if line > 0:
             return line, column
@@ -256,7 +256,7 @@ def _own_files(program: Any) -> frozenset[int]:
 
 
 def _rows(program: Any, own: frozenset[int]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Where stretches of code begin, and their places."""
+    """The starts of stretches of code, and their places."""
     for entry in program.get_entries():
         state = entry.state
         if state is None:

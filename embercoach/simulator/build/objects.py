@@ -78,7 +78,7 @@ def build(  # noqa: PLR0913
         cache: folder of compiled objects; None takes the user's.
 
     Raises:
-        CompileError: the kernel is no valid Metal, or uses what the simulator lacks.
+        CompileError: the kernel is not valid Metal, or uses features that the simulator lacks.
         SimulatorError: the text is not MLX's, or compiler or cache do not work.
     """
     flags = toolchain.kernel_flags(checks=checks)
@@ -136,7 +136,7 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Clang:
-    """How a kernel is compiled: the compiler, its flags, and the time that it has."""
+    """Settings for compiling a kernel: the compiler, its flags, and its time limit."""
 
     toolchain: Toolchain
     flags: Sequence[str]
@@ -201,14 +201,14 @@ def _translated(
 def _unset_uses(
     command: Sequence[str], rewritten: Rewritten, allowance: Allowance
 ) -> tuple[UnsetUse, ...]:
-    """Where clang sees a variable used that has no value, would it not get the run's pattern."""
+    """The uses of uninitialized variables that clang sees without the run's pattern."""
     if FILL_MACRO not in rewritten.edited.text:
         return ()
     text = f"#undef {FILL_MACRO}\n#define {FILL_MACRO}(name)\n{rewritten.text}"
     command = [*command, *UNSET_WARNINGS, "-fsyntax-only", "-"]
     done = tools.run(command, text, allowance=allowance)
     if done.failed:
-        raise SimulatorError(f"the compiler contradicts itself:\n{done.output}")
+        raise SimulatorError(f"the compiler's output is inconsistent:\n{done.output}")
     return read_unset_uses(done.output)
 
 
@@ -229,7 +229,7 @@ def _command(
 
 
 def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
-    """What includes the Metal library as clang reads it fastest.
+    """Return the flags that include the Metal library fastest.
 
     With it comes what MLX has in front of a kernel: as installed, or, where that version's does
     not compile, as the simulator brings it along; then it warns.
@@ -264,7 +264,7 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
 
 
 def _folders() -> list[str]:
-    """Where clang looks for headers."""
+    """The include folders of clang."""
     return [word for folder in _header_folders() for word in ("-I", str(folder))]
 
 

@@ -1,4 +1,4 @@
-"""The compiler that kernels and the runtime are built with, and what it is told."""
+"""The compiler that kernels and the runtime are built with, and its flags."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DIALECT = (
     "-fno-math-errno",
     "-ffp-contract=off",
     # A quotient by zero is unspecified in Metal, and undefined in C++: clang must not conclude from
-    # a division that the divisor is not zero, which folds the guards behind it.
+    # a division that the divisor is not zero, which folds the guards after it.
     "-mllvm",
     "-dom-conditions-max-uses=0",
     "-fsigned-char",
@@ -78,7 +78,7 @@ _CHECKS = (
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
     # What moves or merges accesses: one that the kernel's author wrote in front of its condition is
-    # to be checked there, and each has a line of its own. Null is no address that code may be
+    # to be checked there, and each has its own line. Null is not an address that code may be
     # taken not to use.
     "-fno-delete-null-pointer-checks",
     "-mllvm",
@@ -133,7 +133,7 @@ class Toolchain:
 
     Attributes:
         compiler: the command that is clang, without arguments.
-        linker: the command that links for this machine, with what tells it so.
+        linker: the command that links for this machine, with its target flags.
         identity: changes whenever the compiler does.
         includes: folders of the C library's headers; none where the compiler finds them itself.
         host: what it compiles for.
@@ -146,19 +146,19 @@ class Toolchain:
     host: Host
 
     def kernel_flags(self, *, checks: bool) -> tuple[str, ...]:
-        """What a kernel is compiled with, but for headers and files."""
+        """The flags to compile a kernel, without headers and files."""
         # A device has a host, which clang asks for the name of bfloat in symbols.
         aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
         return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *(_CHECKS if checks else _PLAIN))
 
     def runtime_flags(self) -> tuple[str, ...]:
-        """What the runtime is compiled with, but for files."""
+        """The flags to compile the runtime, without files."""
         found = [part for folder in self.includes for part in ("-isystem", str(folder))]
         own = ("-nostdlibinc",) if found else ()
         return (*self._target(), *_RUNTIME, *_DIAGNOSTICS, *own, *found)
 
     def link_flags(self) -> tuple[str, ...]:
-        """What makes a shared object that finds the rest in the process that loads it."""
+        """The flags to link a shared object that resolves symbols in the loading process."""
         if self.host.system == "darwin":
             # The compiler's driver links there. Tried as far as Linux can: it makes a library.
             return ("-shared", "-nostdlib", "-Wl,-undefined,dynamic_lookup")
@@ -178,8 +178,8 @@ def find_toolchain(compiler: str | None = None) -> Toolchain:
         compiler: name or path of a clang; None takes the one in the package ``ziglang``.
 
     Raises:
-        SimulatorError: there is none, it is no clang or too old, or this machine is none of those
-            that kernels are compiled for.
+        SimulatorError: there is none, it is not clang or too old, or this machine is not
+            supported.
     """
     return _zig(_host()) if compiler is None else _system(compiler, _host())
 
@@ -198,7 +198,7 @@ def _host() -> Host:
 
 
 def _is_wide(system: str) -> bool:
-    """Whether the processor converts half itself; every Mac that still gets updates does."""
+    """Return whether the processor converts half itself; every Mac that still gets updates does."""
     if system == "darwin":
         return True
     try:
@@ -245,7 +245,7 @@ def _zig(host: Host) -> Toolchain:
 def _system(compiler: str, host: Host) -> Toolchain:
     found = shutil.which(compiler)
     if found is None:
-        raise SimulatorError(f"there is no compiler {compiler!r}; name a clang, or run: {HINT}")
+        raise SimulatorError(f"no compiler {compiler!r}: name a clang, or run: {HINT}")
     path = str(Path(found).absolute())  # it runs in other folders
     version = _version(path, _stamp(Path(path)))
     number = version.partition("clang version ")[2].partition(".")[0]
@@ -263,13 +263,15 @@ def _system(compiler: str, host: Host) -> Toolchain:
 
 
 def _linker(path: str, host: Host) -> tuple[str, ...]:
-    """What links for a clang: itself on macOS, LLVM's linker on Linux."""
+    """Return the linker of a clang: itself on macOS, LLVM's linker on Linux."""
     if host.system == "darwin":
         return (path, f"--target={host.triple}")
     beside = Path(path).resolve().parent / "ld.lld"
     found = str(beside) if beside.is_file() else shutil.which("ld.lld")
     if found is None:
-        raise SimulatorError(f"{path} has no ld.lld beside it, nor is one on the PATH: install lld")
+        raise SimulatorError(
+            f"{path} has no ld.lld next to it, and none is on the PATH: install lld"
+        )
     return (str(Path(found).absolute()),)
 
 
@@ -280,7 +282,7 @@ def _stamp(path: Path) -> str:
 
 @functools.cache
 def _version(path: str, stamp: str) -> str:
-    """What a compiler says of itself; ``stamp`` tells when it was exchanged."""
+    """Return a compiler's version output; ``stamp`` changes when it is replaced."""
     try:
         asked = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, check=False

@@ -115,7 +115,7 @@ def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> Done
         folder = Path(name)
         (folder / _TEXT).write_bytes(text.encode(errors="surrogatepass"))
         code, output = _run(command, folder, allowance)
-    if code in (None, 128 + signal.SIGXCPU):  # as the shell tells it
+    if code in (None, 128 + signal.SIGXCPU):  # as the shell reports it
         raise SimulatorError(
             f"compiling exceeds the timeout of {allowance.seconds:g} s: look for macros, templates "
             "or constants that expand without end"
@@ -155,7 +155,7 @@ def _run(command: Sequence[str], folder: Path, allowance: Allowance) -> tuple[in
 
 
 def _ends(standard_output: int, deadline: float) -> bool:
-    """Whether a process closes its standard output in time; what it writes there is dropped."""
+    """Return whether a process closes its standard output in time; its output is dropped."""
     while select.select([standard_output], [], [], max(0.0, deadline - time.monotonic()))[0]:
         if not os.read(standard_output, 1 << 16):
             return True
@@ -163,9 +163,9 @@ def _ends(standard_output: int, deadline: float) -> bool:
 
 
 def ending(code: int | None) -> str:
-    """How a process ended, from its exit code."""
+    """Describe how a process ended, from its exit code."""
     if code is None:
-        return "without a trace"
+        return "for an unknown reason"
     if code >= 0:
         return f"with code {code}"
     try:

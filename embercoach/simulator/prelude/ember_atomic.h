@@ -1,4 +1,4 @@
-// metal_atomic. The runtime is told of each access; the access itself is hidden from the checks,
+// metal_atomic. The runtime gets each access; the access itself is hidden from the checks,
 // and whole, as threads give up control in calls of the runtime alone.
 #pragma once
 

@@ -201,7 +201,7 @@ EMBER_FN T undefined(T own) {
 #endif
   return own;
 }
-// From a lane that takes no part comes nothing that is defined, and the runtime is told.
+// The value of an inactive lane is undefined; the runtime records it.
 template <class Group, class T>
 EMBER_FN T take(const char* operation, const uchar* lanes, uint active, uint from, T own) {
   if (from >= uint(Group::size) || !(active >> from & 1)) {

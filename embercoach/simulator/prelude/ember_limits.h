@@ -152,7 +152,7 @@ struct numeric_limits {
     static EMBER_CFN T signaling_NaN() { return T(0); }                \
     static EMBER_CFN T denorm_min() { return T(0); }                   \
   };
-// Types of C++ that Metal's names never give; still told apart here.
+// Types of C++ that Metal's names never give; still distinguished here.
 typedef signed char ember_signed_char;
 typedef long long ember_long_long;
 typedef unsigned long long ember_ulong_long;

@@ -17,5 +17,5 @@ using namespace metal;
 
 #include "ember_mlx.h"
 
-// The error names what is wrong: an unknown type of this name.
+// The error names the problem: an unknown type of this name.
 #define double double_is_not_supported_in_Metal

@@ -12,7 +12,7 @@
 #define thread
 #define kernel
 
-// A call is told by the user's line: inlined, and without lines of its own.
+// A call is reported at the user's line: inlined, and without its own lines.
 #define EMBER_FN inline __attribute__((always_inline, nodebug))
 #define EMBER_CFN constexpr EMBER_FN
 // Work on memory that is not the user's, hidden from the checks. It must not call the runtime, which

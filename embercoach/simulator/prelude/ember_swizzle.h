@@ -1,4 +1,4 @@
-// The swizzles of a class with members x, y, z, w: properties, which take no room.
+// The swizzles of a class with members x, y, z, w: properties, which take no space.
 //
 // EMBER_SWIZZLES_2, _3 and _4 are written inside the class, which must be a template over T. A swizzle
 // that names a component twice can be read, and not be assigned to.

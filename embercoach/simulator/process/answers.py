@@ -131,13 +131,13 @@ def _check_difference(difference: Any, slots: Collection[int]) -> None:
 def _list(message: Mapping[str, Any], name: str, most: int) -> list[Any]:
     value = message.get(name)
     if not isinstance(value, list) or len(value) > most:
-        raise MalformedError(f"{name!r} is no list of at most {most}")
+        raise MalformedError(f"{name!r} must be a list of at most {most}")
     return value
 
 
 def _check_fields(record: Any, fields: Mapping[str, _Check]) -> None:
     if not isinstance(record, dict):
-        raise MalformedError("a record that is no object")
+        raise MalformedError("a record that is not an object")
     for name, holds in fields.items():
         if name not in record or not holds(record[name]):
             raise MalformedError(f"{name!r} is missing or malformed")

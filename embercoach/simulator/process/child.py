@@ -1,7 +1,7 @@
-"""The process that kernels run in: a program of its own, which knows the standard library alone.
+"""The process that kernels run in: a separate program, with the standard library alone.
 
 It is started with the numbers of two pipes and of the file that buffers travel in, and the path of
-the runtime. Requests and answers are JSON behind their length. Whatever happens to it, the process
+the runtime. Requests and answers are JSON after their length. Whatever happens to it, the process
 that started it goes on.
 """
 
@@ -104,7 +104,7 @@ class ComparisonRecord(Structure):
 
 
 class RefusalError(Exception):
-    """What can't be done, for the parent to tell."""
+    """A request that can't be served; the parent reports the message."""
 
 
 class Pipe:
@@ -230,7 +230,7 @@ class Launch:
         self._outputs = [buffer for buffer in asked["buffers"] if "result" in buffer]
 
     def answer(self) -> Message:
-        """What all runs gave: the first's outputs are in the file."""
+        """The results of all runs: the first's outputs are in the file."""
         first = self._run(reverse=False, pattern=PATTERNS[0])
         if first["ended"] and _has(first, _LANE_SYNCHRONOUS):
             # Its lanes count on running in step: so they shall.
@@ -300,7 +300,7 @@ class Launch:
             "ended": bool(ended.value),
             "cut": cut.value,
             "traffic": [self._traffic(buffer) for buffer in self._asked["buffers"]],
-            "findings": [self._tell(records[i]) for i in range(found.value)],
+            "findings": [self._message_of(records[i]) for i in range(found.value)],
         }
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
         return run
@@ -317,8 +317,8 @@ class Launch:
             ctypes.memmove(self._arena + output["result"], start, output["size"])
 
     def _differences(self) -> list[Message]:
-        """Of the outputs now beside those of the first run."""
-        told = []
+        """Compare the current outputs with those of the first run."""
+        answer = []
         for output in self._outputs:
             result = ComparisonRecord()
             self._runtime.compare(
@@ -327,7 +327,7 @@ class Launch:
             start, step = result.first_different * output["itemsize"], output["itemsize"]
             start = min(start, max(0, output["size"] - step))
             now = self._runtime.start(output["slot"])
-            told.append(
+            answer.append(
                 {
                     "slot": output["slot"],
                     "different": result.different,
@@ -341,18 +341,18 @@ class Launch:
                 if result.different or result.unwritten
                 else {"slot": output["slot"], "different": 0, "unwritten": 0}
             )
-        return told
+        return answer
 
-    def _tell(self, record: FindingRecord) -> Message:
-        told = {name: getattr(record, name) for name in _NUMBERS}
+    def _message_of(self, record: FindingRecord) -> Message:
+        answer = {name: getattr(record, name) for name in _NUMBERS}
         for name in ("thread", "threadgroup", "other_thread", "other_threadgroup", "detail"):
-            told[name] = list(getattr(record, name))
+            answer[name] = list(getattr(record, name))
         for name in ("pc", "barrier_pc", "other_pc"):
-            told[name] = self._offset(getattr(record, name))
-        told["text"] = record.text.decode(errors="replace")
-        told["value"] = bytes(record.value)[: record.value_size].hex()
-        told["other_value"] = bytes(record.other_value)[: record.value_size].hex()
-        return told
+            answer[name] = self._offset(getattr(record, name))
+        answer["text"] = record.text.decode(errors="replace")
+        answer["value"] = bytes(record.value)[: record.value_size].hex()
+        answer["other_value"] = bytes(record.other_value)[: record.value_size].hex()
+        return answer
 
     def _offset(self, pc: int) -> int:
         return pc - self._base if pc else 0

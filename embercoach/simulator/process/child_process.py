@@ -1,7 +1,7 @@
-"""The child process that kernels run in, seen from the one that wants them run.
+"""The child process that kernels run in, as its parent controls it.
 
-Whatever a kernel does, an endless loop or a wild pointer, happens to the child; it is replaced, and
-what happened is a finding.
+An endless loop or an invalid pointer of a kernel affects the child only; the parent replaces it and
+reports a finding.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.metal.contract import MAX_THREADGROUP_BYTES
+from embercoach.metal.hazards import threadgroup_memory
 from embercoach.simulator.build import objects
 from embercoach.simulator.build.object_lines import read_image, read_lines
 from embercoach.simulator.build.tools import ending
@@ -56,8 +57,8 @@ _GRACE = 10.0
 class Process:
     """Runs kernels in a child process that lives as long as nothing happens to it.
 
-    Safe to use from several threads, which take turns, and in processes that fork: each has a child
-    of its own. The child ends with the process.
+    Safe to use from several threads, which take turns, and in processes that fork: each has its own
+    child. The child ends with the process.
     """
 
     def __init__(self, toolchain: Toolchain) -> None:
@@ -80,7 +81,7 @@ class Process:
 
         Args:
             kernel: to run.
-            buffers: what stands behind each ``[[buffer(n)]]``.
+            buffers: the memory of each ``[[buffer(n)]]``.
             grid: threads in each dimension.
             threadgroup: threads of a threadgroup; at the grid's edge it may be cut.
             limits: of the launch.
@@ -160,7 +161,7 @@ class Process:
     def _answer(
         self, child: Child, request: dict[str, Any], scene: Scene, patience: float
     ) -> dict[str, Any]:
-        """What the child says in the end, each of its runs having its time."""
+        """Return the child's final answer; each of its runs has its time limit."""
         runs, deadline = 0, time.monotonic() + patience
         while True:
             answer = child.answer(deadline)
@@ -241,25 +242,25 @@ def _refuse(
     if total > limits.bytes:
         raise SimulatorError(
             f"kernel {kernel.name!r}: its buffers take {total:,} bytes; the limit is "
-            f"{limits.bytes:,}. Launch it on smaller arrays, or raise the limit: "
+            f"{limits.bytes:,}. Use smaller arrays, or raise the limit: "
             "activate(limits=Limits(bytes=...))"
         )
     records = sum(map(_record_bytes, buffers)) if kernel.checked else 0
     if records > _MOST_RECORDS * limits.bytes:
         raise SimulatorError(
-            f"kernel {kernel.name!r}: records of who wrote its outputs take {records:,} bytes. "
-            "Launch it on smaller arrays, without checks, or raise the limit: "
+            f"kernel {kernel.name!r}: race records of its outputs take {records:,} bytes. "
+            "Use smaller arrays, run it without checks, or raise the limit: "
             "activate(limits=Limits(bytes=...))"
         )
     if any(buffer.index >= _SLOTS for buffer in buffers):
         raise SimulatorError(
-            f"kernel {kernel.name!r}: it has {len(buffers)} buffers, Metal allows {_SLOTS - 1}"
+            f"kernel {kernel.name!r}: {len(buffers)} buffers, the limit is {_SLOTS - 1}"
         )
     size = [min(extent, whole) for extent, whole in zip(threadgroup, grid, strict=True)]
     if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > _THREADS:
         raise SimulatorError(
             f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
-            f"launched; extents are positive, and a threadgroup has at most {_THREADS} threads"
+            f"launched: extents must be positive, and a threadgroup at most {_THREADS} threads"
         )
 
 
@@ -269,9 +270,8 @@ def _refuse_arrays(kernel: BuiltKernel, image: Image) -> None:
     if total > MAX_THREADGROUP_BYTES:
         listed = ", ".join(f"{array.name}: {array.size:,}" for array in image.arrays)
         raise SimulatorError(
-            f"kernel {kernel.name!r}: its threadgroup arrays take {total:,} bytes ({listed}), and "
-            f"a threadgroup has {MAX_THREADGROUP_BYTES:,}: Metal refuses the kernel. Work on "
-            "smaller tiles, or give two of them one array"
+            f"kernel {kernel.name!r}: {threadgroup_memory(total)} ({listed}). Use smaller tiles, "
+            "or let two arrays share memory"
         )
 
 
@@ -292,7 +292,7 @@ def _record_bytes(buffer: Buffer) -> int:
 def _request(
     kernel: BuiltKernel, image: Image, buffers: Sequence[Buffer], limits: Limits
 ) -> tuple[dict[str, Any], int]:
-    """What the child is asked, but for the geometry, and the bytes that travel."""
+    """Return the request to the child without the geometry, and the size of its data."""
     size = 0
 
     def room(count: int) -> int:
@@ -333,7 +333,7 @@ def _request(
 def _traffic(
     kernel: BuiltKernel, asked: Sequence[dict[str, Any]], counts: Sequence[tuple[int, int]]
 ) -> dict[str, Traffic]:
-    """What a run counted for each buffer; an unchecked one counts nothing."""
+    """Return the bytes that a run counted for each buffer; an unchecked one counts none."""
     if not kernel.checked:
         return {}
     counted = {one["slot"]: count for one, count in zip(asked, counts, strict=True)}
@@ -345,7 +345,7 @@ def _traffic(
 
 
 def _result_of_loss(lost: ChildLostError, buffers: Iterable[Buffer], limits: Limits) -> RunResult:
-    """What can be said of a launch whose process is no more."""
+    """Return the result of a launch whose process has ended."""
     if lost.why == "late":
         kind, detail = "timeout", f"after {limits.seconds:g} s"
     elif lost.why == "malformed":

@@ -46,7 +46,7 @@ class _Program(ctypes.Structure):
 
 
 def confine(lifeline: int, limits: str) -> None:
-    """End this process with its caller, limit what it takes, and refuse processes of its own.
+    """End this process with its caller, limit its resources, and refuse child processes.
 
     Args:
         lifeline: reading end of a pipe that the caller holds open.
@@ -93,7 +93,7 @@ def _refuse_processes() -> None:
     """
     architecture, foreign, calls = _CALLS[os.uname().machine]
     last = len(calls)
-    # Jumps count instructions to pass over; the last one refuses.
+    # Jumps count instructions to skip; the last one refuses.
     code = [
         _Instruction(_LOAD, 0, 0, _ARCHITECTURE_AT),
         _Instruction(_EQUAL, 0, last + 3, architecture),

@@ -102,12 +102,12 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it lives and has said nothing since its last answer."""
+        """Return whether it lives and has said nothing since its last answer."""
         unread = select.select([self._reading], [], [], 0)[0]
         return self._process.poll() is None and not unread
 
     def takes(self, slots: dict[int, int]) -> bool:
-        """Whether its memory suffices for a launch, with what it keeps from earlier ones."""
+        """Return whether its memory suffices for a launch, with what it keeps from earlier ones."""
         known = self._slots
         most = {n: max(known.get(n, 0), slots.get(n, 0)) for n in known.keys() | slots.keys()}
         if sum(most.values()) > self._memory:
@@ -122,7 +122,9 @@ class Child:
             try:
                 os.ftruncate(self._file, self._size)
             except OSError as error:
-                raise SimulatorError(f"no memory for buffers of {size:,} bytes: {error}") from error
+                raise SimulatorError(
+                    f"out of memory for buffers of {size:,} bytes: {error}"
+                ) from error
 
     def put(self, offset: int, data: np.ndarray) -> None:
         """Write bytes into the file.
@@ -157,7 +159,7 @@ class Child:
         return self._size
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Hand it a request under a number of its own."""
+        """Send it a request under its own number."""
         number = self._marks["request"] + 1
         self._marks = {"request": number, "nonce": secrets.token_hex(8)}
         self.reply(request)
@@ -214,7 +216,7 @@ class Child:
     def complaint(self) -> str:
         """The last that it wrote to its standard error."""
         self._said.seek(0)
-        return self._said.read().decode(errors="replace").strip()[-2000:] or "it says nothing"
+        return self._said.read().decode(errors="replace").strip()[-2000:] or "no output"
 
     def _end(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):

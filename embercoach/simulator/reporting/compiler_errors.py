@@ -1,4 +1,4 @@
-"""What clang says of a kernel, told of the user's own lines and in Metal's words."""
+"""Clang's diagnostics of a kernel, at the user's lines and in Metal's terms."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LOST_VARIABLE = "automatic variable qualified with an address space"
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that is wrong with a kernel.
+    """A compiler error, warning or note about a kernel.
 
     Attributes:
         severity: notes belong to an error.
@@ -81,13 +81,13 @@ class CompileError(SimulatorError):
         self.kernel = kernel
         self.diagnostics = tuple(diagnostics)
         self.signature = signature
-        super().__init__(_told(kernel, self.diagnostics, signature))
+        super().__init__(_error_text(kernel, self.diagnostics, signature))
 
     def __reduce__(self) -> tuple[type[CompileError], tuple[object, ...]]:
         return type(self), (self.kernel, self.diagnostics, self.signature)
 
 
-def _told(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str:
+def _error_text(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str:
     count = len(diagnostics)
     lines = [f"kernel {kernel!r} does not compile: {count} error{'s' * (count != 1)}"]
     for diagnostic in diagnostics:
@@ -168,13 +168,13 @@ def refused_casts(output: str, rewritten: Rewritten) -> frozenset[tuple[int, int
 def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
     """Floats that become bfloat without a cast: clang warns of what Metal refuses.
 
-    Compound assignments are not told: what Metal says of them is not known.
+    Compound assignments are not reported: how Metal treats them is unknown.
 
     Args:
         output: of clang.
         rewritten: the unit that it compiled.
     """
-    told = {}
+    errors = {}
     for said in _said(output):
         lost, _, kinds = said.message.partition(" loses floating-point precision: ")
         kind, _, target = kinds.partition(" to ")
@@ -185,9 +185,9 @@ def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...
             and _is_users(said)
         ):
             kind = kind.strip("'").removeprefix("const ").replace("double", "float")
-            message = f"a {kind} does not convert to bfloat by itself; write bfloat(...)"
-            told[said.line, said.column] = replace(said, severity="error", message=message)
-    return tuple(_diagnostic(said, rewritten) for said in told.values())
+            message = f"no implicit conversion from {kind} to bfloat; write bfloat(...)"
+            errors[said.line, said.column] = replace(said, severity="error", message=message)
+    return tuple(_diagnostic(said, rewritten) for said in errors.values())
 
 
 def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
@@ -202,7 +202,7 @@ def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
         if said.severity == "warning":
             _, _, rest = said.message.partition("'")
             variable, _, claim = rest.partition("'")
-            # Where a condition decides, a note tells the use.
+            # If a condition decides, a note has the use.
             used = "when used here" in claim
         else:
             used = said.message == "uninitialized use occurs here"
@@ -212,7 +212,7 @@ def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
 
 
 def problem_diagnostics(rewritten: Rewritten) -> tuple[Diagnostic, ...]:
-    """What the rewriter itself refuses."""
+    """The diagnostics of the rewriter itself."""
     return tuple(
         _diagnostic(_Said("error", FILE_NAME, p.line, p.column, p.message), rewritten, edited=False)
         for p in rewritten.problems
@@ -235,7 +235,7 @@ def _said(output: str) -> Iterator[_Said]:
 
 
 def _is_frame(line: str) -> bool:
-    """Whether a line only frames diagnostics: the chain of includes, or the sum at the end."""
+    """Return whether a line only frames diagnostics: the includes, or the count at the end."""
     return (
         not line.strip()
         or line.startswith("In file included from ")
@@ -270,7 +270,7 @@ def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
     if anchor is None:
         place = f"{first.file}:{first.line}: " if first.file else ""
         raise SimulatorError(
-            f"the compiler can't compile the simulator's own Metal library: {place}{first.message}"
+            f"the simulator's own Metal library does not compile: {place}{first.message}"
         )
     last = rewritten.edited.text.count("\n") + 1
     notes = [s for s in group[1:] if s is not anchor and _is_users(s) and s.line <= last]
@@ -289,7 +289,7 @@ def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Di
     line, column = said.line, said.column
     lines = rewritten.edited.original.split("\n")
     if line > len(lines):
-        # The text ended where clang wanted more; what it then read is the thunk.
+        # The text ended where clang expected more; it then read the thunk.
         line = rewritten.lines.body_start + rewritten.lines.body_lines - 1
         column = len(lines[line - 1].rstrip()) + 1
     elif edited:
@@ -319,17 +319,17 @@ def _lost_variable(rewritten: Rewritten) -> str:
     if rewritten.opaque:
         names = " or ".join(rewritten.opaque)
         return (
-            f"the simulator can't see through the macro {names}: write the word threadgroup where "
-            "the variable is declared"
+            f"unsupported macro {names} around a threadgroup variable: write the word threadgroup "
+            "in its declaration"
         )
     return (
-        "a variable can be declared in threadgroup memory only in a kernel function, by a "
-        "declaration of its own; pass a pointer to it elsewhere"
+        "threadgroup variable outside of a kernel function, or within another declaration; "
+        "declare it in the kernel, and pass a pointer"
     )
 
 
 def _missing(message: str) -> str:
-    """A word on names that Metal has, so that nobody looks for a mistake of his own."""
+    """Mark names that Metal has and the simulator lacks, which are not the user's mistake."""
     unknown = ("use of undeclared identifier '", "no member named '", "unknown type name '")
     for front in unknown:
         _, _, name = message.partition(front)

@@ -1,4 +1,4 @@
-"""Where in Python code a kernel's line stands."""
+"""The place of a kernel's line in Python code."""
 
 from __future__ import annotations
 

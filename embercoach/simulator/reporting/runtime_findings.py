@@ -1,4 +1,4 @@
-"""What the runtime recorded in a launch, as findings."""
+"""Conversion of the runtime's records of a launch to findings."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ _CAUSES = frozenset(
         "wrong-mem-flags",
     }
 )
+#: Kinds that stop a thread wherever it is.
+_STOPPED = frozenset({"crash", "timeout"})
 #: In the order of the runtime's enumeration.
 REASONS = (
     "nothing",
@@ -47,7 +49,7 @@ REASONS = (
     "device flag",
     "threadgroup flag",
     "index",
-    "wild",
+    "no buffer",
     "signal",
     "stack",
     "scratch",
@@ -56,13 +58,13 @@ REASONS = (
     "variable",
 )
 _SIGNALS = {
-    4: "an illegal instruction, or code that is never reached",
-    5: "an illegal instruction, or code that is never reached",
+    4: "illegal instruction or unreachable code",
+    5: "illegal instruction or unreachable code",
     6: "abort",
-    7: "a bad address",
-    8: "an integer division by zero",
-    10: "a bad address",
-    11: "an access to memory that is not there",
+    7: "bad address",
+    8: "integer division by zero",
+    10: "bad address",
+    11: "segmentation fault",
 }
 _SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
 _TYPES = {
@@ -94,7 +96,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What records refer to.
+    """The kernel, image and buffers that records refer to.
 
     Attributes:
         kernel: that ran.
@@ -162,12 +164,12 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
 
 
 def _is_undefined_value(record: Mapping[str, Any]) -> bool:
-    """Whether a lane got a value that is undefined, which alone does no harm."""
+    """Return whether a lane got an undefined value, which alone is harmless."""
     return REASONS[record["reason"]] == "inactive lane"
 
 
 def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the runs are known to give the same whatever an undefined value is.
+    """Return whether the runs certainly agree for any undefined value.
 
     Each run puts its own pattern there. Without differences at all nothing was compared.
     """
@@ -198,7 +200,7 @@ def _add(known: RawFinding, finding: RawFinding) -> RawFinding:
 
 
 def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
-    """Without what another finding tells better."""
+    """Drop findings that another one states better."""
     named = {(f.kind, f.at.line) for f in findings if f.buffer}
     races = {_identity(f)[1:] for f in findings if f.kind not in _NOTES}
     others = {(f.kind, f.at.line) for f in findings if f.other is not None}
@@ -217,15 +219,19 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
 
 
 def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
-    # Of a barrier that lacks a flag, the barrier is what is wrong.
+    # Of a barrier that lacks a flag, the barrier is at fault.
     line = record["line"] or scene.line(record["barrier_pc"] or record["pc"])
-    at = _access(line, record, "thread") if record["has_thread"] else Access(line, None, None)
+    # Of a thread that was stopped in a function of the library, its caller has a line.
+    is_stopped = _KINDS[record["kind"]] in _STOPPED
+    if line is None and is_stopped:
+        line = scene.line(record["other_pc"])
+    value, other_value = _values(record, scene)
+    kind, other_kind = _verb(record["access"]), _verb(record["other_access"])
+    at = Access(line, *_position(record, "thread", has=record["has_thread"]), kind, value)
     other = None
-    other_line = scene.line(record["other_pc"])
-    if record["has_other"]:
-        other = _access(other_line, record, "other_thread")
-    elif record["other_pc"]:
-        other = Access(other_line, None, None)
+    if record["has_other"] or (record["other_pc"] and not is_stopped):
+        position = _position(record, "other_thread", has=record["has_other"])
+        other = Access(scene.line(record["other_pc"]), *position, other_kind, other_value)
     return RawFinding(
         kind=_KINDS[record["kind"]],
         at=at,
@@ -237,10 +243,15 @@ def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
     )
 
 
-def _access(line: int | None, record: Mapping[str, Any], name: str) -> Access:
+def _position(
+    record: Mapping[str, Any], name: str, *, has: bool
+) -> tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]:
+    """A thread's positions in the grid and of its threadgroup; None where it is unknown."""
+    if not has:
+        return None, None
     x, y, z = record[name]
     group_x, group_y, group_z = record[name.replace("thread", "threadgroup")]
-    return Access(line, (x, y, z), (group_x, group_y, group_z))
+    return (x, y, z), (group_x, group_y, group_z)
 
 
 def _place(record: Mapping[str, Any], scene: Scene) -> str:
@@ -271,27 +282,20 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
     if kind == "crash":
         return _crash(reason, record)
     if kind == "divergent-barrier":
-        way = "have returned" if reason == "exited" else "wait or work elsewhere"
+        way = "have returned" if reason == "exited" else "are elsewhere"
         unit = "lane" if reason == "simdgroup barrier" else "thread"
-        return f"{_count(here, unit)} wait here, {elsewhere} {way}"
+        return f"{_count(here, unit)} at this barrier, {elsewhere} {way}"
     if kind == "divergent-simd":
         if reason == "inactive lane":
-            return f"{record['text']} reads lane {here}, which takes no part"
+            return f"`{record['text']}` reads inactive lane {here}"
         if reason == "partial":
-            return f"{record['text']} needs all 32 lanes, and {here} take part"
-        return (
-            f"{record['text']} is reached by {_count(here, 'lane')} while {elsewhere} are elsewhere"
-        )
+            return f"`{record['text']}` needs all 32 lanes, {here} are active"
+        return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
     if reason == "index":
-        return f"index {here} of {_plain_type(record['text'])}"
-    if reason in ("device flag", "threadgroup flag"):
-        name = "mem_device" if reason == "device flag" else "mem_threadgroup"
-        return f"mem_flags::{name} is missing; {_exchange(record, scene)}"
-    if kind == "out-of-bounds":
-        return _verb(record["access"]) if record["access"] else ""
-    if kind in ("write-to-input", "uninitialized-read", "timeout"):
-        return ""
-    return _exchange(record, scene)
+        return f"declared as `{_plain_type(record['text'])}`"
+    if kind == "wrong-mem-flags":
+        return "mem_device" if reason == "device flag" else "mem_threadgroup"
+    return ""
 
 
 def _count(number: int, unit: str) -> str:
@@ -308,39 +312,38 @@ def _plain_type(text: str) -> str:
 
 def _crash(reason: str, record: Mapping[str, Any]) -> str:
     if reason == "stack":
-        return "the thread's stack overflowed; it has 256 KB"
+        return "stack overflow, a thread has 256 KB"
     if reason == "scratch":
-        return "too many accesses far outside of buffers"
-    if reason == "wild":
-        return f"address {record['address']:#x} belongs to no buffer"
+        return "too many accesses far out of bounds"
+    if reason == "no buffer":
+        return f"address {record['address']:#x} is in no buffer"
     signal = record["detail"][0]
     what = _SIGNALS.get(signal, f"signal {signal}")
-    return f"{what}, at address {record['address']:#x}" if signal in (7, 10, 11) else what
+    return f"{what} at address {record['address']:#x}" if signal in (7, 10, 11) else what
 
 
 def _verb(access: int) -> str:
+    if not access:
+        return ""
     word = "write" if access & _WRITE else "read"
-    return f"an atomic {word}" if access & _ATOMIC else f"a {word}"
+    return f"atomic {word}" if access & _ATOMIC else word
 
 
-def _exchange(record: Mapping[str, Any], scene: Scene) -> str:
-    """What each of two accesses does, with values where they are known."""
-    here, there = _verb(record["access"]), _verb(record["other_access"])
-    data = bytes.fromhex(record["value"])
-    value = scene.value(record["place"], data)
+def _values(record: Mapping[str, Any], scene: Scene) -> tuple[str, str]:
+    """The values of two accesses, each "" where it is unknown."""
+    value = scene.value(record["place"], bytes.fromhex(record["value"]))
+    if not value or not record["other_access"]:
+        return "", ""
     plain_writes = record["access"] == record["other_access"] == _WRITE
-    if plain_writes and value and record["kind"] != _KINDS.index("wrong-mem-flags"):
-        old = scene.value(record["place"], bytes.fromhex(record["other_value"]))
-        return f"{here} of {value} here, {there} of {old} there"
-    if value and record["access"] == _READ:
-        return f"{here} of {value} here, {there} there"
-    return f"{here} here, {there} there"
+    if plain_writes and record["kind"] != _KINDS.index("wrong-mem-flags"):
+        return value, scene.value(record["place"], bytes.fromhex(record["other_value"]))
+    return (value if record["access"] == _READ else ""), ""
 
 
 def _of_outputs(
     differences: Sequence[Mapping[str, Any]], scene: Scene, *, explained: bool
 ) -> list[RawFinding]:
-    """What comparing the outputs of the runs shows."""
+    """The findings from comparing the outputs of the runs."""
     nowhere = Access(None, None, None)
     found = []
     for difference in differences:
@@ -375,9 +378,9 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         unset = scene.kernel.unset[0] if scene.kernel.unset else None
         culprit = f"`{unset.variable}`" if unset else "a variable"
         line = unset.line if unset else line
-        detail = f"{culprit} has no value, so that it is {before} in one run and {now} in another"
+        detail = f"{culprit} is uninitialized: {before} in one run, {now} in another"
     else:
-        detail = f"{before} with threads in ascending order, {now} in descending order"
+        detail = f"{before} in ascending order of threads, {now} in descending order"
     return RawFinding(
         kind="uninitialized-read" if by_memory else "order-dependent",
         at=Access(line, None, None),

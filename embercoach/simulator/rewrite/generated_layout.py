@@ -21,7 +21,7 @@ _KERNEL = "[[kernel]] "
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What stands where in a generated source; offsets count characters.
+    """The layout of a generated source; offsets count characters.
 
     Attributes:
         source: the whole text.
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def lines(self) -> SourceMap:
-        """Where the user's lines are."""
+        """The map to the user's lines."""
         header = self.source[: self.header_end]
         return SourceMap(
             header_lines=header.count("\n") + (header != "" and not header.endswith("\n")),
@@ -63,17 +63,17 @@ def read_layout(source: str, body: str, header: str) -> Layout:
         SimulatorError: the text is not what MLX 0.32.4 generates for this body and header.
     """
     if not source.startswith(header):
-        raise SimulatorError("the generated source does not begin with the kernel's header")
+        raise SimulatorError("the generated source must begin with the kernel's header")
     start = len(header)
     opening = source.find(_OPENING, start)
     if opening < 0:
-        raise SimulatorError("the generated source holds no function")
+        raise SimulatorError("the generated source has no function")
     if not source.startswith(body + _CLOSING, opening + len(_OPENING)):
         if source.find(_OPENING + body + _CLOSING, opening + 1) < 0:
             raise SimulatorError("the kernel's body is not in the source that MLX generated")
         raise SimulatorError(
-            "MLX closes the parameter list before the last output: it does so for kernels with two "
-            "or more outputs, no thread attribute, and a shape, strides or ndim parameter. Mention "
+            "MLX closes the parameter list before the last output, as for all kernels with two or "
+            "more outputs, no thread attribute, and a shape, strides or ndim parameter. Mention "
             "a thread attribute (thread_position_in_grid) in the body."
         )
     body_start = opening + len(_OPENING)
@@ -84,7 +84,7 @@ def read_layout(source: str, body: str, header: str) -> Layout:
     function = _instantiated(source[instance_start:], name)
     if function is None or ("<" in function) != source.startswith("template <", start):
         raise SimulatorError(
-            f"the generated source does not end as MLX's do: {source[instance_start:]!r}"
+            f"the generated source has an unexpected end: {source[instance_start:]!r}"
         )
     return Layout(
         source=source,
@@ -100,7 +100,7 @@ def read_layout(source: str, body: str, header: str) -> Layout:
 
 
 def _instantiated(tail: str, name: str) -> str | None:
-    """What the thunk calls: ``name``, or the instance of a template that the text ends with."""
+    """The function that the thunk calls: ``name``, or the template instance at the end."""
     if not tail:
         return name
     front = f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype('
@@ -119,14 +119,14 @@ def _function_name(signature: Syntax) -> str:
     ]
     if signature.faults or len(names) != 1:
         raise SimulatorError(
-            "the generated signature can't be read; are all names of the kernel, its inputs, "
-            f"outputs and template parameters C++ names?\n{signature.text}"
+            "cannot parse the generated signature: the names of the kernel, its inputs, outputs "
+            f"and template parameters must be C++ identifiers\n{signature.text}"
         )
     return names[0]
 
 
 def kernel_mark(layout: Layout) -> int:
-    """Where ``[[kernel]]`` stands in front of the generated function."""
+    """The span of ``[[kernel]]`` in front of the generated function."""
     found = layout.source.find(_KERNEL, layout.signature_start, layout.body_start)
     if found < 0:
         raise SimulatorError("the generated function is not marked [[kernel]]")
@@ -154,7 +154,7 @@ def _parameter(signature: Syntax, node: Node) -> Parameter:
     marks = [mark for found in attribute_nodes(node) for mark in attribute_marks(signature, found)]
     names = () if declarator is None else unpack(declarator).names
     if kind is None or len(names) != 1 or len(marks) != 1:
-        raise SimulatorError(f"a parameter that MLX generated is strange: {signature.words(node)}")
+        raise SimulatorError(f"unsupported generated parameter: {signature.words(node)}")
     qualifiers = signature.qualifiers_in(node)
     spaces = [word for word in qualifiers if word in ("device", "constant")]
     declarators = {"pointer_declarator": "*", "reference_declarator": "&"}
@@ -163,7 +163,7 @@ def _parameter(signature: Syntax, node: Node) -> Parameter:
     is_buffer = mark.name == "buffer"
     form = declarators.get(declarator.type, "") if declarator is not None else ""
     if is_buffer != bool(form) or len(spaces) != is_buffer or len(qualifiers) != len(spaces):
-        raise SimulatorError(f"a parameter that MLX generated is strange: {signature.words(node)}")
+        raise SimulatorError(f"unsupported generated parameter: {signature.words(node)}")
     return Parameter(
         name=signature.words(names[0]),
         type=signature.words(element or kind),
@@ -180,7 +180,7 @@ def _parameter(signature: Syntax, node: Node) -> Parameter:
 
 
 def _atomic_element(kind: Node) -> Node | None:
-    """What ``atomic<...>`` holds, None for other types."""
+    """Return the element type of ``atomic<...>``, None for other types."""
     name, arguments = kind.child_by_field_name("name"), kind.child_by_field_name("arguments")
     if kind.type != "template_type" or name is None or arguments is None:
         return None

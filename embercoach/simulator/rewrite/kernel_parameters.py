@@ -54,17 +54,17 @@ def bare_parameters(syntax: Syntax) -> Iterator[BareParameter]:
             kind = _KINDS[declarator.type]
             yield BareParameter(
                 syntax.place(node).start,
-                f"a {kind} needs an address space in Metal: device, constant, threadgroup or "
-                f"thread in front of {syntax.words(node)!r}",
+                f"{kind} without an address space: write device, constant, threadgroup or "
+                f"thread before {syntax.words(node)!r}",
             )
 
 
 def _is_of_function(node: Node) -> bool:
-    """Whether it is a parameter of a function with a body, outside of conditional sections."""
+    """Return whether it is a parameter of a function with a body, outside of ``#if``."""
     function = node.parent.parent if node.parent is not None else None
     if function is None or function.type != "function_declarator":
         return False
-    # Behind pointers and references that it returns.
+    # After pointers and references that it returns.
     owner = function.parent
     while owner is not None and owner.type in _KINDS:
         owner = owner.parent
@@ -79,7 +79,7 @@ def _is_of_function(node: Node) -> bool:
 
 
 def _is_bare(syntax: Syntax, node: Node, declarator: Node) -> bool:
-    """Whether nothing but a known type and what keeps it from being written stands there."""
+    """Return whether there is only a known type and its qualifiers."""
     before = node.prev_sibling
     start = node.start_byte if before is None else before.end_byte
     words = syntax.data[start : declarator.start_byte].decode().split()

@@ -36,7 +36,7 @@ class EditedText:
     edits: tuple[TextEdit, ...]
 
     def original_place(self, line: int, column: int) -> tuple[int, int]:
-        """Where a place of the edited text stood before; what was put in stands at its start.
+        """Return the original place of a place of the edited text; inserted text maps to its start.
 
         Args:
             line: from 1.
@@ -101,5 +101,5 @@ def blanked(text: str, start: int, end: int) -> TextEdit:
 
 
 def line_of(text: str, offset: int) -> int:
-    """The line that a character stands in, from 1."""
+    """The line of a character, from 1."""
     return text.count("\n", 0, offset) + 1

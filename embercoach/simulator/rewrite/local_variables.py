@@ -1,6 +1,6 @@
 """Local variables that are declared without a value: they get the run's pattern.
 
-What a GPU leaves in them is anything. With a pattern of its own in each run, a result that depends
+On a GPU their values are undefined. With a different pattern in each run, a result that depends
 on one differs between runs, and is found where the outputs are compared. What the tree does not
 show clearly is left as it stands: it is compiled like any other code.
 """
@@ -30,10 +30,10 @@ _SPACE = "thread"
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What to put in behind a declaration.
+    """An insertion after a declaration.
 
     Attributes:
-        at: behind its semicolon, in characters of the parsed text.
+        at: after its semicolon, in characters of the parsed text.
         text: statements, on the same line.
     """
 
@@ -59,7 +59,7 @@ def fillings(syntax: Syntax) -> Iterator[Filling]:
 
 
 def _is_local(syntax: Syntax, node: Node) -> bool:
-    """Whether it is a statement of a block, in a function that runs when the kernel does."""
+    """Return whether it is a statement of a block, in a function that runs when the kernel does."""
     if node.parent is None or node.parent.type not in _STATEMENTS:
         return False
     parent: Node | None = node.parent
@@ -69,7 +69,7 @@ def _is_local(syntax: Syntax, node: Node) -> bool:
 
 
 def _is_variable(syntax: Syntax, node: Node) -> bool:
-    """Whether what is declared lies in the thread's own memory and may be written."""
+    """Return whether the variable is in the thread's own memory and writable."""
     kind = node.child_by_field_name("type")
     if kind is None or kind.type == "placeholder_type_specifier":
         return False
@@ -78,7 +78,7 @@ def _is_variable(syntax: Syntax, node: Node) -> bool:
 
 
 def _fixed(syntax: Syntax, node: Node) -> bool:
-    """Whether a declaration's specifiers make it constant, or put it elsewhere."""
+    """Return whether a declaration's specifiers make it constant, or put it elsewhere."""
     for child in node.children:
         word = syntax.qualifiers.get(child.start_byte)
         if child.type == "type_qualifier" and word is None and syntax.words(child) in _FIXED:
@@ -89,13 +89,13 @@ def _fixed(syntax: Syntax, node: Node) -> bool:
 
 
 def _without_value(declarators: list[Node]) -> list[Node]:
-    """Those that get none; what stands behind one in the declaration may write to it."""
+    """Those that get none; a later declarator of the declaration may write to it."""
     last = max((i for i, each in enumerate(declarators) if not _is_plain(each)), default=-1)
     return declarators[last + 1 :]
 
 
 def _is_plain(declarator: Node) -> bool:
-    """Whether it is a name, or arrays of it, without a value."""
+    """Return whether it is a name, or arrays of it, without a value."""
     current: Node | None = declarator
     while current is not None and current.type in _PLAIN:
         if current.type == "identifier":

@@ -1,4 +1,4 @@
-"""What Metal writes and C++ can't say: literal suffixes, methods and arrays in address spaces."""
+"""Metal syntax that C++ lacks: literal suffixes, methods and arrays in address spaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # The prelude's operators; clang refuses these suffixes before it looks for any.
 _SUFFIXES = {"H": "_h", "bf": "_bf", "BF": "_bf"}
-#: Clang knows this suffix, but only behind a literal with a point or an exponent.
+#: Clang knows this suffix, but only after a literal with a point or an exponent.
 _HALF = "h"
 _FIXED = "constant"
 _WIDENED = "ember::widened"
@@ -42,7 +42,7 @@ def literal_edits(syntax: Syntax) -> Iterator[TextEdit]:
 
 
 def _suffix(written: str, number: str) -> str:
-    """What a suffix becomes, "" if clang knows it."""
+    """Return the replacement of a suffix, "" if clang knows it."""
     if written == _HALF and number[:2] not in ("0x", "0X") and not set(number) & set(".eE"):
         return "_h"
     return _SUFFIXES.get(written, "")
@@ -65,7 +65,7 @@ def cast_edits(syntax: Syntax, starts: Collection[int]) -> Iterator[TextEdit]:
 
 
 def _operand(node: Node) -> Node | None:
-    """What a cast of any spelling converts, None for another node."""
+    """Return the operand of a cast of any spelling, None for another node."""
     if node.type == "cast_expression":
         return node.child_by_field_name("value")
     called = node.child_by_field_name("arguments") if node.type == "call_expression" else None
@@ -157,7 +157,7 @@ def _function(declarator: Node | None) -> Node | None:
 
 
 def _is_maker(node: Node) -> bool:
-    """Whether a declaration is that of a constructor, or of its counterpart: never const."""
+    """Return whether a declaration is that of a constructor, or of its counterpart: never const."""
     declarator = node.child_by_field_name("declarator")
     cast = declarator is not None and declarator.type == "operator_cast"
     return node.child_by_field_name("type") is None and not cast
@@ -169,7 +169,7 @@ def _is_operator(function: Node) -> bool:
 
 
 def _spaces(syntax: Syntax, node: Node) -> dict[int, str]:
-    """The address spaces among a node's own children, by where they stand in the data."""
+    """The address spaces among a node's own children, by their offsets in the data."""
     found = {c.start_byte: syntax.qualifiers.get(c.start_byte, "") for c in node.children}
     return {at: word for at, word in found.items() if word in ADDRESS_SPACES}
 
@@ -180,7 +180,7 @@ def _says_const(syntax: Syntax, function: Node) -> bool:
 
 
 def _identity(syntax: Syntax, whole: Node, node: Node, declarator: Node, function: Node) -> str:
-    """What tells overloads apart: template, name, parameters and const, on one line."""
+    """The key of an overload: template, name, parameters and const, on one line."""
     parts = [syntax.data[whole.start_byte : node.start_byte]]
     done = declarator.start_byte
     spaces = _spaces(syntax, function)

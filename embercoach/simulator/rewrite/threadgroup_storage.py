@@ -35,7 +35,7 @@ class Storage:
 
     Attributes:
         start: first character of the declaration in the parsed text.
-        end: behind its semicolon.
+        end: after its semicolon.
         text: the replacement, on one line.
         problem: why Metal or the simulator refuses the declaration, "" where neither does.
     """
@@ -75,7 +75,7 @@ def threadgroup_storage(syntax: Syntax, words: frozenset[str]) -> Iterator[Stora
 
 
 def _macros_of(syntax: Syntax, node: Node, words: frozenset[str]) -> list[int]:
-    """Where macros that say threadgroup stand among a declaration's specifiers.
+    """The macros with `threadgroup` among a declaration's specifiers.
 
     The tree does not show them: they were blanked.
     """
@@ -92,7 +92,7 @@ def _macros_of(syntax: Syntax, node: Node, words: frozenset[str]) -> list[int]:
 
 
 def _in_kernel(syntax: Syntax, node: Node) -> bool:
-    """Whether the function around a node is a kernel; a body has no other than its wrapper."""
+    """Return whether the function around a node is a kernel; a body has only its wrapper."""
     parent = node.parent
     while parent is not None and parent.type not in _SCOPES:
         parent = parent.parent
@@ -105,7 +105,7 @@ def _in_kernel(syntax: Syntax, node: Node) -> bool:
 
 
 def _is_shared(syntax: Syntax, node: Node, words: frozenset[str], base: bool) -> bool:
-    """Whether the declared variable itself lies in the space, not only what it points to."""
+    """Return whether the declared variable itself is in the space, not only its target."""
     current: Node | None = node
     shared = base
     while current is not None:
@@ -175,17 +175,17 @@ def _with_parentheses(name: Node) -> Node:
 
 
 def _problem(syntax: Syntax, node: Node, declarators: list[Node], *, mixed: bool) -> str:
-    """Why a declaration can't stand, "" if it can."""
+    """Return why a declaration is invalid, "" if it is valid."""
     if mixed:
         return (
-            "threadgroup variables and pointers to threadgroup memory share one declaration; "
-            "write one declaration for each"
+            "one declaration of a threadgroup variable and a pointer to threadgroup memory; "
+            "split it"
         )
     if any(declarator.type == "init_declarator" for declarator in declarators):
         return "a threadgroup variable can't have an initializer; write to it in the kernel"
     kind = node.child_by_field_name("type")
     if kind is not None and kind.child_by_field_name("body") is not None:
-        return "a type is defined in the declaration of a threadgroup variable; define it before"
+        return "type defined in the declaration of a threadgroup variable; define it before"
     storage = [syntax.words(c) for c in node.children if c.type == "storage_class_specifier"]
     if storage not in ([], ["static"]):
         return f"a threadgroup variable can't be {' '.join(storage)}"

@@ -63,7 +63,7 @@ class Problem:
     Attributes:
         line: from 1.
         column: in characters from 1.
-        message: what is wrong.
+        message: the problem.
     """
 
     line: int
@@ -77,7 +77,7 @@ class Rewritten:
 
     Attributes:
         edited: the generated source, edited; the thunk is not in it.
-        thunk: C++ that stands behind it and defines ``ember_kernel``.
+        thunk: C++ after it, which defines ``ember_kernel``.
         parameters: of the generated function.
         lines: the map of the generated source.
         signature: what MLX wrote between header and body.
@@ -95,7 +95,7 @@ class Rewritten:
 
     @property
     def text(self) -> str:
-        """What clang reads."""
+        """The text for clang."""
         return f'#line 1 "{FILE_NAME}"\n{self.edited.text}\n{self.thunk}'
 
 
@@ -179,7 +179,7 @@ def _outermost(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:
 
 
 def _hides(text: str) -> bool:
-    """Whether a macro's text says threadgroup."""
+    """Return whether a macro's text says threadgroup."""
     return SPACE in text and SPACE in parse_unit(text.replace("\\\n", " \n")).qualifiers.values()
 
 
@@ -189,8 +189,8 @@ def _refuse_odd_characters(source: str) -> None:
         alone = character == "\r" and not source.startswith("\n", index + 1)
         if alone or character == "\0" or "\ud800" <= character <= "\udfff":
             raise SimulatorError(
-                f"line {line_of(source, index)} of the generated source holds the character "
-                f"{character!r}, which no kernel can hold"
+                f"line {line_of(source, index)} of the generated source has the invalid "
+                f"character {character!r}"
             )
 
 
@@ -201,12 +201,12 @@ def _refuse_line_directives(syntax: Syntax, source: str, shift: int) -> None:
             if directive is not None and syntax.words(directive).lstrip("# \t") == "line":
                 line = line_of(source, shift + syntax.place(node).start)
                 raise SimulatorError(
-                    f"line {line} of the generated source renumbers the lines (#line); remove it"
+                    f"line {line} of the generated source is a #line directive; remove it"
                 )
 
 
 def _frame_edits(layout: Layout) -> Iterator[TextEdit]:
-    """What MLX wrote around the body, as C++: an internal function without attributes."""
+    """Edit MLX's text around the body to C++: an internal function without attributes."""
     mark = kernel_mark(layout)
     yield TextEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
     for start, end in attribute_places(layout):
@@ -226,14 +226,14 @@ def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[TextEd
 
 
 def _is_metals(syntax: Syntax, attribute: Node) -> bool:
-    """Whether an attribute is neither of the C++ standard nor of a vendor, such as ``clang::``."""
+    """Return whether an attribute is neither standard C++ nor of a vendor, such as ``clang::``."""
     name = attribute.child_by_field_name("name")
     prefixed = attribute.child_by_field_name("prefix") is not None
     return name is not None and not prefixed and syntax.words(name) not in _STANDARD_ATTRIBUTES
 
 
 def _thunk(layout: Layout) -> str:
-    """What runs one GPU thread: it calls the function with typed buffers and attributes."""
+    """The thunk of one GPU thread: it calls the function with typed buffers and attributes."""
     arguments = ", ".join(_argument(parameter) for parameter in layout.parameters)
     return (
         'extern "C" EMBER_ENTRY void ember_kernel('
@@ -253,7 +253,7 @@ def _argument(parameter: Parameter) -> str:
     width = int(parameter.type[-1]) if parameter.type[-1:].isdigit() else 1
     available = 3 if known == "uint3" else 1
     if known is None or width > available:
-        raise SimulatorError(f"no thread knows {parameter.attribute} as {parameter.type}")
+        raise SimulatorError(f"unsupported type of {parameter.attribute}: {parameter.type}")
     value = f"ember_self->{parameter.attribute}"
     parts = [f"{value}[{i}]" for i in range(width)] if available == 3 else [value]
     return f"{parameter.type}({', '.join(parts)})"

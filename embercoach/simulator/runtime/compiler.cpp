@@ -1,4 +1,4 @@
-// What the compiler itself sees go wrong, and calls a handler for.
+// Handlers of the undefined behavior that the compiler itself detects.
 #include <string.h>
 
 #include "state.h"

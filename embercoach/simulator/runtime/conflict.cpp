@@ -149,7 +149,7 @@ u64 write_record(u64 writer, const Touch& touch) {
   return mine | (other / EMBER_LANES == me / EMBER_LANES ? SEVERAL_LANES : SEVERAL_SIMDS);
 }
 
-// Judges one granule and records the access. Tells at most one conflict an access.
+// Judges one granule and records the access. Reports at most one conflict an access.
 void visit(u64* writer_at, u64* reader_at, const Touch& touch, u64 address, u64 size, bool* told) {
   u64 writer = *writer_at, reader = *reader_at;
   bool atomic = is_atomic(touch.access);
@@ -280,7 +280,7 @@ void check_elsewhere(Touch& touch) {
   if (launch->array_count && address - launch->arrays_start + NEAR < 2 * NEAR) {
     blame_array(touch);
     tell_outside(touch);
-    // Whose memory it is no one knows.
+    // The owner of the memory is unknown.
     if (!in_image || is_write(touch.access)) end_thread();
     return;
   }
@@ -328,7 +328,7 @@ void check(u64 address, u64 size, u32 access, u64 pc) {
     check_elsewhere(touch);
 }
 
-// Granules as large as all arrays allow; what lies between arrays is no one's.
+// Granules as large as all arrays allow; memory between arrays has no owner.
 void start_shadow() {
   pending.awaited = false;
   last_outside = 0;

@@ -40,9 +40,8 @@ Registers registers_of(void* context) {
 
 bool in_kernel(u64 pc) { return pc - launch->text_start < launch->text_end - launch->text_start; }
 
-// Where in the kernel a thread is, also while it is in a function that the kernel called.
-u64 place_in_kernel(const Registers& registers) {
-  if (in_kernel(registers.pc)) return registers.pc;
+// The return address in the kernel's code that lies nearest on the stack; 0 without one.
+u64 caller_in_kernel(const Registers& registers) {
   if (in_kernel(registers.link - 1)) return registers.link - 1;
   u64 address = (registers.sp + 7) & ~7ull;
   while (on_guard(address)) address += page_bytes() - address % page_bytes();
@@ -53,8 +52,13 @@ u64 place_in_kernel(const Registers& registers) {
   return 0;
 }
 
+// Where in the kernel a thread is, also while it is in a function that the kernel called.
+u64 place_in_kernel(const Registers& registers) {
+  return in_kernel(registers.pc) ? registers.pc : caller_in_kernel(registers);
+}
+
 // GPUs give some number for a quotient by zero; x86-64 raises a signal instead. Gives what arm64
-// gives, and goes on behind the instruction. False if it is no division.
+// gives, and continues after the instruction. False if it is not a division.
 bool skip_division(void* context) {
 #if defined(__x86_64__)
   auto* machine = (ucontext_t*)context;
@@ -107,8 +111,10 @@ bool skip_division(void* context) {
 #endif
 }
 
-void stop_with(Kind kind, u64 pc, Reason reason, int signal, u64 address) {
-  ember_finding* finding = report(kind, pc, 0, -1, reason);
+// The caller is reported too: functions of the Metal library have no lines.
+void stop_with(Kind kind, const Registers& registers, Reason reason, int signal, u64 address) {
+  u64 pc = place_in_kernel(registers);
+  ember_finding* finding = report(kind, pc, caller_in_kernel(registers), -1, reason);
   finding->detail[0] = signal;
   finding->address = address;
   blame_current(finding);
@@ -133,7 +139,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   u64 pc = place_in_kernel(registers);
   Slot* slot = address ? slot_of(address) : nullptr;
   if (slot) {
-    if (!map_scratch(address)) stop_with(CRASH, pc, BECAUSE_SCRATCH, signal, address);
+    if (!map_scratch(address)) stop_with(CRASH, registers, BECAUSE_SCRATCH, signal, address);
     if (!launch->checked || was_outside(address)) return;
     ember_finding* finding =
         report(OUT_OF_BOUNDS, pc, 0, slot->used ? slot - hot.slots : -1, BECAUSE_NOTHING);
@@ -143,17 +149,18 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     blame_current(finding);
     return;
   }
-  if (address && on_guard(address)) stop_with(CRASH, pc, BECAUSE_STACK, signal, address);
-  stop_with(CRASH, pc, BECAUSE_SIGNAL, signal, address);
+  if (address && on_guard(address)) stop_with(CRASH, registers, BECAUSE_STACK, signal, address);
+  stop_with(CRASH, registers, BECAUSE_SIGNAL, signal, address);
 }
 
 void on_alarm(int signal, siginfo_t*, void* context) {
   if (!launch) return;
   // Between threads, one of the next signals finds one that can be named.
-  u64 pc = current ? place_in_kernel(registers_of(context)) : 0;
-  if (!pc && ++misses < MOST_MISSES) return;
+  Registers registers = registers_of(context);
+  bool known = current && place_in_kernel(registers);
+  if (!known && ++misses < MOST_MISSES) return;
   if (current)
-    stop_with(TIMEOUT, pc, BECAUSE_NOTHING, signal, 0);
+    stop_with(TIMEOUT, registers, BECAUSE_NOTHING, signal, 0);
   else
     run.stop_requested = 1;
 }

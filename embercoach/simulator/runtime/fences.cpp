@@ -70,7 +70,7 @@ bool was_handed_on(u64 record, Space space) {
   return seq_of(record) < row[0] || seq_of(record) < row[1 + other];
 }
 
-// By the running thread, or by one that met it at a barrier since.
+// By the running thread, or by one that was at a barrier with it since.
 bool was_taken_over(u64 record, Space space) {
   u32 me = current->index, simd = me / EMBER_LANES;
   u64 by_simd = acquired_by_simd[simd][space], by_group = acquired_by_group[space];

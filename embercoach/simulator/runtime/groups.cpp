@@ -252,7 +252,7 @@ void locate(u32 at, u32 thread, u32 position[3], u32 group[3]) {
 
 extern "C" {
 // Runs all threads once; buffers were placed before. Null, or why it could not. `*seconds` and
-// `*accesses` tell of the run, `*ended` whether all threads came to an end, `*cut` how many
+// `*accesses` counts those of the run, `*ended` is whether all threads ended, `*cut` how many
 // were ended before theirs.
 EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u64* accesses,
                                    u32* ended, u32* cut) {

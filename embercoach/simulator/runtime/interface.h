@@ -80,6 +80,6 @@ void ember_fence(ember_u32 flags, ember_u32 effect);
 // The byte that memory without a value consists of in this run.
 __attribute__((const)) unsigned char ember_fill(void);
 
-// The object's own: runs one GPU thread to its end. buffers[i] is the address behind [[buffer(i)]].
+// The object's own: runs one GPU thread to its end. buffers[i] is the address of [[buffer(i)]].
 void ember_kernel(const struct ember_thread* self, void* const* buffers);
 }

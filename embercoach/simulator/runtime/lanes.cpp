@@ -22,7 +22,7 @@ u32 line_of(u64 pc) {
 }
 }  // namespace
 
-// The compiler may have copied a call: the line tells that it is one.
+// The compiler may have copied a call: equal lines show that it is one.
 bool same_place(u64 a, u64 b) {
   return a == b || (line_of(a) != 0 && line_of(a) == line_of(b));
 }

@@ -105,7 +105,7 @@ bool map_scratch(u64 address) {
   return map_at(address & ~(page_bytes() - 1), page_bytes(), PROT_READ | PROT_WRITE);
 }
 
-// Room for a record of each byte; pages are taken only as they are touched.
+// Space for a record of each byte; pages are taken only as they are touched.
 bool ensure_records(Slot& slot) {
   u64 needed = whole_pages(slot.size * sizeof(u64) + 1);
   if (needed <= slot.records_bytes) return true;
@@ -201,7 +201,7 @@ struct ember_comparison {
   u64 writer_pc;  // who wrote the first that is different, last
 };
 
-// What a run left in an output beside what the run before left, by elements. A byte that shows the
+// Compares an output with that of the run before, by elements. A byte that shows the
 // pattern of each of the runs was written in neither.
 extern "C" EMBER_EXPORT void ember_compare(u32 index, const u8* before, u32 pattern_before,
                                            u32 pattern_now, ember_comparison* result) {

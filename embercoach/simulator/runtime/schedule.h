@@ -6,7 +6,7 @@
 struct Run {
   bool stopped;                 // by a finding that ends it
   volatile u32 stop_requested;  // where a signal interrupts the scheduler itself
-  u32 cut_off;                  // threads that came to no end of their own
+  u32 cut_off;                  // threads that did not end by themselves
   u64 seq;                      // synchronisations so far
   void* buffers[MAX_SLOTS];
 };

@@ -190,7 +190,7 @@ ACCESSES(4, 2)
 ACCESSES(8, 3)
 ACCESSES(16, 4)
 
-// Addresses that are no multiple of the size take the long way.
+// Addresses that are not a multiple of the size take the slow path.
 #define UNALIGNED(bytes)                                                                          \
   EMBER_EXPORT void __tsan_unaligned_read##bytes(void* p) {                                       \
     hot.accesses++;                                                                               \

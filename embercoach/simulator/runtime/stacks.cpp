@@ -60,7 +60,7 @@ bool on_guard(u64 address) {
 
 // So that a local that is read before it is written shows the run's pattern, not what a thread
 // before left. Both functions mean the stack from so far below their caller's frame that their own
-// has room there; the kernel is called from a frame of that size.
+// has space there; the kernel is called from a frame of that size.
 __attribute__((noinline)) void soil_stack(u32 pattern, u64 bytes) {
   u8* top = (u8*)__builtin_frame_address(0) - CLEARANCE;
   memset(top - bytes, (int)pattern, bytes);

@@ -41,7 +41,7 @@ constexpr u64 OUTSIDE = ~0ull;  // a byte between threadgroup arrays
 static inline u32 thread_of(u64 record) { return (record >> THREAD_SHIFT) & (MAX_THREADS - 1); }
 static inline u32 seq_of(u64 record) { return (u32)(record >> SEQ_SHIFT); }
 
-// -- What Python tells -----------------------------------------------------------------------------
+// -- Input from Python -----------------------------------------------------------------------------
 enum Role { ROLE_INPUT = 0, ROLE_OUTPUT = 1, ROLE_INFO = 2 };
 
 struct ember_array {  // a threadgroup array, by its address
@@ -59,7 +59,7 @@ struct ember_launch {
   u32 checked, reverse, pattern, lockstep;
   u32 grid[3], threadgroup[3];
   double seconds;
-  // The line of a pc, 0 if unknown. Called between fibers only, where places must be told apart.
+  // The line of a pc, 0 if unknown. Called between fibers only, to distinguish places.
   u32 (*line_of)(u64 pc);
 };
 
@@ -69,14 +69,14 @@ struct ember_buffer {
   void* data;  // the parent's bytes; null for an output without content
 };
 
-// -- What Python is told ---------------------------------------------------------------------------
+// -- Output to Python ------------------------------------------------------------------------------
 enum Kind {
   OUT_OF_BOUNDS, WRITE_TO_INPUT, THREADGROUP_RACE, DEVICE_RACE, UNINITIALIZED_READ, UNWRITTEN_OUTPUT,
   DIVERGENT_BARRIER, DIVERGENT_SIMD, WRONG_MEM_FLAGS, ORDER_DEPENDENT, TIMEOUT, CRASH,
   SAME_VALUE_WRITE, LANE_SYNCHRONOUS,
 };
 
-// How the wrong access, and the one before it, touched memory.
+// How the reported access, and the one before it, touched memory.
 enum { PLAIN_READ = 1, PLAIN_WRITE = 2, ATOMICALLY = 4 };
 
 // Why, where the kind alone doesn't say.
@@ -97,7 +97,7 @@ struct ember_finding {
   u32 has_thread, has_other;
   u32 thread[3], threadgroup[3], other_thread[3], other_threadgroup[3];
   u32 value_size;         // of the bytes below
-  u32 line, column;       // where the compiler told them, else 0
+  u32 line, column;       // where the compiler has them, else 0
   u8 value[MAX_VALUE], other_value[MAX_VALUE];
   i64 detail[2];          // by reason: counts, lane, index, signal
   char text[96];          // by reason: operation or type
@@ -146,7 +146,7 @@ struct Slot {
   u64 size, offset;
   u32 itemsize, role;
   u64 bytes_read, bytes_written;  // by all threads of this run
-  u64 records_bytes;  // reserved behind each of writers and readers
+  u64 records_bytes;  // reserved after each of writers and readers
   u64 recorded;       // bytes of the buffer that they were last for
   u64 mapped;         // bytes mapped at start
   bool scratched;     // the fault handler put pages in

@@ -29,7 +29,7 @@ OnFinding = Literal["record", "raise"]
 
 
 class SimulatedKernel:
-    """What `mx.fast.metal_kernel` returns while a simulation is active.
+    """The kernel that `mx.fast.metal_kernel` returns while a simulation is active.
 
     Called inside of one, it is simulated; called outside, it is the kernel that MLX made.
     """
@@ -89,7 +89,7 @@ class _Active:
     def with_real_stream(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments with a stream that the MLX of this machine knows.
 
-        It must not be told of a GPU that it lacks, and must refuse the CPU, as it does on a Mac.
+        It must not use a GPU that it lacks, and must reject the CPU, as on a Mac.
         """
         devices, stream = self._devices, arguments.get("stream")
         if devices is None:
@@ -131,13 +131,13 @@ _active = _Active()
 
 
 def is_active() -> bool:
-    """Whether kernels that are launched now are simulated."""
+    """Return whether kernels that are launched now are simulated."""
     return _active.settings() is not None
 
 
 @functools.cache
 def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
-    """What stands in for `mx.fast.metal_kernel`: one function for good, so that it can be a key."""
+    """The replacement of `mx.fast.metal_kernel`: one permanent function, usable as a key."""
     signature = inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
@@ -173,7 +173,7 @@ def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiles() -> bool:
-    """Whether `mx.compile` compiles, which can be switched off. MLX has no question for it."""
+    """Return whether `mx.compile` is enabled, for which MLX has no function."""
     traces: list[None] = []
 
     def count(x: mx.array) -> mx.array:
@@ -210,14 +210,13 @@ class Activation:
         _active.leave(self._entered.pop())
         if is_missing_metal(error):
             raise SimulatorError(
-                "a kernel was built before the simulator was activated, which can't see it: MLX "
-                "tried to run it on Metal. Build it inside activate(), or import the module that "
-                "builds it there; clear the cache that holds it; and call mx.fast.metal_kernel by "
-                "this name, which activate() replaces"
+                "the kernel was built before the simulator was activated, so MLX tried to run it "
+                "on Metal. Build it, or import its module, inside activate(); clear caches that "
+                "hold it; and call it as mx.fast.metal_kernel, which activate() replaces"
             ) from error
 
     def __call__(self, function: _Function) -> _Function:
-        """Decorate: each call of the function is a simulation of its own."""
+        """Decorate: each call of the function is a separate simulation."""
 
         @functools.wraps(function)
         def simulated(*positional: Any, **arguments: Any) -> Any:
@@ -269,7 +268,7 @@ def activate(
         ValueError: for an unknown `on_finding`, or both `timeout` and `limits`.
     """
     if on_finding not in ("record", "raise"):
-        raise ValueError(f"on_finding must be 'record' or 'raise', not {on_finding!r}")
+        raise ValueError(f"on_finding must be 'record' or 'raise', got {on_finding!r}")
     if timeout is not None and limits is not None:
         raise ValueError("give timeout or limits, not both: activate(limits=Limits(seconds=...))")
     if limits is None:

@@ -1,4 +1,4 @@
-"""The memory behind each parameter of a launch, as Metal would bind it, and back to arrays."""
+"""Memory of each parameter of a launch, as Metal would bind it, and back to arrays."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def _check_size(captured: Capture, limits: Limits) -> None:
     for output, shape in zip(captured.definition.output_names, captured.output_shapes, strict=True):
         if any(extent < 0 for extent in shape):
             raise SimulatorError(
-                f"kernel {name!r}: the output {output!r} has a negative extent: {shape}"
+                f"kernel {name!r}: output {output!r} has a negative extent: {shape}"
             )
     sizes = [math.prod(s) * d.size for s, d in _outputs(captured)]
     if captured.contiguous:
         sizes += [array.nbytes for array in captured.inputs]
     if sum(sizes) > limits.bytes:
         raise SimulatorError(
-            f"kernel {name!r}: its buffers take {sum(sizes):,} bytes, of which outputs "
-            f"{sum(sizes[: len(captured.output_shapes)]):,}; the limit is {limits.bytes:,}. "
-            "Launch it on smaller arrays, or raise the limit: activate(limits=Limits(bytes=...))"
+            f"kernel {name!r}: its buffers take {sum(sizes):,} bytes (outputs: "
+            f"{sum(sizes[: len(captured.output_shapes)]):,}); the limit is {limits.bytes:,}. "
+            "Use smaller arrays, or raise the limit: activate(limits=Limits(bytes=...))"
         )
 
 
@@ -85,8 +85,8 @@ def _input_buffers(captured: Capture, inputs: Sequence[mx.array]) -> Iterator[Bu
     for name, array, infos in zip(names, inputs, captured.infos, strict=True):
         if array.dtype not in _NUMPY:
             raise SimulatorError(
-                f"kernel {captured.definition.name!r}: the input {name!r} is {array.dtype}, "
-                "which Metal does not have; cast it with .astype(...) before the call"
+                f"kernel {captured.definition.name!r}: input {name!r} must have a dtype of "
+                f"Metal, got {array.dtype}; cast it with .astype(...) before the call"
             )
         memory, strides, offset = _memory(array)
         yield Buffer(name, index, "input", memory, array.dtype.size, offset=offset)
@@ -112,7 +112,7 @@ def _memory(array: mx.array) -> tuple[np.ndarray, tuple[int, ...], int]:
         The bytes, the strides in elements, and the byte at which element 0 lies.
     """
     viewable = array.view(mx.uint16) if array.dtype == mx.bfloat16 else array
-    # NumPy keeps the memory alive; a memoryview tells the strides as MLX has them, also those of
+    # NumPy keeps the memory alive; a memoryview has the strides of MLX, also those of
     # extents of 1, which NumPy may set as it likes.
     strided = np.array(
         viewable, copy=False

@@ -2,7 +2,7 @@
 
 MLX writes the text while it exports a graph, without Metal and in some twenty microseconds, so
 every launch is captured anew: MLX checks the arguments of each, and nothing here has to know what
-the text depends on. What costs time hangs on the text alone and is kept under it (`launching`).
+the text depends on. The expensive part depends on the text alone and is cached by it (`launching`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MATH_MODES = ("safe", "relaxed", "fast")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a kernel was built from: the user's arguments of `mx.fast.metal_kernel`."""
+    """The user's arguments of `mx.fast.metal_kernel`, which a kernel is built from."""
 
     name: str
     input_names: tuple[str, ...]
@@ -36,7 +36,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What MLX would hand to Metal for one launch.
+    """The arguments that MLX would pass to Metal for one launch.
 
     Attributes:
         definition: the kernel's.
@@ -105,7 +105,7 @@ def _with_arrays(values: Sequence[Any], arrays: Iterator[mx.array]) -> Iterator[
 def _read(
     records: Sequence[Mapping[str, Any]], definition: Definition, arrays: Sequence[mx.array]
 ) -> Capture:
-    """Make sense of what MLX tells an exporter."""
+    """Convert the records that MLX passes to an exporter."""
     try:
         (launch,) = (r for r in records if r.get("name") == "CustomKernel")
         known = dict(pair for r in records if r["type"] == "constants" for pair in r["constants"])
@@ -128,6 +128,6 @@ def _read(
     except (KeyError, IndexError, TypeError, ValueError) as error:
         version = getattr(mx, "__version__", "of unknown version")
         raise SimulatorError(
-            f"MLX {version} exports custom kernels in a way that this EmberCoach does not know "
+            f"MLX {version} exports custom kernels in an unsupported format "
             f"({type(error).__name__}: {error}). Update embercoach, or install MLX 0.32.4."
         ) from error

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from embercoach.simulator.session.variants import Family, Variant
 
 LAUNCHED, VARIANT = "does-not-compile", "variant-does-not-compile"
-_ADVICE = {
-    LAUNCHED: "MLX compiles a kernel at its first launch, where this raises.",
-    VARIANT: "The launches of this program compile; one like that raises.",
+_HELP = {
+    LAUNCHED: "",
+    VARIANT: "Take pointers with `auto`, and write constants in the template's type",
 }
 
 
@@ -51,7 +51,7 @@ class CompilingMachine:
         *,
         limits: Limits,
     ) -> RunResult:
-        """What would be written, as zeros."""
+        """Return zeros for all outputs."""
         outputs = [np.zeros_like(buffer.data) for buffer in bound if buffer.role == "output"]
         return RunResult(tuple(outputs), (), seconds=0.0, accesses=0)
 
@@ -94,10 +94,20 @@ class CompiledKernel:
         try:
             self._kernel(**variant.arguments)
         except CompileError as error:
-            return _findings(error, VARIANT, f"with {variant.words}: ", place)
+            return _findings(error, VARIANT, variant.words, place)
         except SimulatorError as error:
-            message = f"with {variant.words}: {error}"
-            return [Finding(VARIANT, self._name, "generated", None, None, message, "", place)]
+            finding = Finding(
+                kind=VARIANT,
+                kernel=self._name,
+                part="generated",
+                line=None,
+                thread=None,
+                message=f"kernel does not compile {variant.words}",
+                launched_at=place,
+                details=(str(error),),
+                help=_HELP[VARIANT],
+            )
+            return [finding]
         except ValueError:
             return []  # MLX itself refuses such a launch
         return []
@@ -129,20 +139,22 @@ def _findings(
             part=diagnostic.part,
             line=diagnostic.line,
             thread=None,
-            message=f"{words}{_told(diagnostic)}. {_ADVICE[kind]}",
+            message=f"kernel does not compile {words}" if words else diagnostic.message,
             excerpt=diagnostic.excerpt.strip(),
             launched_at=place,
+            details=tuple(_details(diagnostic, with_message=bool(words))),
+            help=_HELP[kind],
         )
         for diagnostic in error.diagnostics
         if diagnostic.severity == "error"
     ]
 
 
-def _told(diagnostic: Diagnostic) -> str:
-    notes = "".join(
-        f"; {note.part} line {note.line}: {note.message}" for note in diagnostic.notes[:1]
-    )
-    return f"{diagnostic.message}{notes}"
+def _details(diagnostic: Diagnostic, *, with_message: bool) -> Iterator[str]:
+    if with_message:
+        yield diagnostic.message
+    for note in diagnostic.notes[:1]:
+        yield f"{note.part} line {note.line}: {note.message}"
 
 
 def _zeros(arguments: dict[str, Any]) -> list[mx.array]:

@@ -1,4 +1,4 @@
-"""What MLX says of devices and streams on a Mac, for as long as kernels are simulated.
+"""Devices and streams as MLX reports them on a Mac, while kernels are simulated.
 
 An MLX without a GPU refuses `mx.gpu` wherever an operation takes a stream. So `mx.gpu` becomes a
 device that calls itself the GPU and is the CPU underneath: every operation takes it, whatever
@@ -145,7 +145,7 @@ class SimulatedDevices:
     # --- streams -------------------------------------------------------------------------------
 
     def real_target(self, target: Any) -> Any:
-        """What MLX can run on: the CPU where the GPU is meant."""
+        """Return a device that MLX can run on: the CPU instead of the GPU."""
         if isinstance(target, (mx.Device, mx.DeviceType)):
             return mx.cpu if target == self.gpu else target
         return target
@@ -175,7 +175,7 @@ class SimulatedDevices:
 
 
 class _StreamContext:
-    """What `mx.stream(...)` returns."""
+    """The context manager that `mx.stream(...)` returns."""
 
     def __init__(self, devices: SimulatedDevices, s: Any) -> None:
         # MLX checks the argument before the context is entered.

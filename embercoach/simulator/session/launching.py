@@ -27,7 +27,7 @@ MAX_THREADS = 1024
 
 
 class Machine(Protocol):
-    """What compiles kernels and runs them."""
+    """A backend that compiles kernels and runs them."""
 
     def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
         """Compile the text of a launch, in no more than ``limits.seconds``."""
@@ -46,7 +46,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How launches are simulated.
+    """Settings of simulated launches.
 
     Attributes:
         checks: whether memory accesses and barriers are checked.
@@ -106,7 +106,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
         group = min(tx, gx), min(ty, gy), min(tz, gz)
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
-    told = [tell(raw, built, bound, place) for raw in result.findings]
+    found = [tell(raw, built, bound, place) for raw in result.findings]
     done = Launch(
         kernel=name,
         grid=captured.grid,
@@ -114,8 +114,8 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
         shapes=_shapes(captured),
         seconds=result.seconds,
         accesses=result.accesses,
-        findings=tuple(finding for finding in told if not finding.is_note),
-        notes=tuple(finding for finding in told if finding.is_note),
+        findings=tuple(finding for finding in found if not finding.is_note),
+        notes=tuple(finding for finding in found if finding.is_note),
         launched_at=place,
         traffic=result.traffic,
     )
@@ -144,8 +144,8 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
         )
     if min(grid) < 0 or min(threadgroup) < 0 or (0 in threadgroup and 0 not in grid):
         raise SimulatorError(
-            f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched; "
-            "Metal aborts the process. Every extent must be positive"
+            f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched: "
+            "extents must be positive, or Metal aborts the process"
         )
 
 
@@ -202,14 +202,13 @@ def _record_in_trace(
             raise
     raise SimulatorError(
         f"kernel {definition.name!r} was called while MLX traces a function, where inputs have no "
-        "values to simulate it on. Under mx.vmap: MLX has no vmap for custom kernels "
-        "([Primitive::vmap] Not implemented for CustomKernel); give the function around the "
-        "kernel one with mx.custom_function(...).vmap, or let the kernel take the batch. Under "
-        "mx.compile: compilation was switched on inside activate(), which switches it off; "
-        "leave out mx.enable_compile()"
+        "values. Under mx.vmap: MLX has no vmap for custom kernels ([Primitive::vmap] Not "
+        "implemented for CustomKernel); define one for the calling function with "
+        "mx.custom_function(...).vmap, or pass the batch to the kernel. Under mx.compile: "
+        "activate() disables compilation; leave out mx.enable_compile()"
     )
 
 
 def is_missing_metal(error: BaseException | None) -> bool:
-    """Whether MLX says that it can't run a kernel because it has no Metal."""
+    """Return whether MLX says that it can't run a kernel because it has no Metal."""
     return isinstance(error, RuntimeError) and "[metal_kernel] No Metal back-end" in str(error)

@@ -1,4 +1,4 @@
-"""What a simulated session is asked for, from configuration, command lines and a parent process."""
+"""Options of a simulated session, from configuration, command lines and a parent process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.session.recorder import Recorder
 
-#: How `embercoach simulate` tells the interpreter that it starts what to do.
+#: The variable in which `embercoach simulate` passes options to the interpreter.
 VARIABLE = "EMBERCOACH_SIMULATION"
 #: Seconds between looks at whether the parent process lives.
 _LOOK = 0.5
@@ -30,10 +30,10 @@ _LOOK = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a whole program or test session is simulated.
+    """Settings of a simulated program or test session.
 
     Attributes:
-        settings: compiler, limits, checks, and the kinds of findings that are no fault.
+        settings: compiler, limits, checks, and the allowed kinds of findings.
         compile_only: compile what would be launched, and its variants, and run nothing.
         record: a file to write at the end what was launched and found.
     """

@@ -1,4 +1,4 @@
-"""A pytest session whose kernels are simulated: whose findings are whose, and how they are told."""
+"""A pytest session whose kernels are simulated: it reports each test's findings."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TITLE = "EmberCoach simulator"
 
 
 @dataclass(slots=True)
-class _Told:
-    """What the launches of one test gave, as far as they have been looked at.
+class _TestFindings:
+    """The findings of one test so far.
 
     Attributes:
         fixtures: findings from its setup, which its call fails with.
-        text: what is to be told with the phase that is running.
+        text: the report of the running phase.
     """
 
     fixtures: list[Finding] = field(default_factory=list)
@@ -47,10 +47,10 @@ class SimulatedSession:
         self._options = options
         self._seen = 0
         self._allowed = frozenset(options.settings.allow)
-        self._pardoned = 0
+        self._allowed_count = 0
         self._faulty: dict[str, int] = {}
         self._outside: list[tuple[str, list[Finding]]] = []
-        self._told: dict[str, _Told] = {}
+        self._of_tests: dict[str, _TestFindings] = {}
 
     @classmethod
     def start(cls, config: pytest.Config, *, checks: bool) -> SimulatedSession:
@@ -79,7 +79,7 @@ class SimulatedSession:
             write(self._recorder, self._options)
 
     def pytest_report_header(self) -> str:
-        """What the session's header says."""
+        """Return the line of the session's header."""
         settings = self._options.settings
         checked = "checked" if settings.checks else "not checked"
         return f"embercoach: Metal kernels run on this CPU and are {checked}"
@@ -103,51 +103,51 @@ class SimulatedSession:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fixtures' findings wait for the call, which they fail."""
         self._put_outside("between tests")
-        told = self._told[item.nodeid] = _Told()
+        found = self._of_tests[item.nodeid] = _TestFindings()
         try:
             yield
         except BaseException:
-            told.text = self._text(item, self._new(item), "in its setup ")
+            found.text = self._text(item, self._new(item), "in its setup ")
             raise
-        told.fixtures = self._new(item)
+        found.fixtures = self._new(item)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fail a test whose launches have findings, or add them to its failure."""
-        told = self._told[item.nodeid]
+        found = self._of_tests[item.nodeid]
         try:
             yield
         except BaseException:
-            told.text = self._text(item, [*told.fixtures, *self._new(item)])
+            found.text = self._text(item, [*found.fixtures, *self._new(item)])
             raise
-        told.text = self._text(item, [*told.fixtures, *self._new(item)])
-        if told.text:
-            pytest.fail(told.text, pytrace=False)
+        found.text = self._text(item, [*found.fixtures, *self._new(item)])
+        if found.text:
+            pytest.fail(found.text, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        """What fixtures launch when they end."""
-        told = self._told[item.nodeid]
-        told.text = ""
+        """Fail the teardown for findings of launches in it."""
+        found = self._of_tests[item.nodeid]
+        found.text = ""
         yield
-        told.text = self._text(item, self._new(item), "in its teardown ")
-        if told.text:
-            pytest.fail(told.text, pytrace=False)
+        found.text = self._text(item, self._new(item), "in its teardown ")
+        if found.text:
+            pytest.fail(found.text, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """A test that failed by itself tells the findings in a section."""
+        """Add the findings as a section to a test that failed by itself."""
         result = yield
-        text = self._told[item.nodeid].text if item.nodeid in self._told else ""
+        text = self._of_tests[item.nodeid].text if item.nodeid in self._of_tests else ""
         if text and not result.passed and text not in result.longreprtext:
             result.sections.append((TITLE, text))
         return result
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """A test is over."""
-        self._told.pop(nodeid, None)
+        self._of_tests.pop(nodeid, None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -179,8 +179,8 @@ class SimulatedSession:
         if inside:
             those = "" if inside == found else f", {inside} of them"
             parts[-1] += f"{those} in {_counted(len(self._faulty), 'test')}"
-        if self._pardoned:
-            parts.append(f"{self._pardoned} allowed")
+        if self._allowed_count:
+            parts.append(f"{self._allowed_count} allowed")
         if notes := [n for n in self._recorder.notes if n.kind not in self._allowed]:
             parts.append(_counted(len(notes), "note"))
         return ", ".join(parts)
@@ -194,7 +194,7 @@ class SimulatedSession:
             return []
         allowed = self._allowed | (_allowed_by_markers(item) if item is not None else frozenset())
         kept = [finding for finding in found if finding.kind not in allowed]
-        self._pardoned += len(found) - len(kept)
+        self._allowed_count += len(found) - len(kept)
         return kept
 
     def _text(self, item: pytest.Item, findings: Sequence[Finding], when: str = "") -> str:
@@ -224,7 +224,7 @@ def _allowed_by_markers(item: pytest.Item) -> frozenset[str]:
     for marker in item.iter_markers(MARKER):
         if not marker.args or marker.kwargs.keys() - {"reason"}:
             raise pytest.UsageError(
-                f"{item.nodeid}: {MARKER} takes kinds of findings, and a reason if you like"
+                f"{item.nodeid}: {MARKER} takes kinds of findings and an optional reason"
             )
         try:
             kinds.update(check_kind(str(word)) for word in marker.args)

@@ -1,4 +1,4 @@
-"""What a simulated program launched and what was found, as it passes from process to process."""
+"""A simulated program's launches and findings, as passed from process to process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KernelRow:
-    """What became of a kernel.
+    """The launches and findings of a kernel.
 
     Attributes:
         name: that it was built with.
@@ -63,7 +63,7 @@ class Record:
 
     @property
     def faults(self) -> int:
-        """Findings that are no notes."""
+        """Findings that are not notes."""
         return sum(row.findings for row in self.kernels)
 
     @property
@@ -120,11 +120,16 @@ def read(path: Path) -> Record | None:
 
 
 def _finding(
-    *, thread: list[int] | None, launched_at: list[object] | None, **rest: object
+    *,
+    thread: list[int] | None,
+    launched_at: list[object] | None,
+    details: list[str],
+    **rest: object,
 ) -> Finding:
     """A finding whose tuples JSON has made lists."""
     return Finding(
         thread=thread and tuple(thread),  # type: ignore[arg-type]
         launched_at=launched_at and tuple(launched_at),  # type: ignore[arg-type]
+        details=tuple(details),
         **rest,  # type: ignore[arg-type]
     )

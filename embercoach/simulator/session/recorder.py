@@ -1,4 +1,4 @@
-"""What the launches of an activation did, and what was found in them."""
+"""The launches of an activation and their findings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Launch:
         shapes: shape of each input and output by its name.
         seconds: in the kernel, of the first run.
         accesses: memory accesses checked, 0 where checks are off.
-        findings: what is wrong, told once for each line.
+        findings: the faults, once for each line.
         notes: the findings of the benign classes.
         launched_at: file and line of the Python call.
         traffic: bytes read and written of each input and output by its name, and of what the body
@@ -54,35 +54,35 @@ class Launch:
     def device_bytes(self) -> int:
         """Bytes read and written in device memory, by all threads together; 0 without checks.
 
-        Beside the bytes that a kernel can't do without, this tells what it reads twice. Each access
+        Compared with the bytes that a kernel needs, this shows what it reads twice. Each access
         of each thread counts, as `Traffic` says.
         """
         counts = self.traffic.values()
         return sum(count.read + count.written for count in counts if count.space == "device")
 
 
-class KernelFault(SimulatorError):  # noqa: N818  # the name that users are told of
+class KernelFault(SimulatorError):  # noqa: N818  # the public name
     """A launch had findings, and `on_finding="raise"` was asked for.
 
     Attributes:
-        launch: the launch; its `findings` are what the message tells.
+        launch: the launch; the message lists its `findings`.
     """
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         count = len(launch.findings)
         faults = "a fault" if count == 1 else f"{count} faults"
-        told = "\n\n".join(report(finding) for finding in launch.findings)
-        super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{told}")
+        reports = "\n\n".join(report(finding) for finding in launch.findings)
+        super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{reports}")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the kernel."""
+        """The faults of the kernel."""
         return self.launch.findings
 
 
 class Recorder:
-    """What `activate()` yields: every launch, and the findings of all."""
+    """The launches and findings of an activation, which `activate()` yields."""
 
     def __init__(self) -> None:
         self._launches: list[Launch] = []
@@ -101,7 +101,7 @@ class Recorder:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is wrong, in order, once for each line of a kernel however often it was launched.
+        """The faults, in order, once for each line of a kernel however often it was launched.
 
         Benign classes are in `notes`.
         """

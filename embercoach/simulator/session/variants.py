@@ -22,7 +22,7 @@ class Variant:
     """A launch that the program does not make.
 
     Attributes:
-        words: what differs, to follow "with".
+        words: the difference, to follow "does not compile".
         arguments: of the kernel's call.
     """
 
@@ -56,18 +56,19 @@ def families(names: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[Fam
     inputs = arguments.get("inputs")
     if not isinstance(inputs, (list, tuple)):
         return
-    yield from _of_shape(names, arguments, "of fewer than 8 elements", _made_small)
-    yield from _of_shape(names, arguments, "of no dimension", _made_scalar)
-    yield from _of_shape(names, arguments, "of one dimension", _made_vector)
+    yield from _of_shape(names, arguments, "fewer than 8 elements", _made_small)
+    yield from _of_shape(names, arguments, "no dimensions", _made_scalar)
+    yield from _of_shape(names, arguments, "one dimension", _made_vector)
     for old in _dtypes(arguments.get("template")):
         for new in FLOATS:
             if new != old:
-                variant = Variant(f"{_word(new)} for {_word(old)}", _recast(arguments, old, new))
+                words = f"with {_word(new)} for {_word(old)}"
+                variant = Variant(words, _recast(arguments, old, new))
                 yield Family(variant, (variant,))
 
 
 def key(arguments: Mapping[str, Any]) -> str:
-    """What the variants of a launch depend on: equal for launches with the same ones."""
+    """Return a key of a launch: equal for launches with the same variants."""
     inputs = [
         (str(value.dtype), value.ndim, value.size < SMALL)
         if isinstance(value, mx.array)
@@ -96,8 +97,9 @@ def _of_shape(
 
     def variant(numbers: Sequence[int]) -> Variant:
         replaced = [changed[n] if n in numbers else value for n, value in enumerate(inputs)]
-        told = " and ".join(f"`{names[n]}`" for n in numbers if n < len(names))
-        return Variant(f"{told} {words}", {**arguments, "inputs": replaced})
+        given = " and ".join(f"`{names[n]}`" for n in numbers if n < len(names))
+        verb = "has" if len(numbers) == 1 else "have"
+        return Variant(f"if {given} {verb} {words}", {**arguments, "inputs": replaced})
 
     yield Family(variant(list(changed)), tuple(variant([number]) for number in changed))
 

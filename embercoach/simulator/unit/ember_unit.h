@@ -1,4 +1,4 @@
-// What every rewritten kernel is compiled behind: the Metal library, and the words that the
+// The prefix of every rewritten kernel: the Metal library, and the words that the
 // rewriter puts in.
 #pragma once
 
@@ -22,7 +22,7 @@ struct storage {
   alignas(T) unsigned char bytes[sizeof(T)];
 };
 
-// A function, so that messages tell the type as it was written.
+// A function, so that messages show the type as it was written.
 template <class T>
 EMBER_FN threadgroup T& placed(storage<T>* where) {
   return *(threadgroup T*)where;
@@ -53,8 +53,8 @@ EMBER_CFN T&& widened(T&& value) {
 #endif
 
 // A threadgroup variable: one for all threads of the threadgroup. `used` keeps the optimizer from
-// assuming that it sees every access. The inner variable bears the same name, for messages. Behind
-// it lies a stretch that is no variable's and has no symbol, where an index out of bounds leads.
+// assuming that it sees every access. The inner variable has the same name, for messages. After
+// it is a stretch without a variable or a symbol, where an index out of bounds leads.
 #define EMBER_STORAGE(name, attributes, ...)                            \
   threadgroup auto& name = ember::placed(__extension__({                \
     attributes static __attribute__((section(EMBER_SECTION), used))     \

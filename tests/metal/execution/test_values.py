@@ -106,7 +106,7 @@ _NAMES = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(formula=formulas)
 def test_known_numbers_are_those_that_threads_compute(formula: Formula) -> None:
     trace = trace_of(f"{_NAMES} y[{formula.text}] = 0;", (_THREADS, 1, 1))
@@ -116,7 +116,7 @@ def test_known_numbers_are_those_that_threads_compute(formula: Formula) -> None:
     assert found == [formula.value(thread) for thread in range(_THREADS)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(formula=formulas, bound=st.integers(0, 70))
 def test_known_conditions_split_the_threads(formula: Formula, bound: int) -> None:
     text = f"{_NAMES} if ({formula.text} > {bound}u) {{ y[lid] = 1; }} else {{ z[lid] = 1; }}"

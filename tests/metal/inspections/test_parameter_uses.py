@@ -85,8 +85,8 @@ def test_outputs(
         ("uint i = thread_position_in_grid;", ["initializes the uint `i`"]),
         ("uint i = thread_position_in_grid.x;", []),
         ("uint i = thread_index_in_simdgroup.x;", ["has no component `.x`"]),
-        ("while (thread_position_in_grid < 3) {}", ["is a condition"]),
-        ("switch (thread_position_in_grid) { default: break; }", ["is switched on"]),
+        ("while (thread_position_in_grid < 3) {}", ["is used as a condition"]),
+        ("switch (thread_position_in_grid) { default: break; }", ["is used in a switch"]),
         ("float2 v = float2(thread_position_in_grid.xy);", []),
     ],
 )

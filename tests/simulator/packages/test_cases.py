@@ -77,11 +77,13 @@ def session() -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("case", CASES[::SAMPLED], ids=lambda case: case.name)
+@pytest.mark.sampled(3)
 def test_a_sample_matches_its_fallback(session: Session, case: Case) -> None:
     _compare(session, case)
 
 
 @pytest.mark.corpus
+@pytest.mark.xdist_group("kernels")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_kernel_matches_fallback(session: Session, case: Case) -> None:
     _compare(session, case)
@@ -122,6 +124,7 @@ def _difference(got: mx.array, want: mx.array, tolerance: float) -> str:
 
 
 @pytest.mark.corpus
+@pytest.mark.xdist_group("kernels")  # they look at what the cases ran
 @pytest.mark.parametrize("package", sorted(VERSIONS))
 def test_every_kernel_of_the_package_ran(session: Session, package: str) -> None:
     _needs(package)

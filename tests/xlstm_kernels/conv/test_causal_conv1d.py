@@ -200,9 +200,7 @@ def convolved_in_pieces(x, weight, bias, states, lengths, device):
 
 
 @given(lengths=st.lists(st.integers(0, 50), min_size=1, max_size=5), width=st.sampled_from([1, 4]))
-@settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pieces_give_the_whole_bit_for_bit(lengths, width, device, draw):
     x, weight, bias, states = drawn(draw, 2, sum(lengths), 3, width)
     whole, final = causal_conv1d(x, weight, bias, states, True, "silu", backend=device)
@@ -216,9 +214,7 @@ def test_pieces_give_the_whole_bit_for_bit(lengths, width, device, draw):
     width=st.sampled_from([1, 3]),
     everything=st.booleans(),
 )
-@settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(shape, width, everything, device, draw, wide, relative_error):
     arrays = drawn(draw, *shape, width)
     arrays, activation = (arrays, "silu") if everything else (arrays[:2], None)
@@ -290,6 +286,7 @@ def test_no_kernel_is_given_states_without_elements(simulator, draw):
     ],
     ids=str,
 )
+@pytest.mark.sampled(3)
 def test_memory_is_accessed_once(batch, steps, channels, width, simulator, draw):
     """Counting each thread's accesses; float32 filters weigh most beside a bfloat16 x."""
     arrays = drawn(draw, batch, steps, channels, width, mx.bfloat16, mx.float32)

@@ -19,9 +19,7 @@ from xlstm_kernels.conv.causal_runs import runs
 
 LENGTHS = [0, 1, 2, 16, 17, 65, 372]
 NAMES = ("x", "weight", "bias", "states")
-QUICK = settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
 
 
@@ -123,6 +121,7 @@ def test_lengths_and_widths(steps, width, device, drawn, judge):
 @pytest.mark.parametrize("activation", [None, "silu"])
 @pytest.mark.parametrize("width", [17, 32])
 @pytest.mark.parametrize("steps", [20, 900])
+@pytest.mark.sampled(0)
 def test_wide_filters(steps, width, activation, device, drawn, judge):
     """Longer than a sequence, than a run; and with runs in rounds, and in two threadgroups."""
     primals, cotangents = drawn(3, steps, 5, width)
@@ -158,6 +157,7 @@ def test_many_sequences_share_a_threadgroup(device, drawn, judge):
 @pytest.mark.parametrize(
     ("steps", "width", "continued"), [(208, 16, False), (208, 16, True), (448, 32, True)]
 )
+@pytest.mark.sampled(0)
 def test_threadgroup_that_begins_with_a_second_run(
     steps, width, continued, simulator, drawn, judge
 ):
@@ -281,6 +281,7 @@ def test_broadcast_cotangents(device, drawn, judge):
     ],
     ids=str,
 )
+@pytest.mark.sampled(9)
 def test_memory_is_accessed_once(batch, steps, channels, width, activation, simulator, drawn):
     """Of one launch, which gives every gradient: x and dy are read once, dx is written once."""
     primals, cotangents = drawn(batch, steps, channels, width, mx.bfloat16, mx.float32)

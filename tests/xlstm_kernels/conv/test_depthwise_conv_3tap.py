@@ -96,9 +96,7 @@ def test_nan_stays_in_its_channel_and_window(step, device):
 
 
 @given(batch=st.integers(0, 4), channels=st.integers(0, 20), length=st.integers(0, 300))
-@settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(batch, channels, length, device, draw, wide, relative_error):
     arrays = drawn(draw, batch, channels, length)
     y = depthwise_conv_3tap(*arrays, backend=device)
@@ -199,9 +197,7 @@ def test_empty_gradients(shape, device, draw):
     length=st.integers(0, 300),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_gradients_of_any_shape(batch, channels, length, seed, *, device, wide, relative_error):
     normal = np.random.default_rng(seed).standard_normal
     shape = (batch, channels, length)

@@ -42,9 +42,7 @@ def test_bits(dtype, size, device):
 
 
 @given(shape=st.lists(st.integers(0, 12), max_size=4))
-@settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(shape, device, draw):
     x = draw(tuple(shape), mx.float32)
     assert mx.array_equal(copy(x, backend=device), x)

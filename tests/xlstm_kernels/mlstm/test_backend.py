@@ -144,6 +144,7 @@ def test_a_parallel_form_gives_last_states_to_who_asks():
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
+@pytest.mark.sampled(0)
 def test_the_settings_reach_every_form(mode, device):
     inputs = Draw(1, 1, 33, 8, 8, eps=1e-3, seed=4).inputs()
     configured = backend(eps=1e-3, chunk_size=16, mode=mode, **METAL)
@@ -208,6 +209,7 @@ def test_the_dtype_of_states(steps, name):
         (17, False, {"xlstm_mlstm_gates", "xlstm_mlstm_fused"}),
     ],
 )
+@pytest.mark.sampled(4)
 def test_each_length_has_its_kernel(steps, masked, expected, simulator):
     inputs = Draw(1, 1, steps, 8, 8, masked=masked, seed=8).inputs()
     mx.eval(backend(mode="inference", **METAL)(*inputs.sequence, mask=inputs.mask))

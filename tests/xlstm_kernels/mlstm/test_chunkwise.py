@@ -31,7 +31,6 @@ FORMS = {
     "parallel": mlstm_parallel,
 }
 ANY = settings(
-    deadline=None,
     max_examples=6,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -82,6 +81,7 @@ def test_long_sequences(draw, form, device):
     ("dtype", "bar"), [(mx.float16, 1e-3), (mx.bfloat16, 5e-3)], ids=["float16", "bfloat16"]
 )
 @pytest.mark.parametrize("gates", ["normal", "capped"])
+@pytest.mark.sampled(0)
 def test_halves(dtype, bar, gates, form, device):
     inputs = Draw(2, 3, 70, 33, 40, gates=gates, initial=True, seed=3).inputs(dtype)
     h, states = called(form, inputs, device)
@@ -98,6 +98,7 @@ def test_4096_steps_keep_every_digit(device):
 
 
 @pytest.mark.parametrize("width", [(1, 1), (7, 9), (64, 64), (65, 130), (100, 8)], ids=str)
+@pytest.mark.sampled(0)
 def test_widths_at_the_edge_of_tiles(width, form, device):
     inputs = Draw(1, 3, 33, *width, initial=True, seed=7).inputs()
     h, states = called(form, inputs, device)
@@ -105,6 +106,7 @@ def test_widths_at_the_edge_of_tiles(width, form, device):
 
 
 @pytest.mark.parametrize("keys", [256, 300, KEY_WIDTH_LIMIT])
+@pytest.mark.sampled(0)
 def test_fused_takes_wide_keys(keys, device):
     inputs = Draw(1, 1, 19, keys, 33, initial=True, seed=9).inputs()
     h, states = called(FORMS["fused"], inputs, device)
@@ -233,6 +235,7 @@ def test_all_masked_keeps_the_state(form, device):
 
 
 @pytest.mark.parametrize("cut", [1, 31, 64, 90])
+@pytest.mark.sampled(0)
 def test_split_equals_whole(cut, form, device):
     inputs = Draw(1, 3, 97, 16, 24, gates="capped", initial=True, seed=29).inputs()
     parts, states = [], inputs.states

@@ -41,9 +41,7 @@ FORMS = {
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
-QUICK = settings(
-    deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=FORMS.values(), ids=list(FORMS))
@@ -167,6 +165,7 @@ def test_the_oracle_is_the_slope(masked, gates):
 @example(draw=Draw(1, 1, 100, 8, 8, gates="capped", initial=True, eps=1e-3), seed=1)
 @example(draw=Draw(1, 1, 2, 33, 40, gates="capped", seed=145), seed=17)
 @QUICK
+@pytest.mark.sampled(0)
 def test_gradients(draw, seed, form, device):
     inputs = draw.inputs()
     given = cotangents_of(inputs, seed)
@@ -206,6 +205,7 @@ def test_gradients_over_500_steps(form, device):
 @pytest.mark.parametrize(
     ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
 )
+@pytest.mark.sampled(0)
 def test_gradients_in_halves(dtype, bar, form, device):
     inputs = Draw(1, 3, 70, 33, 40, initial=True, seed=5).inputs(dtype)
     given = cotangents_of(inputs, 6)
@@ -218,6 +218,7 @@ def test_gradients_in_halves(dtype, bar, form, device):
 
 
 @pytest.mark.parametrize("cut", [1, 40, 64])
+@pytest.mark.sampled(0)
 def test_split_equals_whole(cut, form, device):
     """Backward through two calls, the second of which begins where the first one ends."""
     inputs = Draw(1, 3, 97, 16, 24, initial=True, seed=7).inputs()

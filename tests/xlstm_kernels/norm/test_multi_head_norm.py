@@ -177,9 +177,7 @@ def test_nothing_is_copied_on_the_way(simulator, draw):
     scale=st.floats(1e-2, 1e3),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(extents, columns, eps, scale, seed, *, norm, device, wide, relative_error):
     """Without a bias, since a sum that cancels has the error of what was added."""
     normal = np.random.default_rng(seed).standard_normal

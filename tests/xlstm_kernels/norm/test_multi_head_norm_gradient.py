@@ -151,9 +151,7 @@ def test_many_rows(columns, monkeypatch, norm, simulator, arrays, draw, judge):
     eps=st.floats(1e-3, 1),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(extents, columns, eps, seed, *, norm, device, judge):
     normal = np.random.default_rng(seed).standard_normal
     shape = (*extents, columns)
@@ -207,6 +205,7 @@ def test_strided_inputs(norm, device, draw, judge):
 
 
 @pytest.mark.parametrize("names", COMBINATIONS, ids=str)
+@pytest.mark.sampled(6)
 def test_memory_is_accessed_once(names, monkeypatch, norm, simulator, draw):
     """Of one launch, and of x as it lies: x, dy and the gate are read once."""
     monkeypatch.setattr(rows, "_BUSY_ELEMENTS", 1)  # as if these were many rows

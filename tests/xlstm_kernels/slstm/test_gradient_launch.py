@@ -41,6 +41,7 @@ def draw_weights(draw):
 @pytest.mark.parametrize(
     ("units", "streamed"), [(5, False), (33, False), (64, False), (70, True), (400, True)]
 )
+@pytest.mark.sampled(5)
 def test_nothing_is_read_twice(units, streamed, options, simulator, draw):
     """Of the states y is not read, and of a sum's cotangent, one number, no copy is made."""
     batch, steps, heads = 2, 3, 2

@@ -61,9 +61,7 @@ def test_more_units_than_a_block(units, device, draw_case):
     options=st.sampled_from(list(OPTIONS.values())),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(  # noqa: PLR0917
     batch, steps, heads, units, scale, fresh, masked, options, seed, device, draw, draw_case
 ):

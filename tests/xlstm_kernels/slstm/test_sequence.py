@@ -109,9 +109,7 @@ def test_mixed_dtypes(device, draw_inputs, expect, check):
     first=st.booleans(),
     masked=st.booleans(),
 )
-@settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(  # noqa: PLR0917
     batch, steps, heads, units, scale, first, masked,
     device, draw, draw_inputs, draw_states, expect, check,
