@@ -13,7 +13,7 @@ from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import children, target_names
+from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.joins import as_array, without_alternatives
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated
@@ -375,40 +375,3 @@ def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
     if node.finalbody is not None and not _body(frame, node.finalbody.body):
         return False
     return bool(branches)
-
-
-def execute_match(frame: Frame, node: cst.Match) -> bool:
-    """``match``: patterns bind names to unknown values."""
-    evaluate(frame, node.subject)
-    if frame.must is None:
-        return _match(frame, node)
-    with frame.must.unsure():
-        return _match(frame, node)
-
-
-def _match(frame: Frame, node: cst.Match) -> bool:
-    before = frame.fork()
-    branches: list[Snapshot] = [before]
-    for case in node.cases:
-        frame.restore(before)
-        for name in _pattern_names(case.pattern):
-            frame.bind(name, UNKNOWN)
-        if case.guard is not None:
-            test(frame, case.guard, "guard")
-        if _body(frame, case.body):
-            branches.append(frame.fork())
-    frame.restore(before)
-    frame.merge(branches)
-    return True
-
-
-def _pattern_names(pattern: cst.CSTNode) -> list[str]:
-    names = []
-    if isinstance(pattern, (cst.MatchAs, cst.MatchStar)) and pattern.name is not None:
-        names.append(pattern.name.value)
-    if isinstance(pattern, cst.MatchMapping) and pattern.rest is not None:
-        names.append(pattern.rest.value)
-    if not isinstance(pattern, cst.MatchValue):
-        for child in children(pattern):
-            names.extend(_pattern_names(child))
-    return names

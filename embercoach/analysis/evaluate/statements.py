@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
-from embercoach.analysis.evaluate import control, imports, mutation, operators
+from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
@@ -263,7 +263,7 @@ EXECUTORS |= {
     cst.While: control.execute_while,
     cst.Try: control.execute_try,
     cst.TryStar: control.execute_try,
-    cst.Match: control.execute_match,
+    cst.Match: matching.execute_match,
     cst.Break: control.execute_break,
     cst.Continue: control.execute_continue,
     cst.Import: imports.execute_import,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.facts.ceil_division import grows_with_data
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.programs.kernels import launched
-from embercoach.checks.programs.launches import MAX_THREADS, entries_of
+from embercoach.checks.programs.launch_entries import MAX_THREADS, entries_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.launches import Entries, Entry
+    from embercoach.checks.programs.launch_entries import Entries, Entry
 
 SIMD_WIDTH = 32
 """Threads of a simdgroup, on every GPU that MLX runs on."""

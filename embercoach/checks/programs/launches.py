@@ -13,9 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls import shapes
-from embercoach.analysis.facts.ceil_division import alternatives, whole_multiple
+from embercoach.analysis.facts.ceil_division import whole_multiple
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
-from embercoach.analysis.facts.symbolic import symbolic
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import NONE, DType, Number, Sequence, Shape, Value
 from embercoach.checks.programs.kernels import (
@@ -26,6 +25,13 @@ from embercoach.checks.programs.kernels import (
     readable,
     source_of,
     template_of,
+)
+from embercoach.checks.programs.launch_entries import (
+    MAX_THREADS,
+    Entries,
+    Entry,
+    entries_of,
+    tuple_entries,
 )
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 
@@ -40,62 +46,10 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Program
 
 TemplateValue = int | bool | str | None
-#: Threads of a threadgroup that Metal allows at most.
-MAX_THREADS = 1024
 #: Threads along x that an unknown threadgroup is tried with.
 TRIED = (64, 256)
 MAX_CONFIGURATIONS = 4
 _DTYPES = {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of ``grid``, ``threadgroup`` or a shape.
-
-    Attributes:
-        size: None where the tuple is put together elsewhere.
-        known: its value.
-        limit: the most that it can be: ``known``, or the constant of ``min(256, n)``.
-    """
-
-    size: SymInt | None = None
-    known: int | None = None
-    limit: int | None = None
-
-
-Entries = tuple[Entry, Entry, Entry]
-
-
-def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
-    """The three entries of ``grid`` or ``threadgroup``, None where they are not to be seen."""
-    argument = fact.keyword(name)
-    if argument is None:
-        return None
-    entries = _entries(Expression(argument.node, scope_at(fact, module)), items_of(argument.value))
-    if len(entries) != 3:
-        return None
-    x, y, z = entries
-    return x, y, z
-
-
-def _entries(expression: Expression | None, values: tuple[Value, ...] | None) -> tuple[Entry, ...]:
-    """The entries of a tuple by what is written and by what inference knows; none if unknown."""
-    written = None if expression is None else items(expression)
-    if written is None:
-        return tuple(_entry(None, value) for value in values or ())
-    if values is None or len(values) != len(written):
-        return tuple(_entry(symbolic(size), None) for size in written)
-    return tuple(_entry(symbolic(s), v) for s, v in zip(written, values, strict=True))
-
-
-def _entry(size: SymInt | None, value: Value | None) -> Entry:
-    known = None if size is None else size.known
-    if known is None and type(value) is Number and type(value.const) is int:
-        known = value.const
-    if known is not None or size is None:
-        return Entry(size, known, known)
-    choices = (choice.known for choice in alternatives(size))
-    return Entry(size, None, min((n for n in choices if n is not None), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +225,7 @@ def _output_shape(value: Value | None, expression: Expression | None) -> OutputS
     values = items_of(value)
     if values is None and isinstance(value, Sequence) and value.kind == "shape":
         values = value.items
-    entries = _entries(expression, values)
+    entries = tuple_entries(expression, values)
     sizes = tuple(entry.size for entry in entries if entry.size is not None)
     shape = None if values is None else Shape(tuple(entry.known for entry in entries))
     return OutputShape(shape, sizes if len(sizes) == len(entries) > 0 else None, expression)
