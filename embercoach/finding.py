@@ -1,16 +1,18 @@
-"""What a check reports and what a report prints: plain data at the bottom of the house."""
+"""Findings: made by checks, completed by the engine, printed by reports."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
+
+from embercoach.quoting import MOST_PROPOSED, bounded
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class PlacedError(Exception):
-    """What is wrong with a source, and where: line and column count from 1."""
+    """An error in a source, with its line and column, both from 1."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
         super().__init__(f"{line}:{column}: {message}")
@@ -30,7 +32,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A proposed change. ``safe`` means that the program computes the same afterwards."""
+    """A proposed change. A ``safe`` one does not change what the program computes."""
 
     title: str
     safe: bool
@@ -39,69 +41,61 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A place that explains a finding, in the words of ``message``.
+    """A place in the file of a finding that explains it. ``cell`` is that of :class:`Finding`."""
 
-    ``path`` is empty in a :class:`RawFinding`, whose steps are all in the file of the finding.
-    ``cell`` is that of :class:`Finding`.
-    """
-
-    path: str
     line: int
     column: int
     end_line: int
     end_column: int
     message: str
     cell: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RawFinding:
-    """What a check found, before a profile gives it a severity.
-
-    Lines and columns count from 1, columns in characters; the end is exclusive. ``flow`` tells
-    where the value that is meant came from, the earliest place first and as far as it is known;
-    ``related`` are other places that belong to it: where its context begins, a second access.
-    """
-
-    code: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    message: str
-    help: str
-    context: str
-    fix: Fix | None = None
-    flow: tuple[Step, ...] = ()
-    related: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding as users see it: a place in a file, what, why it hurts, and the way out.
+    """A finding, from the check that makes it to the report that prints it.
 
-    ``flow`` and ``related`` are those of :class:`RawFinding`. In a notebook ``cell`` is the number
-    of the cell, from 1, and lines are the cell's; offsets of edits are those of the module that
-    the notebook's code cells make.
+    Lines and columns count from 1, columns in characters; the end is exclusive. In a notebook
+    lines are those of ``cell``, and edits count in the module that the code cells make.
+
+    Attributes:
+        flow: where the value comes from, as far as it is known, the earliest place first.
+        related: other places: where the context begins, a second access.
+        path: the file as the user named it. The engine sets it, and the severity: a check's
+            results are cached and do not depend on settings.
+        cell: the number of a notebook's cell, from 1.
     """
 
-    path: str
+    code: str
     line: int
     column: int
     end_line: int
     end_column: int
-    code: str
-    severity: Severity
     message: str
     help: str
-    context: str
+    context: str = "default"
     fix: Fix | None = None
     flow: tuple[Step, ...] = ()
     related: tuple[Step, ...] = ()
+    _: KW_ONLY
+    path: str = ""
+    severity: Severity = "note"
     cell: int | None = None
+
+    def bounded(self) -> Finding:
+        """The finding with bounded texts, whatever code they quote."""
+        fix = self.fix
+        return replace(
+            self,
+            message=bounded(self.message),
+            help=bounded(self.help, MOST_PROPOSED),
+            fix=fix and replace(fix, title=bounded(fix.title, MOST_PROPOSED)),
+            flow=tuple([replace(step, message=bounded(step.message)) for step in self.flow]),
+            related=tuple([replace(step, message=bounded(step.message)) for step in self.related]),
+        )
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:
-        """Order of findings in every report: the same whenever the findings are."""
+        """Order of findings in every report."""
         place = (self.path, self.cell or 0, self.line, self.column)
         return (*place, self.code, self.end_line, self.end_column, self.message)

@@ -23,7 +23,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What a wrapper passes whatever it is called with."""
+    """A constant that a wrapper passes."""
 
     value: str | bool | tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""What stands at the top of a project, so that its files are told from those of others."""
+"""Files and folders at the root of a project, which mark its boundary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules as their pages in ``rules/`` state them: the single home of rule metadata."""
+"""Rule metadata, read from the pages in ``rules/``, the one definition of it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 100_000_000
 #: Bytes of a file that linted code names: whatever is larger is not read, like an absent file.
 MOST_NAMED_BYTES = 2_000_000
-#: Entries of these are no contents of a project, whatever their type says.
+#: Entries of these are not files of a project, whatever their type is.
 PSEUDO_FOLDERS = ("/proc", "/sys", "/dev")
 #: Repositories' own folders hold credentials, and no sources.
 PRIVATE_FOLDERS = frozenset((".git", ".hg"))
@@ -60,9 +60,9 @@ def read_bytes(
         TooLargeError: the file is larger than the limit.
         RefusedError: it is not a regular file, or lies outside the root.
         OSError: it cannot be opened or read.
-        ValueError: the path is no path.
+        ValueError: the path is invalid.
     """
-    # Opening a device may have effects of its own: the type is checked before, and after.
+    # Opening a device may have side effects: the type is checked before and after.
     _check_type(os.stat(path, follow_symlinks=follow), path)  # noqa: PTH116  (hot)
     descriptor = os.open(path, _FLAGS if follow else _FLAGS | _NOFOLLOW)
     try:
@@ -89,19 +89,19 @@ def read_text(
 
     Raises:
         OSError: as of `read_bytes`.
-        ValueError: the path is no path, or the file is not UTF-8.
+        ValueError: the path is invalid or the file is not UTF-8.
     """
     text = read_bytes(path, limit=limit, root=root, follow=follow).decode("utf-8", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def is_inside(path: str | os.PathLike[str], root: str) -> bool:
-    """Whether the real path of a file lies in a folder, and in no private or pseudo folder."""
+    """Return whether the real path of a file is in a folder, outside of private ones."""
     return _inside(os.path.realpath(path), os.path.realpath(root))
 
 
 def is_own(path: str | os.PathLike[str], is_type: Callable[[int], bool]) -> bool:
-    """Whether a path is of a type (`stat.S_ISDIR`) and of this user; a link is of no such type.
+    """Return whether a path has a type (`stat.S_ISDIR`) and this user as owner; links do not.
 
     Raises:
         OSError: there is no such path.

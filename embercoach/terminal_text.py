@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Categories of characters that control a terminal, reorder a line, end it or can't be seen:
 #: C0 and C1 controls, formats (bidirectional overrides, zero-width characters, tags), halves of
@@ -25,7 +28,7 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def is_deceptive(character: str) -> bool:
-    """Whether a character must not reach a terminal as it is."""
+    """Return whether a character must be escaped for a terminal."""
     # Noncharacters, of which XML and HTML take some for an error; the category is that of
     # letters which a later Unicode has, and those are to be seen.
     noncharacter = ord(character) & 0xFFFE == 0xFFFE or "\ufdd0" <= character <= "\ufdef"
@@ -33,7 +36,7 @@ def is_deceptive(character: str) -> bool:
 
 
 class _Escapes(dict[int, str]):
-    """What ``str.translate`` writes for each character: computed once, at its first use."""
+    """The table of ``str.translate``; each entry is computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -62,6 +65,11 @@ def escaped(text: str, *, keep_tabs: bool = False) -> str:
 def log_line(text: str, *, keep_tabs: bool = False) -> str:
     """A text as one line for a terminal or a log: escaped, and no command of a CI runner."""
     return without_commands(escaped(text, keep_tabs=keep_tabs))
+
+
+def log_lines(texts: Iterable[str]) -> str:
+    """Texts as lines for a terminal or a log, each with its line end."""
+    return "".join([f"{log_line(text)}\n" for text in texts])
 
 
 def without_commands(line: str) -> str:

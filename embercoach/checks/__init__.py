@@ -6,26 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.project.project import Project
-from embercoach.checks.arrays import (  # noqa: F401  (importing a module registers its checks)
-    complex_numbers,
-    dtype,
-    fft,
-    graph_break,
-    host_pull,
-    host_pull_eval,
-    host_pull_int,
-    python_scalar,
-)
 from embercoach.checks.file_reports import place_reports, reports_of
 from embercoach.checks.programs.kernel_budgets import problem_of
 from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
-from embercoach.checks.registry import CODES
+from embercoach.checks.registry import CODES, load, load_kernel_checks
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.finding import RawFinding
+    from embercoach.finding import Finding
 
 __all__ = [
     "FileReport",
@@ -37,27 +27,27 @@ __all__ = [
     "registered_codes",
 ]
 
+load("embercoach.checks.arrays")
+
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
     """The findings of one file.
 
     Attributes:
-        findings: in the order of the file.
+        findings: in no order.
         dependencies: other files, present or absent, that decided them.
         problem: why findings may be missing, None where all of the file was analyzed.
     """
 
-    findings: tuple[RawFinding, ...]
+    findings: tuple[Finding, ...]
     dependencies: tuple[str, ...]
     problem: str | None = None
 
 
 def registered_codes() -> frozenset[str]:
     """All codes that the checks may report."""
-    from embercoach.checks import of_kernels  # noqa: F401
-    from embercoach.checks.body import host_copies  # noqa: F401
-
+    load_kernel_checks()
     return frozenset(CODES)
 
 

@@ -11,8 +11,8 @@ from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.programs.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
-from embercoach.checks.registry import BY_FILE, Report, checks_of
-from embercoach.finding import Edit, Fix, RawFinding, Step
+from embercoach.checks.registry import Report, checks_of, checks_on, load_kernel_checks
+from embercoach.finding import Edit, Finding, Fix, Step
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -52,14 +52,14 @@ def reports_of(module: Module) -> Reports:
         facts, exceeded = module.facts(), _exceeded(error)
         module.work.left = Work.of("", is_shared=False).left  # for the checks
     if module.mentions_kernels or any(map(has_kernel, facts)):
-        from embercoach.checks import of_kernels  # noqa: F401  (registers their checks)
+        load_kernel_checks()
     found: list[Report] = []
     try:
         for fact in facts:
             for check in checks_of(fact):
                 found.extend(check(fact, module))
         if exceeded is None:  # these checks need all facts of the file
-            for file_check in BY_FILE:
+            for file_check in checks_on("Module"):
                 found.extend(file_check(module, facts))
     except WorkExceededError as error:
         exceeded = exceeded or _exceeded(error)
@@ -87,8 +87,8 @@ def _uncovered(module: Module, found: list[Report]) -> list[Report]:
     return list(unique.values())
 
 
-def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ...]:
-    """Findings with their positions, in the order of the source."""
+def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
+    """Findings with their positions."""
     if not reports:
         return ()
     origins = Origins(module)
@@ -108,7 +108,7 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
     spans = module.parsed.spans(statements)
     lines = Lines(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
-    findings = [
+    return tuple(
         _finding(
             report,
             context,
@@ -117,8 +117,7 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[RawFinding, ..
             lines,
         )
         for report, context, pair in zip(reports, contexts, stop_lists, strict=True)
-    ]
-    return tuple(sorted(findings, key=lambda f: (f.line, f.column, f.code)))
+    )
 
 
 def _stops(report: Report, context: str, origins: Origins) -> _Stops:
@@ -172,7 +171,7 @@ def _finding(
     steps: tuple[tuple[Step, ...], ...],
     spans: dict[cst.CSTNode, Span],
     lines: Lines,
-) -> RawFinding:
+) -> Finding:
     span = _within(spans[report.node], report.text_span, lines)
     fix = None
     if report.change is not None:
@@ -185,7 +184,7 @@ def _finding(
             for node, text in report.change.edits
         )
         fix = Fix(report.change.title, report.change.safe, edits)
-    return RawFinding(
+    return Finding(
         report.code,
         span.line,
         span.column + 1,
@@ -212,7 +211,7 @@ def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
     text, span = stop.text, _within(spans[stop.node], stop.span, lines)
     if stop.quoted is not None:
         text = text.replace("{}", _quoted(spans[stop.quoted], lines))
-    return Step("", span.line, span.column + 1, span.end_line, span.end_column + 1, text)
+    return Step(span.line, span.column + 1, span.end_line, span.end_column + 1, text)
 
 
 def _quoted(span: Span, lines: Lines) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import cache, lru_cache
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from embercoach.analysis.facts.facts import CallFact, Fact, Place
-from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.facts.stops import Stop
+    from embercoach.checks.programs.metal_checks import MetalReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,44 +106,89 @@ class Report:
         return replace(self, subject=subject)
 
 
-CheckFunction = Callable[[Fact, Module], Iterator[Report]]
-FileCheckFunction = Callable[[Module, "list[Fact]"], Iterator[Report]]
-BY_FACT: dict[type[Fact], list[CheckFunction]] = {}
-#: Checks of calls, with the names of the callees that they check; None for any callee.
-OF_CALLS: list[tuple[frozenset[str] | None, CheckFunction]] = []
-BY_FILE: list[FileCheckFunction] = []
 CODES: set[str] = set()
+#: The types of facts that checks may take as their first parameter.
+FACTS = (
+    *dict.fromkeys(fact.__name__ for fact in Fact.__subclasses__()),
+    "Module",  # a Python file; the second parameter takes all of its facts
+    "MetalCode",  # a kernel's body, or a file with Metal text
+    "MetalFile",  # a file with Metal text
+    "ObjectiveC",
+)
 
-F = TypeVar("F", bound=Callable[..., Iterator[Report]])
+#: Packages with checks of kernels; ``embercoach.checks.arrays`` is loaded for every file.
+KERNEL_CHECKS = tuple(
+    f"embercoach.checks.{name}" for name in ("body", "contract", "launch", "programs")
+)
 
 
-def check(*codes: str, on: type[Fact], of: Iterable[str] | None = None) -> Callable[[F], F]:
-    """Register a check of one kind of fact, by the codes that it may report.
+class Check(NamedTuple):
+    """A registered check. ``of`` names the functions whose calls it takes, None for any call."""
+
+    function: Callable[..., Iterator[Any]]
+    of: frozenset[str] | None
+
+
+CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
+
+F = TypeVar("F", bound=Callable[..., "Iterator[Report] | Iterator[MetalReport]"])
+
+
+def check(*codes: str, of: Iterable[str] | None = None) -> Callable[[F], F]:
+    """Register a check: a generator of reports about one fact, or about one file.
+
+    The annotation of its first parameter is the fact's type, one of ``FACTS``.
 
     Args:
-        codes: the codes.
-        on: the kind of fact.
-        of: for calls, the callees: qualified names of library functions (``"builtins.int"``),
-            prefixes of such names (``"numpy."``), and methods (``".item"``). None for any call.
+        codes: the codes that it may report.
+        of: for calls: qualified names of library functions (``"builtins.int"``), prefixes of such
+            names (``"numpy."``) and methods (``".item"``). None for any call.
+
+    Raises:
+        TypeError: the first parameter has another annotation.
     """
-    callees = None if of is None else frozenset(of)
+    names = None if of is None else frozenset(of)
 
     def register(function: F) -> F:
+        fact = next(iter(function.__annotations__.values()), None)
+        if fact not in CHECKS:
+            known = ", ".join(FACTS)
+            raise TypeError(
+                f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
+            )
         CODES.update(codes)
-        if on is CallFact:
-            OF_CALLS.append((callees, function))
-            _of_call.cache_clear()
-        else:
-            BY_FACT.setdefault(on, []).append(function)
+        CHECKS[fact].append(Check(function, names))
+        _of_call.cache_clear()
         return function
 
     return register
 
 
-def checks_of(fact: Fact) -> Sequence[CheckFunction]:
-    """The checks that may report a fact, in the order of registration."""
+@cache
+def load(package: str) -> None:
+    """Import the modules of a package, which registers their checks."""
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
+
+
+def load_kernel_checks() -> None:
+    """Register the checks of kernels, whose modules take longer to load than most files to check.
+
+    They report nothing without a kernel, so that it makes no difference when they are loaded.
+    """
+    for package in KERNEL_CHECKS:
+        load(package)
+
+
+def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:
+    """The checks of facts of a type, in the order of registration."""
+    return [check.function for check in CHECKS[fact]]
+
+
+def checks_of(fact: Fact) -> Sequence[Callable[..., Iterator[Report]]]:
+    """The checks that may report something about a fact, in the order of registration."""
     if type(fact) is not CallFact:
-        return BY_FACT.get(type(fact), ())
+        return [check.function for check in CHECKS[type(fact).__name__]]
     callee = fact.callee
     if type(callee) is Symbol:
         return _of_call(callee.name)
@@ -149,26 +196,15 @@ def checks_of(fact: Fact) -> Sequence[CheckFunction]:
 
 
 @lru_cache(maxsize=4096)
-def _of_call(name: str | None) -> tuple[CheckFunction, ...]:
-    """The checks of calls of a function or a ``.method``; None for any other callee."""
+def _of_call(name: str | None) -> tuple[Callable[..., Iterator[Report]], ...]:
+    """The checks of calls of a function, a ``.method``, or of anything else."""
     return tuple(
-        function
-        for callees, function in OF_CALLS
-        if callees is None
-        or (name is not None and (name in callees or name.startswith(_prefixes(callees))))
+        check.function
+        for check in CHECKS["CallFact"]
+        if check.of is None
+        or (name is not None and (name in check.of or name.startswith(_prefixes(check.of))))
     )
 
 
 def _prefixes(names: frozenset[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name.endswith("."))
-
-
-def file_check(*codes: str) -> Callable[[F], F]:
-    """Register a check that needs all facts of a file at once."""
-
-    def register(function: F) -> F:
-        CODES.update(codes)
-        BY_FILE.append(function)
-        return function
-
-    return register

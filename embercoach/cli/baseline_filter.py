@@ -1,4 +1,4 @@
-"""What the baselines make of a run: findings that are known, and entries that are gone."""
+"""Filter a run by its baselines: known findings, and fixed entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A baseline and the configurations that name it, whose files it holds for."""
+    """A baseline and the configurations that name it."""
 
     baseline: Baseline
     scopes: frozenset[Scope]
@@ -39,7 +39,7 @@ class Guard:
     division: Division
 
     def holds_for(self, place: str) -> bool:
-        """Whether a file, by its absolute path, is one of a configuration that names it."""
+        """Return whether the baseline applies to a file, given by its absolute path."""
         return self.configurations.holding(place) in self.scopes
 
     def covered(self, result: RunResult) -> frozenset[Entry]:
@@ -72,7 +72,7 @@ def _absolute(paths: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is new in a run.
+    """A run without the findings that its baselines know.
 
     Attributes:
         findings: those in no baseline.
@@ -101,7 +101,7 @@ def guards(
         configurations: of all folders.
         division: which files are looked at.
         default: the file where settings name none, which need not exist, as none need then.
-        problems: takes up what is wrong with one of the files, instead of it being raised.
+        problems: receives errors in the files, which are raised if it is None.
 
     Raises:
         click.ClickException: one of them cannot be used.
@@ -134,7 +134,7 @@ def _read(file: Path, default: Path | None, problems: list[Problem] | None) -> B
 
 
 def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Judged:
-    """Part what is new in a run from what the baselines know."""
+    """Separate new findings from those that the baselines know."""
     known: set[int] = set()
     fixed: list[tuple[str, str]] = []
     stale = []
@@ -157,7 +157,7 @@ def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Jud
 def _changes(
     findings: Sequence[Finding], known: AbstractSet[int], fixed: Sequence[tuple[str, str]]
 ) -> tuple[Change, ...]:
-    """What is known and fixed, by file and rule; files as the run shows them, if it does."""
+    """Known and fixed findings by file and rule."""
     paths = {finding.path for finding in findings}
     shown = {os.path.abspath(path): path for path in paths}  # noqa: PTH100  (links stay)
     counts: dict[tuple[str, str], list[int]] = {}
@@ -169,13 +169,12 @@ def _changes(
     return tuple(sorted(Change(*key, *numbers) for key, numbers in counts.items()))
 
 
-def complain(judged: Judged) -> None:
-    """Say on standard error which baselines are to be updated."""
-    for file, count in judged.stale:
-        entries = "1 entry is" if count == 1 else f"{count} entries are"
+def complain(stale: Iterable[tuple[Path, int]]) -> None:
+    """Name outdated baselines on standard error."""
+    for file, count in stale:
+        entries = "1 fixed entry" if count == 1 else f"{count} fixed entries"
         name = baseline_file.shown(file)
         print_text(
-            f"{name}: {entries} fixed and still listed; run `embercoach baseline update "
-            f"--baseline {name}` and commit it",
+            f"{name}: {entries}; run `embercoach baseline update --baseline {name}` and commit it",
             sys.stderr,
         )

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 CLEAN = 0
 FOUND = 1
-#: Something was not checked, or the command line or configuration is wrong.
+#: Something was not checked, or the command line or configuration is invalid.
 INCOMPLETE = 2
 INTERRUPTED = 130

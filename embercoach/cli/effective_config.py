@@ -1,4 +1,4 @@
-"""What applies to a path and why, as plain data: ``embercoach config``, ``applied.schema.json``."""
+"""The effective configuration of paths as plain data; its form is ``applied.schema.json``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach import rulebook
 from embercoach.config.provenance import COMMAND_LINE, FILE, Origin, excluding, facts, origin
 from embercoach.config.selectors import decisions, matches
-from embercoach.engine.discovery.exclusion_reasons import passed_over
+from embercoach.engine.discovery.exclusion_reasons import skip_reason
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
 from embercoach.engine.verdict import Judge
 from embercoach.safe_read import read_text
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from embercoach.config.selectors import Decision
     from embercoach.engine.discovery.exclusion_reasons import Reason
 
-#: What a path is passed over for in a run over the project, and not where it is named itself.
+#: Reasons that exclude a path from a run over the project, but not where it is named itself.
 WHEN_NAMED = ("excluded", "ignored", "link", "suffix")
 #: Raised when something in the JSON is removed or changes its meaning.
 VERSION = 1
 
 
 def document(paths: Iterable[str], configurations: Configurations) -> dict[str, Any]:
-    """What applies to each path that was given.
+    """The effective configuration of each path.
 
     Raises:
         ConfigError: a mistake in the configuration of one.
@@ -43,7 +43,7 @@ def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
     path = Path(os.path.abspath(given))  # noqa: PTH100  (Path.absolute keeps "..")
     scope = configurations.of(given)
     kind = "folder" if path.is_dir() else "file" if path.exists() else "missing"
-    reason = passed_over(str(path), configurations)
+    reason = skip_reason(str(path), configurations)
     profile, rules = _rules(scope, None if kind == "folder" else path)
     baseline = scope.settings.baseline
     return {
@@ -52,7 +52,7 @@ def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
         "language": None if kind == "folder" else language_of(path.name),
         "checked": reason is None,
         "checked_if_named": reason is None or _checked_if_named(reason, kind, given),
-        "passed_over": None if reason is None else _reason(scope, reason, given),
+        "skipped": None if reason is None else _reason(scope, reason, given),
         "project": str(scope.settings.root),
         "configuration": None if scope.file is None else shown(scope.file.path),
         "profile": profile,
@@ -74,13 +74,13 @@ def _checked_if_named(reason: Reason, kind: str, given: str) -> bool:
 
 
 def shown(path: Path) -> str:
-    """A path from the current folder, where it lies in it."""
+    """A path, relative to the current folder if it is in it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def told_origin(one: Origin) -> str:
-    """Who says something, in a word or two: a file and its line, or what it is."""
+def origin_text(one: Origin) -> str:
+    """The text of an origin: a file and its line, or its kind."""
     if one.path is None:
         return one.kind.replace("-", " ")
     return f"{shown(one.path)}:{one.line}" if one.line else shown(one.path)
@@ -88,11 +88,11 @@ def told_origin(one: Origin) -> str:
 
 def _origin(one: Origin) -> dict[str, Any]:
     path = None if one.path is None else shown(one.path)
-    return {"from": one.kind, "path": path, "line": one.line, "told": told_origin(one)}
+    return {"from": one.kind, "path": path, "line": one.line, "text": origin_text(one)}
 
 
 def _rules(scope: Scope, path: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The profile, and for each rule whether it is on and how loud; in a file, if one is given."""
+    """The profile, and for each rule whether it is enabled, its severity, and why."""
     judge = Judge(scope.settings)
     special = judge.profile_for(path) if path is not None else None
     pattern, profile = special or (None, scope.settings.profile)
@@ -108,7 +108,7 @@ def _rules(scope: Scope, path: Path | None) -> tuple[dict[str, Any], list[dict[s
     rules = []
     for code, decision in sorted(why.items()):
         reason = _ignored_in_file(code, ignores) if decision.enabled else None
-        # One selector speaks of many rules, and its line takes a while to find.
+        # One selector names many rules, and finding its line is slow.
         key = reason or decision
         if key not in known:
             known[key] = _ignoring(scope, *reason) if reason else _deciding(scope, decision)
@@ -173,7 +173,7 @@ def _reason(scope: Scope, reason: Reason, given: str) -> dict[str, Any]:
 
 
 def _line(file: Path, pattern: str) -> int | None:
-    """The last line of a file of git's that is a pattern."""
+    """The last line of an ignore file that is a pattern."""
     lines = read_text(file, errors="replace").splitlines()
     return next((n for n in range(len(lines), 0, -1) if lines[n - 1] == pattern), None)
 
@@ -184,21 +184,21 @@ def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
     what = f"its folder {shown(place)}" if above else "it"
     match reason.why:
         case "missing":
-            return "there is no such file or folder"
+            return "no such file or folder"
         case "excluded":
-            return f"`{key}` names {what}, by the pattern `{reason.pattern}`"
+            return f"{what} matches `{reason.pattern}` in `{key}`"
         case "ignored":
-            return f"git ignores {what}, by the pattern `{reason.pattern}`"
+            return f"git ignores {what}: it matches `{reason.pattern}`"
         case "link":
             return _link(what, place)
         case "suffix":
-            return f"its suffix is none of {', '.join(SUFFIXES)}"
+            return f"suffix is not one of {', '.join(SUFFIXES)}"
         case "unreadable":
-            return "it cannot be read"
+            return "cannot be read"
         case "no-python":
-            return "no cell of the notebook is in Python"
+            return "notebook has no Python cells"
         case "skip-file":
-            return "a comment in it says `embercoach: skip-file`"
+            return "skipped by a comment `embercoach: skip-file`"
         case "irrelevant":
             builders = [builder.last_name for builder in scope.settings.kernel_builders]
             return _irrelevant(given, builders)
@@ -206,7 +206,7 @@ def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
 
 def _link(what: str, place: Path) -> str:
     if place.is_dir():
-        return f"{what} is a symbolic link to a folder, and these are not followed"
+        return f"{what} is a symbolic link to a folder"
     return f"{what} is a symbolic link to a file outside the project"
 
 
@@ -214,5 +214,5 @@ def _irrelevant(given: str, builders: list[str]) -> str:
     language = language_of(given)
     if language == "python":
         words = ", ".join(f"`{word}`" for word in ("mlx", "metal_kernel", *builders))
-        return f"it mentions none of {words}"
-    return "it holds no function" if language == "metal" else "it does not mention Metal"
+        return f"file mentions none of {words}"
+    return "file has no function" if language == "metal" else "file does not mention Metal"

@@ -1,4 +1,4 @@
-"""What applies to a path and why, for people: the text of ``embercoach config``."""
+"""The effective configuration of paths as text, for ``embercoach config``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 52
 
 
 def lines(document: dict[str, Any], *, everything: bool) -> Iterator[Line]:
-    """A paragraph for each path; ``everything`` holds defaults and each rule, too."""
+    """A paragraph for each path; ``everything`` adds defaults and all rules."""
     for warning in document["warnings"]:
         yield [("warning: ", "warning"), (warning, "")]
     for number, applied in enumerate(document["paths"]):
@@ -32,14 +32,14 @@ def lines(document: dict[str, Any], *, everything: bool) -> Iterator[Line]:
 
 def _summary(applied: dict[str, Any]) -> Iterator[Line]:
     yield _row("checked", _checked(applied), "good" if applied["checked"] else "warning")
-    yield _row("configuration", applied["configuration"] or "none: the defaults hold")
+    yield _row("configuration", applied["configuration"] or "none (defaults)")
     yield _row("project", applied["project"])
     profile = applied["profile"]
     by = f"`per-file-profiles` for {profile['pattern']}, " if profile["pattern"] else ""
-    yield _row("profile", profile["name"], why=f"{by}{profile['origin']['told']}")
+    yield _row("profile", profile["name"], why=f"{by}{profile['origin']['text']}")
     yield _row("baseline", applied["baseline"] or "none")
     on = sum(rule["enabled"] for rule in applied["rules"])
-    yield _row("rules", f"{on} of {len(applied['rules'])} are on")
+    yield _row("rules", f"{on} of {len(applied['rules'])} enabled")
     yield from _off(applied["rules"])
 
 
@@ -51,18 +51,18 @@ def _row(name: str, value: str, style: str = "", why: str = "") -> Line:
 def _checked(applied: dict[str, Any]) -> str:
     language = {"python": "Python", "metal": "Metal", "objective-c": "Objective-C"}
     language["notebook"] = "a notebook"
-    reason = applied["passed_over"]
+    reason = applied["skipped"]
     if reason is None:
-        told = language.get(applied["language"], applied["language"])
-        return f"yes, as {told}" if applied["kind"] == "file" else "yes"
+        name = language.get(applied["language"], applied["language"])
+        return f"yes, as {name}" if applied["kind"] == "file" else "yes"
     said = reason["origin"]
-    where = f", {said['told']}" if said else ""
-    named = "; named itself, it is" if applied["checked_if_named"] else ""
+    where = f", {said['text']}" if said else ""
+    named = "; checked if it is named" if applied["checked_if_named"] else ""
     return f"no: {reason['message']}{where}{named}"
 
 
 def _off(rules: list[dict[str, Any]]) -> Iterator[Line]:
-    """The rules that are off, those together that one selector turns off."""
+    """The rules that are disabled, grouped by the selector that disables them."""
     groups: dict[str, list[str]] = {}
     for rule in rules:
         if not rule["enabled"]:
@@ -73,7 +73,7 @@ def _off(rules: list[dict[str, Any]]) -> Iterator[Line]:
 
 
 def _because(because: dict[str, Any]) -> str:
-    key, selector, origin = because["key"], because["selector"], because["origin"]["told"]
+    key, selector, origin = because["key"], because["selector"], because["origin"]["text"]
     if because["pattern"]:
         return f"`{key}` for {because['pattern']}: {selector}, {origin}"
     if selector:
@@ -96,19 +96,19 @@ def _settings(settings: list[dict[str, Any]], *, everything: bool) -> Iterator[L
     def is_default(setting: dict[str, Any]) -> bool:
         return [origin["from"] for origin in setting["origins"]] == ["default"]
 
-    told = [setting for setting in settings if everything or not is_default(setting)]
-    names = [".".join(map(key_text, setting["key"])) for setting in told]
+    shown = [setting for setting in settings if everything or not is_default(setting)]
+    names = [".".join(map(key_text, setting["key"])) for setting in shown]
     column = max(map(len, names), default=0)
-    yield [("  settings", "faint")] if told else [("  settings      ", "faint"), ("defaults", "")]
-    for name, setting in zip(names, told, strict=True):
+    yield [("  settings", "faint")] if shown else [("  settings      ", "faint"), ("defaults", "")]
+    for name, setting in zip(names, shown, strict=True):
         value = "none" if setting["value"] is None else value_text(setting["value"])
         if len(value) > WIDTH and not everything:
             value = _cut(setting["value"], value)
-        origins = ", ".join(origin["told"] for origin in setting["origins"])
+        origins = ", ".join(origin["text"] for origin in setting["origins"])
         yield [(f"    {name:<{column}}  ", "code"), (value, ""), (f"  {origins}", "faint")]
-    rest = len(settings) - len(told)
-    if told and rest:
-        yield [(f"    {plural(rest, 'other')} at their defaults (--all shows them)", "faint")]
+    rest = len(settings) - len(shown)
+    if shown and rest:
+        yield [(f"    {plural(rest, 'other')} at their defaults (see --all)", "faint")]
 
 
 def _cut(value: Any, text: str) -> str:

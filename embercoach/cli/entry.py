@@ -1,4 +1,4 @@
-"""From a process's arguments to its exit code; the command group."""
+"""The command group, and the run of a command line to its exit code."""
 
 from __future__ import annotations
 
@@ -23,51 +23,53 @@ if TYPE_CHECKING:
 
 PROGRAM = "embercoach"
 COMMANDS = {
-    "check": "Find what hurts in MLX and Metal code (the default command).",
-    "baseline": "Keep a file of today's findings, so that checks tell of new ones only.",
-    "simulate": "Run a program's Metal kernels on the CPU, and check them while they run.",
-    "merge": "Put saved reports together: shards of a run, or runs over several checkouts.",
-    "report": "Write an HTML report: charts, a list to search, every file with its findings.",
-    "explain": "Tell what a rule is about, with evidence and examples.",
+    "check": "Check MLX and Metal code (the default command).",
+    "baseline": "Record today's findings, so that checks report only new ones.",
+    "simulate": "Run a program's Metal kernels on the CPU and check them at run time.",
+    "merge": "Merge saved reports: shards of a run, or runs over several checkouts.",
+    "report": "Write an HTML report: charts, a searchable list, annotated sources.",
+    "explain": "Explain a rule, with evidence and examples.",
     "rules": "List the rules.",
-    "config": "Show what applies to files, and why: settings, rules, what is passed over.",
-    "server": "Serve an editor: findings while typing, rule pages, quick fixes (LSP).",
+    "config": "Show the effective configuration of files: settings, rules, exclusions.",
+    "server": "Start the language server: diagnostics, rule pages, quick fixes.",
     "completion": "Print a shell's completion script.",
 }
+#: Commands that the help page does not list.
+HIDDEN = ("dev",)
 DEFAULT = "check"
 
 
 class CommandGroup(click.Group):
-    """Loads a command's module when it is called; without a command's name, checks."""
+    """Loads a command's module when it is called; the default command is `check`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands, in the order of the help page."""
+        """The commands in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in (*COMMANDS, *HIDDEN):
             return None
         module = import_module(f"embercoach.cli.commands.{cmd_name}")
         command: click.Command = module.command
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command's name before arguments that start with no command."""
+        """Insert the default command where the arguments start with none."""
         own = {name for option in self.get_params(ctx) for name in option.opts}
-        if args and args[0] not in COMMANDS and args[0] not in own:
+        if args and args[0] not in {*COMMANDS, *HIDDEN, *own}:
             _refuse_misspelt(args[0])
             args.insert(0, DEFAULT)
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and their group's options, and what the default command takes."""
+        """Commands, options of the group, and completions of the default command."""
         default = self.get_command(ctx, DEFAULT)
         assert default is not None
         found = super().shell_complete(ctx, incomplete)
         if incomplete.startswith("-"):
             return found + default.shell_complete(ctx, incomplete)
-        # Not both: told of files, bash forgets the words.
+        # Not both: bash drops the words if files are among the completions.
         return found or default.params[0].shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -77,10 +79,10 @@ class CommandGroup(click.Group):
 
 
 def _refuse_misspelt(word: str) -> None:
-    """Refuse what is nearly a command's name, as a path that does not exist.
+    """Refuse a path that does not exist and is similar to a command's name.
 
     Raises:
-        click.UsageError: no path has the name, and a command nearly has.
+        click.UsageError: the word is such a path.
     """
     if word.startswith("-") or not word.isalpha() or os.path.lexists(word):
         return
@@ -111,14 +113,14 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the version and exit.",
+    help="Print the version and exit.",
 )
 def group() -> None:
-    """EmberCoach finds what hurts in MLX programs and Metal kernels, explains it, and fixes it."""
+    """EmberCoach finds bugs and slow code in MLX programs and Metal kernels, and fixes them."""
 
 
 def start(arguments: Sequence[str]) -> int:
-    """Run a command line and return the exit code; nothing raised gets out."""
+    """Run a command line and return the exit code; nothing is raised."""
 
     def run() -> object:
         words = expanded(arguments)
@@ -128,9 +130,9 @@ def start(arguments: Sequence[str]) -> int:
 
 
 def guarded(run: Callable[[], object], *, debug: bool) -> int:
-    """Run something and return the exit code; whatever it raises becomes one, and a message.
+    """Run a function and return the exit code; errors become a message and a code.
 
-    Only with ``debug`` an internal error gets out.
+    With ``debug`` an internal error is raised.
     """
     _tolerate_odd_names()
     try:
@@ -154,9 +156,9 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Arguments with the lines of a file instead of ``@file``, as ruff and mypy take them.
+    """Replace ``@file`` by the lines of the file, as ruff and mypy do.
 
-    What comes after ``--`` stays as it is, and so does the command line of a simulated program.
+    Arguments after ``--`` stay as they are, and so does the command line of a simulated program.
 
     Raises:
         click.UsageError: a file can't be read.
@@ -175,7 +177,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
             raise click.UsageError(
-                f"cannot read {argument[1:]}: {reason} (a path that begins with @ is ./{argument})"
+                f"cannot read {argument[1:]}: {reason} (write ./{argument} for a path)"
             ) from error
         lines = os.fsdecode(data.removeprefix(codecs.BOM_UTF8)).splitlines()
         words += [line for line in lines if line.strip()]
@@ -187,14 +189,14 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def _show(error: click.ClickException) -> None:
-    """Show an error, whose message may cite a file or an argument, as lines of our own."""
+    """Print an error as escaped lines: its message may quote a file or an argument."""
     if isinstance(error, _HELP):
         error.show()
         return
     shown = StringIO()
     error.show(shown)
     said = error.format_message()
-    # click leaves out what colours the text where it does not write to a terminal.
+    # click leaves out colors where it does not write to a terminal.
     before, found, after = shown.getvalue().rpartition(click.unstyle(said))
     text = f"{before}{escaped(said)}{after}" if found else f"Error: {escaped(said)}\n"
     for line in text.removesuffix("\n").split("\n"):
@@ -202,7 +204,7 @@ def _show(error: click.ClickException) -> None:
 
 
 def silence_stdout() -> None:
-    """Give up standard output: who read it is gone."""
+    """Redirect standard output to nowhere: its reader has gone."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,10 +1,9 @@
-"""What ``embercoach check`` does: settings, run, changes, report, exit code."""
+"""The run of ``embercoach check``: settings, checks, changes, report, exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -13,25 +12,24 @@ import click
 
 from embercoach.cli import codes
 from embercoach.cli.config_warnings import idle_patterns, warn
-from embercoach.cli.progress import ProgressBar
+from embercoach.cli.progress import progress_of
 from embercoach.cli.run_origin import origin_of, problems_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import Scope
 from embercoach.engine.checkouts import Division, Plan
 from embercoach.engine.discovery.files import is_excluded
-from embercoach.engine.run import RunResult, run
+from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import Sources
 from embercoach.report.styled import print_lines
-from embercoach.report.text import problem_lines
+from embercoach.report.text import plural, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from embercoach.cli.baseline_filter import Guard, Judged
+    from embercoach.cli.baseline_filter import Guard
     from embercoach.engine.checkouts import Outcome
     from embercoach.engine.discovery.shard import Shard
-    from embercoach.engine.fixing import FixSummary
     from embercoach.engine.problem import Problem
     from embercoach.report.origin import Origin
     from embercoach.report.outcome import Comparison
@@ -44,12 +42,12 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
-#: Formats that hold notes, whatever is listed.
+#: Formats that always contain notes.
 ALWAYS_WITH_NOTES = ("json", "sarif")
 
 
 class UserError(click.ClickException):
-    """A mistake of the user's, told in one line."""
+    """An error of the user, reported in one line."""
 
     exit_code = codes.INCOMPLETE
 
@@ -83,49 +81,51 @@ class Request:
 
     @property
     def reads_stdin(self) -> bool:
-        """Whether to check standard input."""
+        """Return whether to check standard input."""
         return STDIN in self.paths or (self.stdin_filename is not None and not self.paths)
 
     @property
     def name(self) -> str:
-        """How standard input is shown."""
+        """The name of standard input in reports."""
         return self.stdin_filename or STDIN
 
 
-#: Formats of reports that say of which run they are.
+#: Formats that contain the origin of the run.
 WITH_ORIGIN = frozenset(("json", "markdown"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is reported in the end."""
+    """The content of a report.
 
-    def __init__(
-        self,
-        result: RunResult,
-        summary: FixSummary | None = None,
-        suppressed: int | None = None,
-    ) -> None:
-        self.result = result
-        self.summary = summary
-        self.suppressed = suppressed
-        self.judged: Judged | None = None
-        self.marks: tuple[str, ...] | None = None
-        self.origin: Origin | None = None
-        self.stdin: str | None = None
-        self.fixed_stdin: bytes | None = None
+    Attributes:
+        done: a sentence about the changes to files.
+        comparison: with the baselines, if there are any.
+        marks: fingerprints of the findings, None to compute them.
+        origin: of the run, for formats that have it.
+        fixed_stdin: the fixed source, which is printed instead of the report.
+    """
 
-    @property
-    def comparison(self) -> Comparison | None:
-        """The run beside its baselines, if there are any."""
-        return None if self.judged is None else self.judged.comparison
+    result: RunResult
+    sources: Sources
+    done: str = ""
+    comparison: Comparison | None = None
+    marks: tuple[str, ...] | None = None
+    origin: Origin | None = None
+    fixed_stdin: bytes | None = None
 
-    def sources(self, name: str) -> Sources:
-        """The texts of the files that were checked, standard input under its name."""
-        return Sources({} if self.stdin is None else {name: self.stdin})
+    def with_findings(self, numbers: Sequence[int]) -> Answer:
+        """The answer with some of its findings."""
+        findings, marks = self.result.findings, self.marks
+        return replace(
+            self,
+            result=replace(self.result, findings=tuple([findings[n] for n in numbers])),
+            marks=marks and tuple([marks[n] for n in numbers]),
+        )
 
 
 def execute(request: Request) -> int:
-    """Do what was asked and return the exit code."""
+    """Run the command and return the exit code."""
     try:
         configurations = Configurations(
             request.overrides, config=request.config, isolated=request.isolated
@@ -145,8 +145,8 @@ def execute(request: Request) -> int:
         code = show_settings(plan) if request.show_settings else show_files(plan)
         print_lines(problem_lines(problems), sys.stderr)
         return codes.INCOMPLETE if problems else code
-    watching = _guards(request, plan.scopes, configurations, plan.division, problems)
-    with closing(ProgressBar(wanted=not request.quiet)) as progress:
+    baselines = _guards(request, plan.scopes, configurations, plan.division, problems)
+    with progress_of(quiet=request.quiet) as progress:
 
         def check(scopes: Collection[Scope] | None = None) -> Outcome:
             return plan.run(
@@ -160,13 +160,17 @@ def execute(request: Request) -> int:
         outcome = check()
         if request.diff:
             return _diff(request, outcome.scopes, [*problems, *plan.all_problems])
-        answer = _changed(request, plan, check, outcome, watching)
-    if problems:
-        answer.result += RunResult(problems=tuple(problems))
-    # Its version and digest take a tenth of a small run's time.
-    if request.output_format in WITH_ORIGIN and not (request.fix or request.add_noqa):
-        answer.origin = origin_of(outcome.checkouts, request.shard)
-    return _report(request, plan.scopes, answer, watching, configurations)
+        result, done = outcome.result(problems), ""
+        if request.add_noqa:
+            result, done = _annotated(check, result, baselines, problems)
+        elif request.fix:
+            result, done = _fixed(request, check, outcome.scopes, [*problems, *plan.all_problems])
+    origin = None
+    # The program's digest takes a tenth of a small run's time.
+    if request.output_format in WITH_ORIGIN and not done:
+        origin = origin_of(outcome, request.shard)
+    answer = Answer(result=result, sources=Sources(), done=done, origin=origin)
+    return _report(request, plan.scopes, answer, baselines, configurations)
 
 
 def _guards(
@@ -182,27 +186,19 @@ def _guards(
         several = len(scopes) > 1 and request.overrides.baseline is None
         return guards(scopes, configurations, division, problems=problems if several else None)
     if request.baseline_strict:
-        raise click.UsageError("--baseline-strict needs --baseline, or one in the configuration")
+        raise click.UsageError("--baseline-strict requires --baseline or a configured baseline")
     return ()
 
 
-def _changed(
-    request: Request,
-    plan: Plan,
-    check: Check,
-    outcome: Outcome,
-    watching: tuple[Guard, ...],
-) -> Answer:
-    """Apply fixes or suppressions as asked; what the last runs found."""
-    if request.add_noqa:
-        return _annotated(check, outcome, watching)
-    if not request.fix:
-        return Answer(outcome.result)
-    from embercoach.engine.fixing import FixSummary, fix_files
+def _fixed(
+    request: Request, check: Check, results: dict[Scope, RunResult], problems: list[Problem]
+) -> tuple[RunResult, str]:
+    """Fix files; the last result and what was done."""
+    from embercoach.engine.fixing import fix_files
 
-    total, summary = RunResult(problems=plan.all_problems), FixSummary()
-    for scope, result in outcome.scopes.items():
-        last, done = fix_files(
+    last, fixes, files = [RunResult(problems=tuple(problems))], 0, 0
+    for scope, result in results.items():
+        again, summary = fix_files(
             result,
             scope.settings,
             partial(_again, check, scope),
@@ -210,28 +206,32 @@ def _changed(
             jobs=request.jobs,
             debug=request.debug,
         )
-        total += last
-        summary += done
-    total += RunResult(problems=summary.problems)
-    return Answer(total, summary=summary)
+        last += [again, RunResult(problems=summary.problems)]
+        fixes, files = fixes + summary.fixes, files + summary.files
+    return joined(last), _fixes_done(fixes, files)
+
+
+def _fixes_done(fixes: int, files: int) -> str:
+    return f"Fixed {plural(fixes, 'finding')} in {plural(files, 'file')}." if fixes else ""
 
 
 def _again(check: Check, scope: Scope) -> RunResult:
     return check([scope]).scopes[scope]
 
 
-def _annotated(check: Check, outcome: Outcome, watching: tuple[Guard, ...]) -> Answer:
+def _annotated(
+    check: Check, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
+) -> tuple[RunResult, str]:
+    """Add suppressions to files; the result after that and what was done."""
     from embercoach.engine.suppression.annotation import annotate_files
 
-    found = outcome.result
     new = found.findings
-    if watching:
+    if baselines:
         from embercoach.cli.baseline_filter import judge
 
-        new = judge(watching, found, Sources()).findings
-    loud = [finding for finding in new if finding.severity != "note"]
-    done, problems = annotate_files(loud)
-    return Answer(check().result + RunResult(problems=tuple(problems)), suppressed=done)
+        new = judge(baselines, found, Sources()).findings
+    done, unwritten = annotate_files(finding for finding in new if finding.severity != "note")
+    return check().result([*problems, *unwritten]), f"Suppressed {plural(done, 'finding')}."
 
 
 def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Problem]) -> int:
@@ -254,7 +254,7 @@ def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Prob
 
 
 def _held_back(request: Request, results: dict[Scope, RunResult]) -> int:
-    """How many findings ``--unsafe-fixes`` would fix, beside those that are fixed."""
+    """The number of findings that only ``--unsafe-fixes`` would fix."""
     from embercoach.engine.fixing import applicable
 
     if request.unsafe_fixes:
@@ -272,18 +272,16 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
     settings = scope.settings
     if not request.quiet:
         warn(configurations.warnings)
-    watching = _guards(request, (scope,), configurations, Division((request.name,)), [])
+    baselines = _guards(request, (scope,), configurations, Division((request.name,)), [])
     data = sys.stdin.buffer.read()
     if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
         if request.fix and not request.diff:
             sys.stdout.buffer.write(data)
         return codes.CLEAN
     check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)
-    result = check(stdin=(request.name, data))
-    answer = Answer(result)
+    result, done = check(stdin=(request.name, data)), ""
     if request.fix or request.diff:
-        from embercoach.cli.output import print_diffs
-        from embercoach.engine.fixing import FixSummary, fix_once, troubles
+        from embercoach.engine.fixing import fix_once, troubles
 
         files = fix_once(
             result,
@@ -294,85 +292,86 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
             stdin=(request.name, data),
         )
         if request.diff:
+            from embercoach.cli.output import print_diffs
+
             held_back = _held_back(request, {scope: result})
             return print_diffs(request, files, list(result.problems), held_back=held_back)
         for file in files:
             if file.applied:
                 data = file.data
-                answer.result = check(stdin=(request.name, data))
-                answer.summary = FixSummary(file.applied, 1)
-        answer.result += RunResult(problems=troubles(files))
-        answer.fixed_stdin = data
+                result = check(stdin=(request.name, data))
+                done = _fixes_done(file.applied, 1)
+        result = joined([result, RunResult(problems=troubles(files))])
+    answer = Answer(
+        result=result,
+        sources=Sources({request.name: _text(data)}),
+        done=done,
+        fixed_stdin=data if request.fix else None,
+    )
+    return _report(request, (scope,), answer, baselines, configurations)
+
+
+def _text(data: bytes) -> str:
     from embercoach.fixes.source_file import DecodingError, decode
 
     try:
-        answer.stdin = decode(data).text
+        return decode(data).text
     except DecodingError:
-        answer.stdin = ""
-    return _report(request, (scope,), answer, watching, configurations)
+        return ""
 
 
 def _report(
     request: Request,
     scopes: tuple[Scope, ...],
     answer: Answer,
-    watching: tuple[Guard, ...],
+    baselines: tuple[Guard, ...],
     configurations: Configurations,
 ) -> int:
     from embercoach.cli.output import write_report
 
-    if watching:
-        _pass_over_known(request, answer, watching)
-    judged = answer.judged
-    _hide_notes(request, scopes, answer, configurations)
-    stale = judged is not None and request.baseline_strict and bool(judged.stale)
+    stale: tuple[tuple[Path, int], ...] = ()
+    if baselines:
+        from embercoach.cli.baseline_filter import judge
+        from embercoach.report.fingerprints import fingerprints
+
+        judged = judge(baselines, answer.result, answer.sources)
+        # A fingerprint depends on the order of all findings.
+        marks = fingerprints(answer.result.findings, answer.sources)
+        answer = replace(answer, marks=marks, comparison=judged.comparison)
+        answer = answer.with_findings(judged.numbers)
+        stale = judged.stale if request.baseline_strict else ()
+    if request.output_format not in ALWAYS_WITH_NOTES:
+        answer = _without_hidden_notes(scopes, answer, configurations)
     code = exit_code(answer.result, exit_zero=request.exit_zero)
     if stale and code == codes.CLEAN and not request.exit_zero:
         code = codes.FOUND
     write_report(request, answer, [scope.settings for scope in scopes], code)
-    if stale and judged is not None:
+    if stale:
         from embercoach.cli.baseline_filter import complain
 
-        complain(judged)
+        complain(stale)
     return code
 
 
-def _pass_over_known(request: Request, answer: Answer, watching: tuple[Guard, ...]) -> None:
-    """Leave only what is new in an answer, with the fingerprints of the whole run."""
-    from embercoach.cli.baseline_filter import judge
-    from embercoach.report.fingerprints import fingerprints
-
-    sources = answer.sources(request.name)
-    marks = fingerprints(answer.result.findings, sources)
-    answer.judged = judge(watching, answer.result, sources)
-    answer.marks = tuple(marks[number] for number in answer.judged.numbers)
-    answer.result = replace(answer.result, findings=answer.judged.findings)
-
-
-def _hide_notes(
-    request: Request,
-    scopes: tuple[Scope, ...],
-    answer: Answer,
-    configurations: Configurations,
-) -> None:
-    """Leave out the notes of files whose configuration lists none, where others list theirs."""
-    if request.output_format in ALWAYS_WITH_NOTES:
-        return
+def _without_hidden_notes(
+    scopes: tuple[Scope, ...], answer: Answer, configurations: Configurations
+) -> Answer:
+    """Remove notes of files whose configuration hides notes, if another one shows its own."""
     if len({scope.settings.show_notes for scope in scopes}) < 2:
-        return
+        return answer
     findings = answer.result.findings
-    listing = {
+    shows = {
         path: isinstance(scope, Scope) and scope.settings.show_notes
         for path in {finding.path for finding in findings}
         for scope in (configurations.found(path),)
     }
-    numbers = [n for n, f in enumerate(findings) if f.severity != "note" or listing[f.path]]
-    answer.result = replace(answer.result, findings=tuple(findings[n] for n in numbers))
-    answer.marks = answer.marks and tuple(answer.marks[n] for n in numbers)
+    return answer.with_findings(
+        [n for n, one in enumerate(findings) if one.severity != "note" or shows[one.path]]
+    )
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:
-    """What a run's result means for the caller."""
+    """The exit code for a result."""
     if result.problems:
         return codes.INCOMPLETE
     found = any(finding.severity != "note" for finding in result.findings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
 from embercoach.cli import codes
-from embercoach.cli.effective_config import told_origin
+from embercoach.cli.effective_config import origin_text
 from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.provenance import facts
 from embercoach.report.styled import print_text
@@ -65,7 +65,7 @@ def _lines(scope: Scope, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _pair(name: str, value: Any, fact: Fact) -> str:
-    comment = f"  # {', '.join(map(told_origin, fact.origins))}"
+    comment = f"  # {', '.join(map(origin_text, fact.origins))}"
     if isinstance(value, list) and len(value) > 3:
         items = "".join(f"    {value_text(item)},\n" for item in value)
         return f"{key_text(name)} = [{comment}\n{items}]"

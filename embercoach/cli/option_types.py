@@ -44,7 +44,7 @@ class Commas(_ParamType):
 
 
 def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What lets the shell complete the names of files."""
+    """Let the shell complete the names of files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
@@ -146,7 +146,7 @@ class ShardNumber(_ParamType):
         number, slash, count = (part.strip() for part in value.partition("/"))
         numbers = slash and _is_number(number) and _is_number(count)
         if not numbers or not 1 <= int(number) <= int(count):
-            self.fail(f"'{value}' is no shard; the second of five is 2/5", param, ctx)
+            self.fail(f"shard must be NUMBER/COUNT such as 2/5, got '{value}'", param, ctx)
         return Shard(int(number), int(count))
 
 

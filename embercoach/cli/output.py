@@ -1,4 +1,4 @@
-"""Where a report goes, and what is told beside it."""
+"""Write reports to files and standard output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
     from embercoach.engine.problem import Problem
-    from embercoach.report.outcome import Sources
     from embercoach.report.styled import Line
 
 FOR_PEOPLE = ("text", "concise")
@@ -37,7 +36,7 @@ def write_report(
 ) -> None:
     """Write the report to its file or to standard output."""
     if answer.fixed_stdin is not None:
-        # Standard output belongs to the fixed source; a filter's report goes beside it.
+        # Standard output is for the fixed source, as in a filter.
         with surviving_closed_pipe():
             sys.stdout.buffer.write(answer.fixed_stdin)
             sys.stdout.buffer.flush()
@@ -47,7 +46,7 @@ def write_report(
 
 
 def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
-    """Let a report be written to a file, or to standard output where there is none.
+    """Write a report to a file, or to standard output without one.
 
     Raises:
         click.UsageError: the file can't be written.
@@ -67,7 +66,7 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
 
 @contextlib.contextmanager
 def surviving_closed_pipe() -> Iterator[None]:
-    """Go on in silence when who reads standard output has gone (``| head``)."""
+    """Continue silently when the reader of standard output has gone (``| head``)."""
     try:
         yield
     except BrokenPipeError:
@@ -81,33 +80,58 @@ def _write(
     exit_code: int,
     stream: TextIO,
 ) -> None:
-    show_notes = any(one.show_notes for one in settings)
-    result = answer.result
-    sources = answer.sources(request.name)
-    if request.output_format in FOR_PEOPLE:
-        print_lines(_for_people(request, answer, sources, show_notes, stream), stream)
-        return
-    if request.statistics:
-        from embercoach.report import statistics
+    render(
+        answer,
+        request.output_format,
+        stream,
+        statistics=request.statistics,
+        show_notes=any(one.show_notes for one in settings),
+        quiet=request.quiet,
+        profile=settings[0].profile,
+        exit_code=exit_code,
+    )
 
-        stream.write(statistics.render(result.findings))
-        return
-    if request.output_format == "sarif":
+
+def render(
+    answer: Answer,
+    form: str,
+    stream: TextIO,
+    *,
+    statistics: bool,
+    show_notes: bool,
+    exit_code: int,
+    quiet: bool = False,
+    profile: str = "recommended",
+) -> None:
+    """Write a report in one of the formats of `check`."""
+    if form in FOR_PEOPLE:
+        lines = _findings(answer, form, width_of(stream), statistics, show_notes)
+        if not quiet:
+            lines += _summary(answer, show_notes)
+        print_lines(lines, stream)
+    elif statistics:
+        from embercoach.report import statistics as by_rule
+
+        stream.write(by_rule.render(answer.result.findings))
+    elif form == "sarif":
         from embercoach.report import sarif
 
-        profile = settings[0].profile
-        root = os.environ.get("GITHUB_WORKSPACE")
         log = sarif.render(
-            result, sources, profile=profile, exit_code=exit_code, marks=answer.marks, root=root
+            answer.result,
+            answer.sources,
+            profile=profile,
+            exit_code=exit_code,
+            marks=answer.marks,
+            root=os.environ.get("GITHUB_WORKSPACE"),
         )
         stream.write(log)
-        return
-    stream.write(for_programs(request.output_format, answer, sources, show_notes))
+    else:
+        stream.write(_for_programs(form, answer, show_notes))
 
 
-def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) -> str:
-    """The report in a format that needs to know no more than what was found."""
-    result, comparison = answer.result, answer.comparison
+def _for_programs(form: str, answer: Answer, show_notes: bool) -> str:
+    """The report in a format that depends on the findings alone."""
+    result, sources, comparison = answer.result, answer.sources, answer.comparison
     if form == "json":
         from embercoach.report import json_report
 
@@ -134,61 +158,51 @@ def for_programs(form: str, answer: Answer, sources: Sources, show_notes: bool) 
         return junit.render(result, sources, show_notes=show_notes)
     from embercoach.report import markdown
 
-    root, home = os.environ.get("GITHUB_WORKSPACE"), _home()
+    root = os.environ.get("GITHUB_WORKSPACE")
     return markdown.render(
         result,
         sources,
         show_notes=show_notes,
         root=root,
-        home=home,
+        link_prefix=_link_prefix(),
         comparison=comparison,
         checkouts=answer.origin.checkouts if answer.origin else (),
     )
 
 
-def _home() -> str:
-    """What addresses of files begin with on the forge that runs this; empty elsewhere."""
+def _link_prefix() -> str:
+    """The address of files on the forge that runs this; empty elsewhere."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     server, repository, commit = (os.environ.get(name) for name in names)
     return f"{server}/{repository}/blob/{commit}/" if server and repository and commit else ""
 
 
-def _for_people(
-    request: Request,
-    answer: Answer,
-    sources: Sources,
-    show_notes: bool,
-    stream: TextIO,
-) -> Iterator[Line]:
+def _findings(
+    answer: Answer, form: str, width: int, statistics: bool, show_notes: bool
+) -> list[Line]:
     result = answer.result
-    if request.statistics:
-        from embercoach.report import statistics
+    if statistics:
+        from embercoach.report import statistics as by_rule
 
-        yield from statistics.lines(listed(result, show_notes=show_notes))
-        yield from text.problem_lines(result.problems)
-    elif request.output_format == "concise":
-        yield from text.concise(result, show_notes=show_notes)
-    else:
-        width = width_of(stream)
-        yield from text.full(result, sources, show_notes=show_notes, width=width)
-    if request.quiet:
-        return
-    if answer.summary is not None and answer.summary.fixes:
-        fixes, files = answer.summary.fixes, answer.summary.files
-        yield [(f"Fixed {text.plural(fixes, 'finding')} in {text.plural(files, 'file')}.", "good")]
-    if answer.suppressed is not None:
-        yield [(f"Suppressed {text.plural(answer.suppressed, 'finding')}.", "good")]
+        counts = by_rule.lines(listed(result, show_notes=show_notes))
+        return [*counts, *text.problem_lines(result.problems)]
+    if form == "concise":
+        return [*text.concise(result, show_notes=show_notes)]
+    return [*text.full(result, answer.sources, show_notes=show_notes, width=width)]
+
+
+def _summary(answer: Answer, show_notes: bool) -> list[Line]:
+    result = answer.result
+    done: list[Line] = [[(answer.done, "good")]] if answer.done else []
     if not (result.files_checked or result.files_skipped or result.problems):
-        nothing = "There are no Python, notebook, Metal or Objective-C files under the given paths."
-        yield [(nothing, "warning")]
-        return
-    yield from text.summary(result, show_notes=show_notes, comparison=answer.comparison)
+        return [*done, [("No Python, notebook, Metal or Objective-C files found.", "warning")]]
+    return [*done, *text.summary(result, show_notes=show_notes, comparison=answer.comparison)]
 
 
 def print_diffs(
     request: Request, files: Sequence[FixedFile], problems: list[Problem], *, held_back: int
 ) -> int:
-    """Print what fixing would change, and how much more unsafe fixes would.
+    """Print the diffs of fixes, and the number of unsafe fixes that are left.
 
     Returns:
         The exit code: 1 if anything would change, 2 if something could not be checked.

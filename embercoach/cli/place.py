@@ -37,7 +37,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a file, or in a notebook's cell, as the user wrote it; all from 1."""
+    """A location in a file or a notebook's cell, as the user wrote it; all from 1."""
 
     file: str
     line: int
@@ -51,25 +51,25 @@ class Place:
 
 
 def place_of(word: str) -> Place:
-    """The place that a word names.
+    """Parse a location.
 
     Raises:
-        click.UsageError: it is none.
+        click.UsageError: the word is not a location.
     """
     match = _PLACE.fullmatch(word)
     if match is None:
-        raise click.UsageError(f"'{word}' is no place; write FILE:LINE or FILE:LINE:COLUMN")
+        raise click.UsageError(f"invalid location '{word}': use FILE:LINE or FILE:LINE:COLUMN")
     column, cell = (
         None if match[name] is None else int(match[name]) for name in ("column", "cell")
     )
     if is_notebook(match["file"]) != (cell is not None):
-        wanted = "'NOTEBOOK:cell N:LINE'" if cell is None else "FILE:LINE, as it has no cells"
-        raise click.UsageError(f"'{word}' is no place; write {wanted}")
+        form = "'NOTEBOOK:cell N:LINE'" if cell is None else "FILE:LINE"
+        raise click.UsageError(f"invalid location '{word}': use {form}")
     return Place(match["file"], int(match["line"]), column, cell)
 
 
 def explain(place: Place, output_format: str) -> int:
-    """Print what is found at a place; returns the exit code.
+    """Print the findings at a location; returns the exit code.
 
     Raises:
         click.UsageError: there is no such file, or it has no such line.
@@ -84,8 +84,8 @@ def explain(place: Place, output_format: str) -> int:
     kernels = _kernels(place, source, found, scope.settings.kernel_builders)
     sources = Sources({place.file: source})
     if output_format == "json":
-        told = _document(place, RunResult(found, result.problems), kernels, sources)
-        click.echo(json_text(told))
+        document = _document(place, RunResult(found, result.problems), kernels, sources)
+        click.echo(json_text(document))
     else:
         lines = _lines(place, RunResult(found, result.problems), kernels, sources)
         print_lines(lines, sys.stdout)
@@ -108,7 +108,7 @@ def _source(place: Place) -> str:
         lines, where = _cell(place.cell, source, place.file), f"cell {place.cell} of {place.file}"
     if not 1 <= place.line <= lines.count:
         count = text.plural(lines.count, "line")
-        raise click.UsageError(f"{where} has {count}, no {place.line}")
+        raise click.UsageError(f"{where} has {count}, got line {place.line}")
     return source
 
 
@@ -121,12 +121,12 @@ def _cell(number: int, source: str, file: str) -> LineIndex:
     except NotebookError as error:
         raise click.UsageError(f"{file}:{error}") from error
     if notebook is None or not notebook.holds(number):
-        raise click.UsageError(f"{file} has no cell {number} of Python")
+        raise click.UsageError(f"{file} has no Python cell {number}")
     return notebook.lines(number)
 
 
 def _at(place: Place, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings that begin on the line, or else those that go on over it."""
+    """The findings that begin on the line, or else those that include it."""
     findings = tuple(finding for finding in findings if finding.cell == place.cell)
     if place.column is not None:
         at = (place.line, place.column)
@@ -153,7 +153,7 @@ def _kernels(
     try:
         written = written_kernels(source, Path(place.file).absolute(), checks.Project(builders))
     except checks.SyntaxProblem:
-        return []  # told among the problems
+        return []  # the run reports it as a problem
     return [kernel for kernel in written if kernel.covers(place.line)]
 
 
@@ -165,15 +165,11 @@ def _lines(
         yield from text.full(one, sources, show_notes=True, width=width_of(sys.stdout))
         rule = rulebook.rule(finding.code)
         yield [(f"{finding.code} ({rule.name}): ", "code"), (f"{rule.summary}.", "")]
-        yield [
-            ("`embercoach explain ", "faint"),
-            (finding.code, "faint"),
-            ("` tells more.", "faint"),
-        ]
+        yield [(f"See `embercoach explain {finding.code}`.", "faint")]
         yield []
     yield from text.problem_lines(result.problems)
     if not result.findings and not result.problems:
-        yield [(f"Nothing is found at {place}.", "good")]
+        yield [(f"No findings at {place}.", "good")]
         if kernels:
             yield []
     for number, kernel in enumerate(kernels):

@@ -15,7 +15,7 @@ import click
 import embercoach
 
 PLUGIN = "embercoach.simulator.pytest_plugin"
-#: Options of the interpreter that are handed on, without and with a value of their own.
+#: Options of the interpreter that are passed on, without and with a value.
 FLAGS = frozenset(["-b", "-bb", "-B", "-d", "-E", "-I", "-O", "-OO", "-P", "-q", "-s", "-u", "-v"])
 WITH_VALUE = frozenset(["-X", "-W"])
 #: Our root follows what is on the path already: it is found also in a checkout. The current folder,
@@ -47,12 +47,12 @@ sys.exit(main())
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command line to start.
+    """A command line to run.
 
     Attributes:
         command: the interpreter, its options, our boot code, and its arguments.
         shown: how messages name the program.
-        is_pytest: whether pytest tells the findings by itself.
+        is_pytest: whether pytest reports the findings itself.
     """
 
     command: tuple[str, ...]
@@ -61,10 +61,10 @@ class Program:
 
 
 def program_of(words: tuple[str, ...]) -> Program:
-    """Make out what is to be run.
+    """The program of a command line.
 
     Raises:
-        click.UsageError: it is neither Python nor pytest, or lacks a script.
+        click.UsageError: it is neither Python nor pytest, or has no script.
     """
     first, *rest = words
     name = Path(first).name
@@ -77,8 +77,7 @@ def program_of(words: tuple[str, ...]) -> Program:
     if first.endswith(".py") and Path(first).is_file():
         return _python(_Interpreter(sys.executable), list(words))
     raise click.UsageError(
-        f"can't simulate what '{first}' runs: only Python programs can. Write `python script.py`, "
-        "`python -m module`, `-m module` or `pytest` after `--`"
+        f"program must be `python script.py`, `-m module` or `pytest`, got '{first}'"
     )
 
 
@@ -105,11 +104,10 @@ def _interpreter(word: str) -> _Interpreter:
         if version in ours:
             return _Interpreter(sys.executable)
         raise click.UsageError(
-            f"EmberCoach runs on Python {ours[-1]}, not {version}: write `python`, or the path of "
-            "an interpreter that has embercoach"
+            f"Python must be {ours[-1]}, got {version}; write `python` or the path of another one"
         )
     if shutil.which(word) is None:
-        raise click.UsageError(f"there is no interpreter '{word}'")
+        raise click.UsageError(f"interpreter '{word}' not found")
     _require_simulator(word)
     return _Interpreter(word)
 
@@ -119,7 +117,7 @@ def _interpreter_beside(word: str) -> _Interpreter:
         return _Interpreter(sys.executable)
     beside = Path(word).parent / "python"
     if not beside.exists():
-        raise click.UsageError(f"there is no interpreter '{beside}' for '{word}'")
+        raise click.UsageError(f"interpreter '{beside}' of '{word}' not found")
     return _interpreter(str(beside))
 
 
@@ -129,7 +127,7 @@ def _require_simulator(interpreter: str) -> None:
     asked = [interpreter, "-c", "import embercoach.simulator.session.runner"]
     if subprocess.run(asked, capture_output=True, check=False).returncode:
         raise click.UsageError(
-            f"'{interpreter}' has no embercoach; install it there: "
+            f"'{interpreter}' has no embercoach; install it with: "
             f"{interpreter} -m pip install 'embercoach[simulator]'"
         )
 
@@ -143,17 +141,17 @@ def _python(interpreter: _Interpreter, words: list[str]) -> Program:
             options.append(words.pop(0))
     interpreter = _Interpreter(interpreter.path, tuple(options))
     if not words:
-        raise click.UsageError("`python` needs a script, `-m module` or `-c code` to run")
+        raise click.UsageError("`python` requires a script, `-m module` or `-c code`")
     first, *rest = words
     form = {"-m": "module", "-c": "code"}.get(first, "script")
     if form == "script" and first.startswith("-"):
-        raise click.UsageError(f"`python {first}` can't be simulated; name a script or `-m module`")
+        raise click.UsageError(f"cannot simulate `python {first}`: name a script or `-m module`")
     if form == "script" and not Path(first).exists():
-        raise click.UsageError(f"there is no script '{first}'")
+        raise click.UsageError(f"script '{first}' not found")
     if form == "script":
         return _program(interpreter, form, first, rest, shown=first)
     if not rest:
-        raise click.UsageError(f"`python {first}` needs an argument")
+        raise click.UsageError(f"`python {first}` requires an argument")
     target, *rest = rest
     if (form, target) == ("module", "pytest"):
         return _pytest(interpreter, rest, here=True)

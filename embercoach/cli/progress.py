@@ -1,12 +1,15 @@
-"""A progress bar for runs that take long, on a terminal only."""
+"""A progress bar for long runs, on a terminal only."""
 
 from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.progress import Progress, TaskID
 
 #: Seconds after which a run counts as long, and between two updates of the bar.
@@ -14,14 +17,26 @@ PATIENCE = 1.0
 INTERVAL = 0.1
 
 
-class ProgressBar:
-    """Called with the files done and in all; draws once there is something to wait for.
+@contextmanager
+def progress_of(*, quiet: bool) -> Iterator[ProgressBar | None]:
+    """The progress bar of a run; None where nobody would see it."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    bar = ProgressBar()
+    try:
+        yield bar
+    finally:
+        bar.close()
 
-    It draws when it is called, from no thread of its own: a run may fork processes meanwhile.
+
+class ProgressBar:
+    """Called with the files done and the total; draws after ``PATIENCE``.
+
+    It draws when it is called and starts no thread: a run may fork processes meanwhile.
     """
 
-    def __init__(self, *, wanted: bool = True) -> None:
-        self._wanted = wanted and sys.stderr.isatty()
+    def __init__(self) -> None:
         self._next = time.monotonic() + PATIENCE
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -34,7 +49,7 @@ class ProgressBar:
     def __call__(self, done: int, total: int) -> None:
         """Note that some files are done."""
         now = time.monotonic()
-        if not self._wanted or now < self._next:
+        if now < self._next:
             return
         self._next = now + INTERVAL
         if self._bar is None:

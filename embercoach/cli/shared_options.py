@@ -1,4 +1,4 @@
-"""The options that several commands have: what overrides settings, where they are read, the run."""
+"""Options of several commands: settings, configuration files, the run."""
 
 from __future__ import annotations
 
@@ -18,51 +18,49 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
-profile = click.option(
-    "--profile", type=click.Choice(PROFILES), help="How loudly: severities of rules."
-)
+profile = click.option("--profile", type=click.Choice(PROFILES), help="Severities of rules.")
 select = click.option(
-    "--select", type=Codes(), multiple=True, help="Only these rules (or beginnings)."
+    "--select", type=Codes(), multiple=True, help="Enable only these rules or prefixes."
 )
-ignore = click.option("--ignore", type=Codes(), multiple=True, help="Not these rules.")
-no_baseline = click.option(
-    "--no-baseline", is_flag=True, help="Use no baseline, not the configuration's."
-)
+ignore = click.option("--ignore", type=Codes(), multiple=True, help="Disable these rules.")
+no_baseline = click.option("--no-baseline", is_flag=True, help="Ignore the configured baseline.")
 output_file = click.option(
     "-o",
     "--output-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report to a file instead of standard output.",
+    help="Write the report to a file.",
 )
 _CHOICE = (
     profile,
     select,
-    click.option("--extend-select", type=Codes(), multiple=True, help="These rules too."),
+    click.option("--extend-select", type=Codes(), multiple=True, help="Also enable these rules."),
     ignore,
-    click.option("--exclude", type=Commas(), multiple=True, help="Pass over these patterns only."),
-    click.option("--extend-exclude", type=Commas(), multiple=True, help="Pass over these, too."),
+    click.option("--exclude", type=Commas(), multiple=True, help="Exclude only these patterns."),
+    click.option(
+        "--extend-exclude", type=Commas(), multiple=True, help="Also exclude these patterns."
+    ),
     click.option(
         "--respect-gitignore/--no-respect-gitignore",
         default=None,
-        help="Pass over what git ignores (the default), or don't.",
+        help="Exclude files that git ignores (default: yes).",
     ),
     click.option(
         "--max-file-size",
         type=click.FloatRange(min=0, min_open=True),
         metavar="MEGABYTES",
-        help="Report larger files as problems (default: 4 for Python, 1 for Metal).",
+        help="Do not check larger files (default: 4 for Python, 1 for Metal).",
     ),
 )
 _SHOWN = (
     click.option(
         "--show-notes/--no-notes",
         default=None,
-        help="List notes, or only count them (the default). JSON and SARIF always hold them.",
+        help="List notes (default: only count them). JSON and SARIF always list them.",
     ),
     click.option(
         "--baseline",
         type=click.Path(dir_okay=False),
-        help="Pass over the findings that `embercoach baseline update` has written into this file.",
+        help="Hide the findings in this file of `embercoach baseline update`.",
     ),
     no_baseline,
 )
@@ -70,14 +68,17 @@ _SOURCE = (
     click.option(
         "--config",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Use this configuration file and search for no other.",
+        help="Use only this configuration file.",
     ),
-    click.option("--isolated", is_flag=True, help="Use no configuration file."),
+    click.option("--isolated", is_flag=True, help="Ignore configuration files."),
 )
 _RUNNING = (
-    click.option("--no-cache", is_flag=True, help="Neither read nor write the cache."),
+    click.option("--no-cache", is_flag=True, help="Do not use the cache."),
     click.option(
-        "-j", "--jobs", type=click.IntRange(min=1), help="Processes at most (default: one a core)."
+        "-j",
+        "--jobs",
+        type=click.IntRange(min=1),
+        help="Maximum number of processes (default: one per core).",
     ),
 )
 #: The parameters that `overrides` makes one of.
@@ -97,22 +98,22 @@ MERGED = {
 
 
 def choice(function: _Function) -> _Function:
-    """Add the options for what is checked."""
+    """Add the options that select files and rules."""
     return _with(function, _CHOICE)
 
 
 def shown(function: _Function) -> _Function:
-    """Add the options for what is listed of it."""
+    """Add the options that select listed findings."""
     return _with(function, _SHOWN)
 
 
 def source(function: _Function) -> _Function:
-    """Add the options for where settings are read."""
+    """Add the options for configuration files."""
     return _with(function, _SOURCE)
 
 
 def running(function: _Function) -> _Function:
-    """Add the options for how a run is done."""
+    """Add the options for the run itself."""
     return _with(function, _RUNNING)
 
 
@@ -123,16 +124,16 @@ def _with(function: _Function, options: Sequence[Option]) -> _Function:
 
 
 def overrides(options: dict[str, Any]) -> Overrides:
-    """What the command line says of settings; of those that a command lacks, nothing.
+    """The settings on the command line.
 
     Raises:
-        click.UsageError: options that exclude each other, or a name that is none.
+        click.UsageError: options that exclude each other, or an empty name.
     """
     refuse_two_sources(options)
     if options["baseline"] is not None and options["no_baseline"]:
         raise click.UsageError("--no-baseline excludes --baseline")
     if options["baseline"] == "":
-        raise click.UsageError("--baseline needs a file's name; --no-baseline is for none")
+        raise click.UsageError("--baseline must be a file, got an empty text")
     return Overrides(
         profile=options["profile"],
         select=joined(options["select"]) or None,
@@ -148,10 +149,10 @@ def overrides(options: dict[str, Any]) -> Overrides:
 
 
 def refuse_two_sources(options: dict[str, Any]) -> None:
-    """Settings are read in one place.
+    """Refuse --config with --isolated.
 
     Raises:
-        click.UsageError: a configuration file, and none.
+        click.UsageError: both are given.
     """
     if options["config"] is not None and options["isolated"]:
         raise click.UsageError("--config and --isolated exclude each other")

@@ -38,7 +38,7 @@ class Simulated:
         program: how it is named.
         compiled_only: whether kernels were compiled and not run.
         show_notes: whether text lists notes.
-        in_short: whether the program has told the findings by itself.
+        in_short: whether the program has reported the findings itself.
         profile: whose severities the findings have.
         exit_code: of this run.
     """
@@ -71,7 +71,7 @@ class Simulated:
         return self.record.allowed
 
     def at_its_place(self, found: SimulatorFinding, place: Place | None) -> Finding:
-        """A finding where its line stands in Python, else where the kernel was launched."""
+        """Return the finding at its line in Python, or where the kernel was launched."""
         if place is not None:
             path, line, column, end_column = place
         else:
@@ -212,7 +212,7 @@ def _print_table(simulated: Simulated, stream: TextIO) -> None:
     )
     console.print(_table(simulated))
     lines = (line.rstrip() for line in drawn.getvalue().splitlines())
-    # A name that is folded may begin a line with what is no command inside of it.
+    # Folding a name may put text at the start of a line, where it becomes a command.
     stream.writelines(f"{without_commands(line)}\n" for line in lines if line)
     stream.write("\n")
 

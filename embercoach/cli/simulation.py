@@ -1,4 +1,4 @@
-"""What ``embercoach simulate`` does: settings, the program's process, report, exit code."""
+"""The run of ``embercoach simulate``: settings, process, report, exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.cli.programs import Program
     from embercoach.config import Settings
 
-#: pytest's exit code for a mistake in its command line, which it has told.
+#: pytest's exit code for an invalid command line, which it reports itself.
 PYTEST_USAGE = 4
 #: What shells add to the number of the signal that ended a program.
 SIGNALLED = 128
@@ -74,12 +74,11 @@ def execute(request: Request) -> int:
 
 
 def _without_record(program: Program, code: int) -> int:
-    """Tell why there is no report, where the program has not said so itself."""
+    """Print why there is no report, unless the program has done so."""
     if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
         how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
         print_text(
-            f"embercoach: {program.shown} ended ({how}) without a word on what was found: os._exit "
-            "and signals leave no time for it",
+            f"embercoach: {program.shown} ended without a report ({how}; os._exit skips it)",
             sys.stderr,
         )
     return code or codes.INCOMPLETE
@@ -102,7 +101,7 @@ def _settings(request: Request) -> Settings:
 
 
 def _wants_stdout(request: Request) -> bool:
-    """Whether standard output is for the report alone."""
+    """Return whether standard output is for the report alone."""
     return request.output_format != "text" and request.output_file is None
 
 
@@ -120,7 +119,7 @@ def _run(program: Program, options: Options, *, quiet: bool) -> int:
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            continue  # the terminal has told the program as well; it may want to finish
+            continue  # the terminal interrupts the program as well; it may finish
         return code if code >= 0 else SIGNALLED - code
 
 

@@ -43,7 +43,7 @@ GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is watched, all absolute.
+    """The watched paths, all absolute.
 
     Attributes:
         deep: folders that were given.
@@ -57,7 +57,7 @@ class Places:
 
 
 class Watcher:
-    """Reports changed paths, from threads of its own, until it is stopped."""
+    """Reports changed paths from separate threads until it is stopped."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -95,13 +95,13 @@ class Watcher:
                 ready.set()
                 if changes:
                     self._news.put({path for _, path in changes})
-        except Exception as error:  # noqa: BLE001  (told by the main thread)
+        except Exception as error:  # noqa: BLE001  (raised by the main thread)
             self._news.put(error)
         finally:
             ready.set()
 
     def _counts(self, path: str) -> bool:
-        """Whether a change may change what a check finds."""
+        """Return whether a change may change findings."""
         name = os.path.basename(path)  # noqa: PTH119  (as the rest of the paths here)
         if path in self._places.files:
             return True
@@ -110,7 +110,7 @@ class Watcher:
             return name in DECIDING
         if self._excluded[root].match_below(path):
             return False
-        # Files of a folder that is moved come and go without a word of their own.
+        # Moving a folder does not report its files.
         return name in DECIDING or name.endswith(SUFFIXES) or "." not in name
 
     def wait_until_ready(self) -> None:
@@ -138,12 +138,12 @@ class Watcher:
 
 
 def watch(request: Request) -> int:
-    """Check until the user has had enough; the exit code."""
+    """Check until the user interrupts; return the exit code."""
     try:
         import watchfiles  # noqa: F401
     except ImportError as error:
-        message = 'it is not installed: python -m pip install "embercoach[watch]"'
-        raise UserError(f"--watch needs the package watchfiles, and {message}") from error
+        message = '--watch requires watchfiles: python -m pip install "embercoach[watch]"'
+        raise UserError(message) from error
     try:
         _rounds(request)
     except KeyboardInterrupt:
@@ -161,7 +161,7 @@ def _rounds(request: Request) -> NoReturn:
                 watcher.stop()
             watcher, watched = Watcher(places), places
         if not request.fix:
-            # After fixes comes a round of their own, which must not wipe away what it says of them.
+            # Fixes cause another round, which must not clear their report.
             click.clear()
         _tell(request, cause)
         _check_apart(request)
@@ -183,7 +183,7 @@ def _cause(paths: list[str]) -> str:
 
 def _places(request: Request) -> Places:
     paths = request.paths or (".",)
-    given = [_as_told(path) for path in paths]
+    given = [_as_reported(path) for path in paths]
     deep = frozenset(path for path in given if os.path.isdir(path))  # noqa: PTH112
     files = {path for path in given if path not in deep}
     deciding: set[Path | None] = {request.config}
@@ -193,13 +193,13 @@ def _places(request: Request) -> Places:
         )
         plan = Plan(paths, configurations)
     except ConfigError as error:
-        # Which the check tells of. It may be mended by a change of the file, or beside it.
+        # The check reports it. A change of the file, or in its folder, may correct it.
         deciding.add(error.path)
     else:
         deciding |= {mistake.path for mistake in plan.mistakes}
         for scope in plan.scopes:
             deciding |= {scope.settings.baseline, scope.settings.source}
-    files |= {_as_told(path) for path in deciding if path is not None}
+    files |= {_as_reported(path) for path in deciding if path is not None}
     flat = {folder for path in given for folder in searched(str(folder_of(path)))}
     flat |= {os.path.dirname(path) for path in files}  # noqa: PTH120
     outside = {folder for folder in flat if not _below(folder, deep)}
@@ -207,8 +207,8 @@ def _places(request: Request) -> Places:
     return Places(deep, there, frozenset(files))
 
 
-def _as_told(path: str | Path) -> str:
-    """A path as the system tells of changes: absolute, its folders' links resolved."""
+def _as_reported(path: str | Path) -> str:
+    """A path as the system reports it: absolute, links of its folders resolved."""
     absolute = os.path.abspath(path)  # noqa: PTH100
     if os.path.isdir(absolute):  # noqa: PTH112
         return os.path.realpath(absolute)
@@ -221,7 +221,7 @@ def _below(path: str, folders: frozenset[str]) -> bool:
 
 
 def _check_apart(request: Request) -> None:
-    """Check in a process of its own: what it takes is given back, and threads are no trouble."""
+    """Check in a separate process, which frees its memory and has no other threads."""
     with safe_path():
         resource_tracker.ensure_running()
     process = multiprocessing.get_context("spawn").Process(target=_check, args=(request,))

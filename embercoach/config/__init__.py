@@ -1,4 +1,4 @@
-"""Configuration: found beside the linted files, checked, and overridden by the command line."""
+"""Configuration: read from files near the linted ones, overridden by the command line."""
 
 from __future__ import annotations
 

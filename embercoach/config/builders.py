@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TEXTS = ("name", "source", "header")
 LISTS = ("input_names", "output_names")
 FLAGS = ("ensure_row_contiguous", "atomic_outputs")
-#: Of a function; what is configured is no place beyond it.
+#: Positions of a function's arguments; larger ones are refused.
 MOST_PARAMETERS = 1_000
 
 
@@ -34,10 +34,12 @@ def _builder(symbol: str, table: Any) -> KernelBuilder:
     words = symbol.split(".")
     if len(words) < 2 or not all(map(_is_name, words)):
         # Without quotes TOML splits a name at its dots, and this is the first part of it.
-        message = f"'{symbol}' is no dotted name in quotes, such as \"package.module.Name\""
+        message = (
+            f"key must be a quoted dotted name such as \"package.module.Name\", got '{symbol}'"
+        )
         raise ConfigError(message)
     if words[0] == "mlx":
-        raise ConfigError(f"'{symbol}' is MLX's own, which needs no table")
+        raise ConfigError(f"'{symbol}' must be a wrapper, got a function of MLX")
     if not isinstance(table, dict):
         message = f"'{symbol}' must be a table from parameters of metal_kernel to parameters of it"
         raise ConfigError(f"{message}, got {type_name(table)}")
@@ -54,7 +56,7 @@ def _builder(symbol: str, table: Any) -> KernelBuilder:
                 raise ConfigError(f"'{symbol}': {other} and {parameter} cannot both be {origin!r}")
         origins.append((parameter, origin))
     if "source" not in table:
-        raise ConfigError(f"'{symbol}' must say which parameter is metal_kernel's source")
+        raise ConfigError(f"'{symbol}' must have the key 'source'")
     return KernelBuilder(symbol, tuple(origins))
 
 
@@ -63,13 +65,13 @@ def _origin(where: str, parameter: str, given: Any) -> Origin:
         return _fixed(where, parameter, given)
     if isinstance(given, str):
         if not _is_name(given):
-            raise ConfigError(f"{where}: '{given}' is no name of a parameter")
+            raise ConfigError(f"{where} must be the name of a parameter, got '{given}'")
         return given
     if isinstance(given, bool) or not isinstance(given, int):
-        wanted = "a parameter's name, its position, or { value = ... }"
-        raise ConfigError(f"{where} must be {wanted}, got {type_name(given)}")
+        form = "a parameter's name, its position, or { value = ... }"
+        raise ConfigError(f"{where} must be {form}, got {type_name(given)}")
     if given < 0:
-        raise ConfigError(f"{where}: positions are counted from 0, and {given} is none")
+        raise ConfigError(f"{where} must be a position from 0, got {given}")
     if given > MOST_PARAMETERS:
         raise ConfigError(f"{where} must be a position up to {MOST_PARAMETERS}")
     return given
@@ -77,19 +79,19 @@ def _origin(where: str, parameter: str, given: Any) -> Origin:
 
 def _fixed(where: str, parameter: str, given: dict[str, Any]) -> Fixed:
     if list(given) != ["value"]:
-        raise ConfigError(f"{where}: a table here has one key, 'value': what is always passed")
+        raise ConfigError(f"{where} must be a table with one key, 'value'")
     value = given["value"]
     if parameter in TEXTS:
-        wanted, fits = "a string", isinstance(value, str)
+        form, fits = "a string", isinstance(value, str)
     elif parameter in LISTS:
-        wanted = "a list of strings"
+        form = "a list of strings"
         fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
     elif parameter in FLAGS:
-        wanted, fits = "true or false", isinstance(value, bool)
+        form, fits = "true or false", isinstance(value, bool)
     else:
-        raise ConfigError(f"{where} can be a parameter's name or position only")
+        raise ConfigError(f"{where} must be the name or the position of a parameter")
     if not fits:
-        raise ConfigError(f"{where}: value must be {wanted}, got {type_name(value)}")
+        raise ConfigError(f"{where}: value must be {form}, got {type_name(value)}")
     return Fixed(tuple(value) if isinstance(value, list) else value)
 
 
@@ -140,7 +142,7 @@ def _origin_form(parameter: str) -> dict[str, Any]:
             }
         )
     return {
-        "description": f"Where metal_kernel's `{parameter}` comes from: a parameter of the "
+        "description": f"Source of metal_kernel's `{parameter}`: a parameter of the "
         "wrapper by its name or by its position from 0"
         + (", or { value = ... }: what is always passed." if value else "."),
         "anyOf": forms,

@@ -48,7 +48,7 @@ class ConfigFile:
 
         Args:
             place: the names that lead to it from the table.
-            words: texts, one of which is meant if it stands in a line of it.
+            words: texts that identify the value in a line of it.
         """
         return _line(self.text, (*self.prefix, *place), words)
 
@@ -75,7 +75,7 @@ def searched(folder: str) -> Iterator[str]:
 
 
 def own(folder: str) -> tuple[ConfigFile | None, ConfigWarning | None]:
-    """The configuration that stands in a folder, and a table that was probably meant to be one.
+    """The configuration in a folder, and a table that was probably meant to be one.
 
     ``embercoach.toml`` goes before ``pyproject.toml``; a ``pyproject.toml`` without a
     ``[tool.embercoach]`` table does not count. Neither may be a link out of the project.
@@ -91,14 +91,14 @@ def own(folder: str) -> tuple[ConfigFile | None, ConfigWarning | None]:
         return None, None
     root = boundary(folder) or folder
     data = read_bytes(shared, root)
-    # Most files mention us nowhere: they are passed over without parsing them.
+    # Most files do not mention EmberCoach and need no parsing.
     if b"embercoach" in data:
         return read(shared, required=False, root=root), _misspelt(data, shared)
     return None, _misspelt(data, shared)
 
 
 def is_there(path: Path) -> bool:
-    """Whether a configuration file is there; a folder of its name is none."""
+    """Return whether a configuration file exists; a folder does not count."""
     try:
         return not S_ISDIR(path.stat().st_mode)
     except OSError:

@@ -1,4 +1,4 @@
-"""What is told when a configuration or an option is wrong."""
+"""Errors and warnings about configurations and options."""
 
 from __future__ import annotations
 
@@ -102,6 +102,6 @@ class Vocabulary:
 
 
 def type_name(value: Any) -> str:
-    """What messages call the type of a value that TOML can hold."""
+    """The name of the type of a TOML value, for messages."""
     names = {dict: "table", bool: "boolean", float: "number", int: "number", str: "string"}
     return names.get(type(value), type(value).__name__)

@@ -32,101 +32,97 @@ class Key:
     default: Any = None
 
 
-_RULES = "codes, beginnings of codes, or ALL"
+_RULES = "codes, prefixes of codes, or ALL"
 
 KEYS = (
-    Key(
-        "profile", setting_types.PROFILE, "How loudly rules speak: their severities.", "recommended"
-    ),
-    Key("select", setting_types.SELECTORS, f"The rules that are on: {_RULES}.", ["ALL"]),
+    Key("profile", setting_types.PROFILE, "The profile: severities of rules.", "recommended"),
+    Key("select", setting_types.SELECTORS, f"Enabled rules: {_RULES}.", ["ALL"]),
     Key(
         "extend-select",
         setting_types.SELECTORS,
-        f"Rules that are on beside the selected ones: {_RULES}.",
+        f"Rules enabled in addition to `select`: {_RULES}.",
         [],
     ),
     Key(
         "ignore",
         setting_types.SELECTORS,
-        f"Rules that are off: {_RULES}. The longer of two beginnings wins.",
+        f"Disabled rules: {_RULES}. The longer of two prefixes wins.",
         [],
     ),
     Key(
         "exclude",
         setting_types.PATTERNS,
-        "What folders are not searched for, in gitignore's language; instead of the default.",
+        "Excluded files and folders, in gitignore's syntax; replaces the default.",
         list(DEFAULT_EXCLUDE),
     ),
-    Key("extend-exclude", setting_types.PATTERNS, "What is excluded beside `exclude`.", []),
+    Key(
+        "extend-exclude",
+        setting_types.PATTERNS,
+        "Patterns excluded in addition to `exclude`.",
+        [],
+    ),
     Key(
         "per-file-ignores",
         setting_types.PATTERN_SELECTORS,
-        "From patterns of files to the rules that are off in them; `!pattern` is all other files.",
+        "Rules to disable by pattern of files; `!pattern` matches all other files.",
         {},
     ),
     Key(
         "per-file-profiles",
         setting_types.PATTERN_PROFILES,
-        "From patterns of files to their profile; the last that matches counts.",
+        "Profiles by pattern of files; the last match counts.",
         {},
     ),
-    Key(
-        "show-notes",
-        setting_types.BOOLEAN,
-        "Whether notes are listed, and not only counted.",
-        False,
-    ),
+    Key("show-notes", setting_types.BOOLEAN, "Whether notes are listed.", False),
     Key(
         "respect-gitignore",
         setting_types.BOOLEAN,
-        "Whether what git ignores is passed over.",
+        "Whether files that git ignores are excluded.",
         True,
     ),
     Key(
         "max-file-size",
         setting_types.POSITIVE,
-        "Megabytes of source that a file may hold: a larger one is a problem. By default 4 for "
-        "Python, 2 for the code cells of a notebook, 1 for Metal and Objective-C.",
+        "Limit of a file in megabytes (default: 4 for Python, 2 for notebooks, 1 for Metal).",
     ),
     Key(
         "baseline",
         setting_types.PATH,
-        "A file of findings that are known and let be, in this file's folder or below.",
+        "A file of known findings, in this folder or below.",
     ),
     Key(
         "kernel-builders",
         setting_types.KERNEL_BUILDERS,
-        "The project's wrappers of mx.fast.metal_kernel: from dotted names in quotes to tables "
-        "that say which of its parameters are which of metal_kernel's.",
+        "Wrappers of mx.fast.metal_kernel: tables of their parameters by quoted dotted name.",
         {},
     ),
 )
 
 SIMULATOR = "simulator"
-SIMULATOR_ABOUT = "How `embercoach simulate` compiles, runs and judges kernels."
+SIMULATOR_ABOUT = "Settings of `embercoach simulate`."
 SIMULATOR_KEYS = (
     Key(
         "compiler",
         setting_types.PATH,
-        "A clang to use instead of the one in the package ziglang. Needs --allow-compiler.",
+        "A clang instead of that of the package ziglang. Requires --allow-compiler.",
     ),
     Key(
         "timeout",
         setting_types.POSITIVE,
-        "Seconds that a launch may compile and run.",
+        "Timeout in seconds for compiling and running a launch.",
         _SIMULATOR.timeout,
     ),
     Key(
         "memory",
         setting_types.POSITIVE,
-        "Gigabytes that all buffers of a launch may take together.",
+        "Limit of all buffers of a launch in gigabytes.",
         _SIMULATOR.memory / GIGABYTE,
     ),
     Key("checks", setting_types.BOOLEAN, "Whether memory accesses are checked.", _SIMULATOR.checks),
     Key(
         "allow",
         setting_types.KINDS,
-        "Kinds of findings, or their rules' codes, that are no fault in this project.",
+        "Kinds of findings, or codes, that this project allows.",
         [],
     ),
 )

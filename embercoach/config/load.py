@@ -111,11 +111,11 @@ class Configurations:
 
     @property
     def searches(self) -> bool:
-        """Whether folders differ."""
+        """Return whether folders differ."""
         return self._everywhere is None
 
     def of(self, path: str) -> Scope:
-        """What holds for a file or folder, as the user named it.
+        """The configuration of a file or folder, as the user named it.
 
         Raises:
             ConfigError: a mistake in its configuration file.
@@ -123,14 +123,14 @@ class Configurations:
         return self.nearest(str(folder_of(path)))
 
     def found(self, path: str) -> Scope | ConfigError:
-        """What holds for a file or folder, or the mistake in it."""
+        """The configuration of a file or folder, or the error in it."""
         try:
             return self.of(path)
         except ConfigError as error:
             return error
 
     def nearest(self, folder: str) -> Scope:
-        """What holds for the files in a folder, by its absolute path.
+        """The configuration of the files in a folder, by its absolute path.
 
         Raises:
             ConfigError: a mistake in its configuration file.
@@ -153,7 +153,7 @@ class Configurations:
         return found
 
     def holding(self, place: str) -> Scope | None:
-        """What holds for a file, by its absolute path; None where that has a mistake."""
+        """The configuration of a file, by its absolute path; None if it is invalid."""
         try:
             return self.nearest(os.path.dirname(place))  # noqa: PTH120  (hot)
         except ConfigError:
@@ -167,7 +167,7 @@ class Configurations:
         return [str(scope.settings.root) for scope in found if isinstance(scope, Scope)]
 
     def _in(self, folder: str) -> Scope | ConfigError | None:
-        """The configuration that stands in a folder itself."""
+        """The configuration in a folder itself."""
         if folder not in self._own:
             try:
                 file, warning = own(folder)
@@ -210,7 +210,7 @@ def load(
 
 
 def compiler_allowed() -> bool:
-    """Whether the environment lets a project's file choose the simulator's compiler."""
+    """Return whether the environment lets a project's file choose the simulator's compiler."""
     return os.environ.get(ALLOW_COMPILER, "") not in ("", "0")
 
 

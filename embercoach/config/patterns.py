@@ -23,7 +23,7 @@ def relative(path: str, root: str) -> str:
 
 
 class PathPatterns:
-    """Whether paths match any of some patterns.
+    """Matches paths with patterns.
 
     Plain names (``build``) are looked up; pathspec is only loaded for real patterns.
     """
@@ -36,13 +36,13 @@ class PathPatterns:
         self._spec = _compile(tuple(rest)) if rest else None
 
     def match(self, path: str, *, folder: bool = False) -> bool:
-        """Whether an absolute path itself, regardless of its parents' names, is named."""
+        """Return whether an absolute path itself matches, whatever its parents are."""
         if os.path.basename(path) in self._names:  # noqa: PTH119  (hot)
             return True
         return self._spec is not None and self._check(path, folder=folder)
 
     def match_below(self, path: str) -> bool:
-        """Whether a file, or any folder of the project that it lies in, is named."""
+        """Return whether a file, or a folder of the project around it, matches."""
         parts = relative(path, self._root).split("/")
         if self._names.intersection(parts):
             return True
@@ -77,13 +77,13 @@ def _compile(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 
 def deciding(spec: GitIgnoreSpec, name: str, *, folder: bool) -> str | None:
-    """The last of some patterns that speaks of a relative path, to name it or, with ``!``, not."""
+    """The last pattern that matches a relative path, perhaps a negated one (``!``)."""
     index = spec.check_file(f"{name}/" if folder else name).index
     return None if index is None else str(spec.patterns[index].pattern)
 
 
 def check_pattern(pattern: str) -> str | None:
-    """What is wrong with a pattern, if anything."""
+    """The error in a pattern, if any."""
     if pattern and not _SPECIAL & set(pattern):
         return None if pattern.strip() else "an empty pattern matches nothing"
     import re
@@ -91,7 +91,7 @@ def check_pattern(pattern: str) -> str | None:
     try:
         compiled = _compile((pattern,)).patterns
     except (ValueError, re.error) as error:
-        return f"'{pattern}' is no valid pattern: {error}"
+        return f"invalid pattern '{pattern}': {error}"
     if not any(one.include is not None for one in compiled):
         return f"'{pattern}' matches nothing"
     return None

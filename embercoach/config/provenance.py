@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embercoach.config.load import Scope
     from embercoach.config.schema import Layer
 
-#: Where both the file and the command line speak, these take what both say.
+#: Keys whose values in the file and on the command line are merged.
 _ADDING = ("extend-select", "ignore", "extend-exclude")
 #: The layers' numbers in `selectors.decisions`.
 FILE, COMMAND_LINE = 0, 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a configuration file or the command line says; None where it says nothing."""
+    """The settings of a configuration file or the command line; None where it has none."""
 
     selection: Selection = field(default_factory=Selection)
     profile: str | None = None
@@ -39,7 +39,7 @@ def layer_of(file: ConfigFile) -> Layer:
     """Check a configuration file's table.
 
     Raises:
-        ConfigError: the first mistake, with its line where it can be told.
+        ConfigError: the first error, with its line if known.
     """
     known = [key.name for key in KEYS] + [SIMULATOR]
     for name in file.table:
@@ -86,7 +86,7 @@ def _simulator(file: ConfigFile) -> SimulatorSettings:
 
 
 def _read(file: ConfigFile, keys: Iterable[Key], *within: str) -> dict[str, Any]:
-    """What a table says, by key, each value checked; ``within`` is the table's place."""
+    """The checked values of a table by key; ``within`` is the table's place."""
     table = file.table
     for name in within:
         table = table.get(name, {})

@@ -18,7 +18,7 @@ ALL = "ALL"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one layer (a file, the command line) says; ``select`` starts anew."""
+    """The selectors of one layer (a file, the command line); ``select`` starts anew."""
 
     select: tuple[str, ...] | None = None
     extend_select: tuple[str, ...] = ()
@@ -26,12 +26,12 @@ class Selection:
 
 
 def selected(settings: Settings, code: str) -> bool:
-    """Whether a rule is on for the project (per-file ignores aside)."""
+    """The decision on a rule in the project, without per-file ignores."""
     return code in settings.enabled
 
 
 def matches(selector: str, code: str) -> bool:
-    """Whether a selector (``ALL``, a code or the beginning of one) names a code."""
+    """Return whether a selector (``ALL``, a code or a prefix) matches a code."""
     return selector == ALL or code.startswith(selector)
 
 
@@ -58,9 +58,8 @@ def _refuse_simulated(selector: str) -> None:
     if named:
         hint = ", ".join(f"'{kind}'" for kind in named)
         raise ConfigError(
-            f"'{selector}' is found by `embercoach simulate`, not by a check, and can't be "
-            f"selected; what the simulator may find without complaint stands in the table "
-            f"'simulator', as allow = [{hint}]"
+            f"'{selector}' is a finding of `embercoach simulate`: use allow = [{hint}] in the "
+            "table 'simulator'"
         )
 
 
@@ -82,7 +81,7 @@ class Decision:
 
 
 def decisions(layers: Iterable[Selection]) -> dict[str, Decision]:
-    """Whether each rule is on after all layers, the lowest layer first; at the start all are."""
+    """The decision on each rule after all layers, the lowest first; all start enabled."""
     known = static_codes()
     made = dict.fromkeys(known, Decision(enabled=True))
     for number, layer in enumerate(layers):
@@ -109,7 +108,7 @@ def enabled_codes(layers: Iterable[Selection]) -> frozenset[str]:
 
 
 def selector_form() -> dict[str, Any]:
-    """What names a rule, as JSON Schema says it: editors offer the enumeration."""
+    """The JSON Schema of a selector; editors offer its enumeration."""
     known = sorted(static_codes())
     families = sorted({code.rpartition("-")[0] for code in known})
     return {

@@ -53,7 +53,7 @@ class SimulatorSettings:
         timeout: seconds that compiling, and one run of a launch, may take.
         memory: bytes that all buffers of a launch may take together.
         checks: whether memory accesses are checked.
-        allow: kinds of findings that are no fault in this project.
+        allow: kinds of findings that this project allows.
     """
 
     compiler: str | None = None
@@ -65,7 +65,7 @@ class SimulatorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to check and how loudly.
+    """Files and rules to check, and severities.
 
     Attributes:
         root: the project: folder of the configuration file, or the current one. Patterns are
@@ -75,8 +75,8 @@ class Settings:
         enabled: the selected rule codes.
         per_file_ignores: pattern and code prefixes to leave out in the files it matches.
         per_file_profiles: pattern and profile; the last match counts.
-        exclude: patterns of files and folders that discovery passes over.
-        respect_gitignore: pass over what git ignores.
+        exclude: patterns of files and folders that discovery skips.
+        respect_gitignore: exclude files that git ignores.
         max_file_size: megabytes that a file may hold; None for each language's default.
         show_notes: list notes, instead of only counting them.
         simulator: how kernels are run.

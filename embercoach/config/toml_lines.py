@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Place = tuple[str, ...]
-#: One of these stands in the last line of every value of several lines.
+#: The last line of a value over several lines contains one of these.
 _CLOSING = ("]", "}", '"""', "'''")
 #: Names by which statements are looked up: no longer place is asked for.
 _LOOKED_UP = 6
@@ -62,7 +62,7 @@ def lines_of(text: str) -> Lines:
 
 
 def _statements(lines: list[str], budget: int) -> Iterator[Statement]:
-    """Cut a document: each statement of it is a document of its own.
+    """Cut a document into its statements, each of which is a document.
 
     Those are missing that so many characters don't suffice for.
     """

@@ -1,9 +1,9 @@
-"""Results kept between runs, in ``.embercoach_cache`` at the top of the project.
+"""Results cached between runs, in ``.embercoach_cache`` at the root of the project.
 
 One file for each version of the program: a digest of what follows, a header in JSON that says what
 each result depends on, and the results' payloads one after another. A run reads it in one go,
-parses the header, and of the payloads only those that it needs. Whatever is wrong with the
-file or its folder, a run goes on without.
+parses the header, and of the payloads only those that it needs. If the file or its folder is
+damaged, a run continues without a cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
-from embercoach.engine.payload import content_of
+from embercoach.engine.payload import restored, stored
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.safe_read import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FOLDER = ".embercoach_cache"
-#: Of the names of files with results; behind it stands a fingerprint.
+#: Prefix of the names of files with results; a fingerprint follows.
 PREFIX = "results-"
 LENGTH = 24
 TAG = (
@@ -73,7 +73,7 @@ class States:
         return state
 
     def settled(self, path: str) -> bool:
-        """Whether the state is surely the one that the checks saw."""
+        """Return whether the state is certainly the one that the checks saw."""
         return path not in self._unsettled
 
     def _look(self, path: str) -> str:
@@ -127,16 +127,13 @@ class Cache:
         return self._folder / f"{PREFIX}{self.fingerprint}"
 
     def get(self, path: str, digest: str, states: States) -> Inspection | None:
-        """The result for a file's content, if all it depends on is as it was."""
+        """The result for a file's content, if its dependencies have not changed."""
         entry = self.entries.get(self._shorten(path))
         if entry is None or entry.digest != digest:
             return None
         if not all(self._holds(need, states) for need in entry.needs):
             return None
-        content = content_of(entry.kind, entry.payload)
-        if content is None:
-            return None
-        return Inspection(entry.kind, digest, (), entry.payload.decode(), content)
+        return restored(entry.kind, digest, entry.payload)
 
     def _holds(self, need: tuple[str, str], states: States) -> bool:
         held = self._held.get(need)
@@ -145,18 +142,18 @@ class Cache:
         return held
 
     def put(self, path: str, inspection: Inspection, states: States) -> None:
-        """Keep a result, unless a file that it depends on may have changed meanwhile."""
+        """Cache a result, unless a dependency may have changed meanwhile."""
         needs = []
         for other in inspection.dependencies:
             state = states.of(other)
             if not states.settled(other):
                 return
             needs.append((self._shorten(other), state))
-        entry = Entry(inspection.digest, inspection.kind, tuple(needs), inspection.payload.encode())
+        entry = Entry(inspection.digest, inspection.kind, tuple(needs), stored(inspection))
         self._changed[self._shorten(path)] = entry
 
     def save(self) -> None:
-        """Write new results, together with what another process may have written meanwhile."""
+        """Write new results, merged with those of other processes."""
         if not self._changed and len(self.severities) == self._severities_known:
             return
         with contextlib.suppress(OSError):
@@ -216,7 +213,7 @@ class Cache:
 
 
 def _is_our_name(name: str) -> bool:
-    """Whether a file of the folder has a name that we give to results."""
+    """Return whether a file of the folder has the name of a results file."""
     digits = name.removeprefix(PREFIX)
     return digits != name and len(digits) == LENGTH and not set(digits) - set(hexdigits.lower())
 

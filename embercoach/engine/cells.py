@@ -1,23 +1,22 @@
-"""What is found in the module of a notebook, as of its cells."""
+"""Findings and suppressions of a notebook's module, mapped to its cells."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from embercoach.notebooks.cell_lines import CellTable
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.engine.suppression.directives import Directive
-    from embercoach.finding import Finding, RawFinding, Step
+    from embercoach.finding import Finding, Step
+    from embercoach.notebooks.cell_lines import CellTable
     from embercoach.notebooks.cell_module import Notebook
 
 _WHOLE_FILE = ("ignore-file", "skip-file")
 
 
-def fitted(findings: Iterable[RawFinding], notebook: Notebook) -> tuple[RawFinding, ...]:
+def fitted(findings: Iterable[Finding], notebook: Notebook) -> tuple[Finding, ...]:
     """Findings without the fixes that can't be made in the notebook's file."""
     from embercoach.notebooks.editing import fix_in_file
 
@@ -47,9 +46,8 @@ def _kept_within(directive: Directive, table: CellTable) -> Directive:
     return replace(directive, spans=spans)
 
 
-def placed(findings: Iterable[Finding], cells: tuple[list[int], list[int]]) -> list[Finding]:
-    """Findings at lines of a module, at those of the cells; ``cells`` is a table's tuple."""
-    table = CellTable(tuple(cells[0]), tuple(cells[1]))
+def placed(findings: Iterable[Finding], table: CellTable) -> list[Finding]:
+    """Findings at lines of a notebook's module as findings at lines of its cells."""
     return [
         replace(
             _placed(finding, table),

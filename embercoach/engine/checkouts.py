@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     Found = tuple[SourceFile, Scope]
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What a run found in one checkout.
-
-    Attributes:
-        shown: its top as the user named it.
-        result: of its files, those of the shard where there is one.
-        files: how many that are; and all files, other shards' too.
-    """
-
-    shown: str
-    result: RunResult
-    files: int
-    all_files: int
-
-
 class Division:
     """Which checkout, and which shard, each file is in."""
 
@@ -59,7 +43,7 @@ class Division:
 
     @property
     def is_whole(self) -> bool:
-        """Whether other shards have no files."""
+        """Return whether other shards have no files."""
         return self._shard is None
 
     def checkout(self, place: str) -> Path | None:
@@ -92,7 +76,7 @@ class Division:
         return [(files, [f for f in files if self.in_shard(str(f[0].path))]) for files in own]
 
     def in_shard(self, place: str) -> bool:
-        """Whether a file of any checkout is in the shard; it need not be there any more."""
+        """Return whether a file of any checkout is in the shard; it need not be there any more."""
         checkout = self.checkout(place)
         if checkout is None or self._shard is None:
             return checkout is not None
@@ -114,7 +98,7 @@ class Plan:
         configurations: of all folders.
         given: the paths, by their configuration.
         scopes: the configurations of paths and of folders below them, those of the paths first.
-        problems: by checkout, what could not be looked at.
+        problems: by checkout, what could not be examined.
         walked: the folders that were searched from, absolute.
         mistakes: in configurations, each once; the other files are checked nevertheless.
     """
@@ -167,7 +151,7 @@ class Plan:
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
-        """What could not be looked at."""
+        """The files that could not be examined."""
         return tuple(problem for some in self.problems for problem in some)
 
     def files(self, scope: Scope | None = None) -> Iterator[SourceFile]:
@@ -189,50 +173,48 @@ class Plan:
         parts = prepare([(scope.settings, files) for _, scope, files in groups], cache=cache)
         check(parts, jobs=jobs, on_progress=on_progress, debug=debug)
         results = [
-            (number, scope, part.tally.result())
+            (number, scope, part.results)
             for (number, scope, _), part in zip(groups, parts, strict=True)
         ]
-        checked = [
-            Checked(
-                _shown(checkout, paths[0]),
-                joined(
-                    [
-                        RunResult(problems=self.problems[at]),
-                        *(result for number, _, result in results if number == at),
-                    ]
-                ),
-                len(self._parted[at][1]),
-                len(self._parted[at][0]),
-            )
-            for at, (checkout, paths) in enumerate(self.division.paths.items())
-        ]
-        return Outcome(tuple(checked), [(scope, result) for _, scope, result in results])
+        return Outcome(self, results)
+
+    def files_of(self, number: int) -> tuple[str, int, int]:
+        """A checkout as the user named it, its files in the shard, and all of its files."""
+        checkout, paths = [*self.division.paths.items()][number]
+        own, in_shard = self._parted[number]
+        return _shown(checkout, paths[0]), len(in_shard), len(own)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run found.
+    """The results of a run.
 
     Attributes:
-        checkouts: by checkout, with what could not be looked at.
-        parts: in files, by checkout and configuration.
+        plan: of the run.
+        parts: the number of a checkout, a configuration, and the results of their files.
     """
 
-    checkouts: tuple[Checked, ...]
-    parts: list[tuple[Scope, RunResult]]
+    plan: Plan
+    parts: list[tuple[int, Scope, list[RunResult]]]
 
     @property
     def scopes(self) -> dict[Scope, RunResult]:
-        """What was found in the files of each configuration that has some."""
+        """The results of the files of each configuration that has some."""
         groups: dict[Scope, list[RunResult]] = {}
-        for scope, result in self.parts:
-            groups.setdefault(scope, []).append(result)
+        for _, scope, results in self.parts:
+            groups.setdefault(scope, []).extend(results)
         return {scope: joined(results) for scope, results in groups.items()}
 
     @property
-    def result(self) -> RunResult:
-        """All that was found."""
-        return joined(one.result for one in self.checkouts)
+    def checkouts(self) -> Iterator[tuple[int, list[RunResult]]]:
+        """The number of each checkout, and the results of its files."""
+        for number in range(len(self.plan.division.paths)):
+            yield number, [one for at, _, some in self.parts if at == number for one in some]
+
+    def result(self, problems: Iterable[Problem] = ()) -> RunResult:
+        """All results and these problems as one result."""
+        found = RunResult(problems=(*problems, *self.plan.all_problems))
+        return joined([found, *(one for _, _, some in self.parts for one in some)])
 
 
 def _shown(checkout: Path, path: str) -> str:

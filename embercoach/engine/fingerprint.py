@@ -1,4 +1,4 @@
-"""What a cached result depends on besides the linted files: this very program."""
+"""The fingerprint of the program, on which cached results depend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Raised when what the cache stores changes its meaning.
 FORMAT = 3
-#: Rooms and modules that decide what is found.
+#: Packages and modules that decide on findings.
 DECISIVE = (
     "analysis",
     "checks",
@@ -56,7 +56,7 @@ def program() -> str:
 def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
     """A digest of the program, of the parsers and of this Python.
 
-    And of the settings that decide what is found, not only what is told of it: ``builders``.
+    Also of the setting that decides on findings and not only on their selection: ``builders``.
     """
     digest = blake2b(digest_size=12)
     digest.update(f"{FORMAT} {sys.version_info[:3]} {sys.implementation.name}".encode())

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.engine.discovery.files import SourceFile
-from embercoach.engine.inspection import Inspection, Inspector, digest_of
+from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.parallel.budget import Exceeded
 from embercoach.engine.parallel.workers import Crash, spread
 from embercoach.engine.problem import Problem
-from embercoach.engine.suppression.directives import Directive
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.rounds import BrokenSourceError, settle
 from embercoach.fixes.source_file import DecodingError, SourceText, decode, encode
@@ -35,7 +34,7 @@ PASSES = 5
 
 @dataclass(frozen=True, slots=True)
 class FixedFile:
-    """What fixing makes of a file; ``before`` is the digest of the bytes that were read."""
+    """A fixed file; ``before`` is the digest of the bytes that were read."""
 
     shown: str
     before: str
@@ -48,17 +47,11 @@ class FixedFile:
 
 @dataclass(frozen=True, slots=True)
 class FixSummary:
-    """What was fixed, and what could not be."""
+    """The number of fixes and files, and the problems."""
 
     fixes: int = 0
     files: int = 0
     problems: tuple[Problem, ...] = ()
-
-    def __add__(self, other: FixSummary) -> FixSummary:
-        """Two summaries as one."""
-        return FixSummary(
-            self.fixes + other.fixes, self.files + other.files, self.problems + other.problems
-        )
 
 
 def _unfixed(shown: str, trouble: str) -> FixedFile:
@@ -66,7 +59,7 @@ def _unfixed(shown: str, trouble: str) -> FixedFile:
 
 
 def applicable(finding: Finding, settings: Settings, *, unsafe: bool) -> bool:
-    """Whether ``--fix`` takes a finding's fix: it is safe or wanted, and the finding is listed."""
+    """Return whether ``--fix`` applies a finding's fix; only listed findings are fixed."""
     if finding.fix is None or not (finding.fix.safe or unsafe):
         return False
     return finding.severity != "note" or settings.show_notes
@@ -88,9 +81,7 @@ class Fixer:
         self._debug = debug
         self._unsafe = unsafe
         self._judge = Judge(settings)
-        self._inspector = inspector or Inspector(
-            settings.kernel_builders, debug=debug, max_size=settings.max_file_size
-        )
+        self._inspector = inspector or Inspector(debug=debug)
 
     def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
         """Fix a file by its path as shown, from the bytes given or those on disk."""
@@ -120,24 +111,16 @@ class Fixer:
             data = encode(text, source)
         except UnicodeEncodeError as error:
             raise BrokenSourceError(f"{source.encoding} cannot hold it: {error}") from error
-        inspection = self._inspector.inspect(data, file.path)
-        if inspection.kind in ("broken", "failed"):
-            raise BrokenSourceError(inspection.content()[2])
-        if inspection.kind == "checked" and (problem := inspection.content()[3]) is not None:
-            raise BrokenSourceError(problem)
-        fixes = [finding.fix for finding in self._findings(file, inspection) if finding.fix]
-        return _in_file(fixes, text) if is_notebook(file.path.name) else fixes
-
-    def _findings(self, file: SourceFile, inspection: Inspection) -> Iterable[Finding]:
-        if inspection.kind == "skipped":
-            return
-        found, directives, *_ = inspection.content()
-        verdict = self._judge.judge(
-            file.path, file.shown, found, [Directive.from_tuple(d) for d in directives]
+        settings = self._settings
+        inspection = self._inspector.inspect(
+            data, file.path, settings.kernel_builders, settings.max_file_size
         )
-        for finding in verdict.findings:
-            if applicable(finding, self._settings, unsafe=self._unsafe):
-                yield finding
+        if inspection.problem is not None:
+            raise BrokenSourceError(inspection.problem.message)
+        found = self._judge.judge(file.path, file.shown, inspection).findings
+        applied = [one for one in found if applicable(one, settings, unsafe=self._unsafe)]
+        fixes = [finding.fix for finding in applied if finding.fix]
+        return _in_file(fixes, text) if is_notebook(file.path.name) else fixes
 
 
 def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
@@ -152,7 +135,7 @@ def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
 
 
 def troubles(files: Iterable[FixedFile]) -> tuple[Problem, ...]:
-    """What kept files from being fixed, or fixed to the end."""
+    """The problems that prevented fixes."""
     return tuple(Problem(file.shown, 1, 1, file.trouble) for file in files if file.trouble)
 
 
@@ -200,7 +183,7 @@ def fix_files(
         check: runs it again.
         unsafe: also apply fixes that may change what the program computes.
         jobs: processes at most.
-        debug: tell tracebacks of internal errors.
+        debug: add tracebacks of internal errors.
 
     Returns:
         The last run's result, and what was done.
@@ -230,11 +213,11 @@ def fix_files(
 
 
 def _write(fixed: FixedFile) -> str | None:
-    """Write a fixed file; what went wrong, if anything."""
+    """Write a fixed file; return the error, if any."""
     path = Path(fixed.shown)
     try:
         if digest_of(read_bytes(path)) != fixed.before:
-            return "changed while it was being fixed; left as it is"
+            return "changed while it was being fixed, so it was not written"
         replace_file(path, fixed.data)
     except OSError as error:
         return f"cannot be written: {error.strerror or error}"

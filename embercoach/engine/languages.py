@@ -1,4 +1,4 @@
-"""What a file is written in, by its suffix."""
+"""The language of a file, by its suffix."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHEBANG = 512
 #: What a comment starts with that ends with its line.
 MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTIVE_C: "//"}
 
-#: One of these stands in every file that a check could say something about.
+#: Every file that a check may report something about contains one of these.
 _OF_PYTHON = (b"mlx", b"metal_kernel")
 _RELEVANT: dict[Language, tuple[bytes, ...]] = {
     PYTHON: _OF_PYTHON,
@@ -51,7 +51,7 @@ def language_of(path: str) -> Language:
 
 
 def is_known(path: str) -> bool:
-    """Whether a file is of a kind that is checked where it is named itself.
+    """Return whether a file is checked if it is named itself.
 
     Scripts in Python often have no suffix, and some only a line that names the interpreter.
     """
@@ -71,7 +71,7 @@ def _names_python(path: str) -> bool:
 def relevant(
     data: bytes, language: Language = PYTHON, builders: tuple[KernelBuilder, ...] = ()
 ) -> bool:
-    """Whether a file's bytes are worth decoding and parsing."""
+    """Return whether a file may contain findings and must be parsed."""
     if any(word in data for word in _RELEVANT[language]):
         return True
     if language == NOTEBOOK and data and not data.rstrip().endswith(b"}"):

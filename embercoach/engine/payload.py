@@ -1,12 +1,18 @@
-"""Whether a payload of the cache is what an inspection writes: its shapes, types and ranges."""
+"""Inspections as the cache stores them: JSON, validated when it is read."""
 
 from __future__ import annotations
 
 import json
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
+from embercoach.engine.inspection import Inspection
+from embercoach.engine.problem import Problem
+from embercoach.engine.suppression.directives import Directive, Item
 from embercoach.engine.suppression.directives import Kind as DirectiveKind
+from embercoach.finding import Edit, Finding, Fix, Step
+from embercoach.notebooks.cell_lines import CellTable
 from embercoach.quoting import MOST_SAID
 from embercoach.terminal_text import escaped
 
@@ -15,26 +21,83 @@ if TYPE_CHECKING:
 
     from embercoach.engine.inspection import Kind
 
-#: Lines, columns and offsets are below this.
+#: Lines, columns and offsets are at most this; `suppressions.LAST_LINE` is the largest.
 MOST = 1 << 31
 _DIRECTIVES = frozenset(get_args(DirectiveKind))
+#: Fields of findings and of problems that are stored: those that the engine sets are not.
+_OF_FINDING = slice(0, 11)
+_STORED: dict[type, Callable[[Any], Any]] = {
+    Finding: attrgetter(*Finding.__slots__[_OF_FINDING]),
+    Problem: attrgetter("line", "column", "message", "cell"),
+    CellTable: attrgetter("numbers", "first_lines"),
+    **{one: attrgetter(*one.__slots__) for one in (Edit, Fix, Directive, Item)},
+    Step: attrgetter("line", "column", "end_line", "end_column", "message"),
+}
 
 
-def content_of(kind: Kind, payload: bytes) -> Any:
-    """The content of a payload, None unless an inspection of that kind may have written it."""
+def stored(inspection: Inspection) -> bytes:
+    """The payload of an inspection."""
+    content: Any = []
+    if inspection.kind == "checked":
+        problem = inspection.problem and inspection.problem.message
+        content = [inspection.findings, inspection.directives, inspection.cells, problem]
+    elif inspection.problem is not None:
+        content = inspection.problem
+    return json.dumps(content, separators=(",", ":"), default=_fields).encode()
+
+
+def _fields(one: object) -> Any:
+    return _STORED[type(one)](one)
+
+
+def restored(kind: Kind, digest: str, payload: bytes) -> Inspection | None:
+    """The inspection of a payload, None unless an inspection of that kind may have written it."""
     try:
         content = json.loads(payload.decode())
     except (ValueError, RecursionError):
         return None
-    if kind == "checked":
-        return content if _is_list(content, 4) and _is_report(*content) else None
-    if kind == "skipped":
-        return content if content == [] else None
-    if kind == "broken" and _is_list(content, 4):
-        line, column, message, cell = content
-        sound = _are_counts(line, column) and _is_said(message)
-        return content if sound and (cell is None or _are_counts(cell)) else None
+    if kind == "skipped" and content == []:
+        return Inspection(kind, digest)
+    if kind == "broken" and _is_problem(content):
+        return Inspection(kind, digest, problem=Problem("", *content))
+    if kind == "checked" and _is_list(content, 4) and _is_report(*content):
+        findings, directives, cells, message = content
+        return Inspection(
+            kind,
+            digest,
+            findings=tuple(map(_finding, findings)),
+            directives=tuple(map(_directive, directives)),
+            cells=cells and CellTable(*map(tuple, cells)),
+            problem=None if message is None else Problem("", 1, 1, message),
+        )
     return None
+
+
+def _finding(value: list[Any]) -> Finding:
+    *fields, fix, flow, related = value
+    if fix is not None:
+        title, safe, edits = fix
+        fix = Fix(title, safe, tuple([Edit(*edit) for edit in edits]))
+    arguments: list[Any] = [*fields, fix, _steps(flow), _steps(related)]
+    return Finding(*arguments)
+
+
+def _steps(values: list[Any]) -> tuple[Step, ...]:
+    return tuple([Step(*value) for value in values])
+
+
+def _directive(value: list[Any]) -> Directive:
+    *fields, items, blanket, spans = value
+    listed = tuple([Item(*item) for item in items])
+    arguments: list[Any] = [*fields, listed, blanket, tuple(map(tuple, spans))]
+    return Directive(*arguments)
+
+
+def _is_problem(value: Any) -> bool:
+    if not _is_list(value, 4):
+        return False
+    line, column, message, cell = value
+    return _are_counts(line, column) and _is_said(message) and (cell is None or _are_counts(cell))
 
 
 def _is_report(findings: Any, directives: Any, cells: Any, problem: Any) -> bool:
@@ -118,7 +181,7 @@ def _is_span(value: list[Any], least: int) -> bool:
 
 def _are_counts(*values: Any, least: int = 1) -> bool:
     # No ``isinstance``: a bool is an int.
-    return all(type(value) is int and least <= value < MOST for value in values)
+    return all(type(value) is int and least <= value <= MOST for value in values)
 
 
 def _is_said(value: Any) -> bool:

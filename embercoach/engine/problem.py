@@ -1,4 +1,4 @@
-"""What kept a file from being checked."""
+"""Problems: files that could not be checked, and why."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,31 +14,31 @@ from embercoach.config import Configurations
 from embercoach.engine.cache import Cache, States
 from embercoach.engine.discovery.files import SourceFile, discover
 from embercoach.engine.fingerprint import fingerprint
-from embercoach.engine.inspection import Inspection, Inspectors, digest_of
-from embercoach.engine.languages import NOTEBOOK, Language, language_of, relevant
+from embercoach.engine.inspection import Inspector, digest_of
+from embercoach.engine.languages import NOTEBOOK, language_of, relevant
 from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
-from embercoach.engine.suppression.directives import Directive
 from embercoach.engine.verdict import Judge
 from embercoach.rulebook import RulePageError
 from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from embercoach.config import Settings
+    from embercoach.engine.inspection import Inspection
     from embercoach.finding import Finding
     from embercoach.kernel_builder import KernelBuilder
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run found. Suppressed findings are counted, not listed.
+    """The result of a run. Suppressed findings are counted, not listed.
 
     Attributes:
-        findings: sorted by place; notes among them.
+        findings: sorted by place, notes included.
         problems: what could not be checked, sorted.
-        files_checked: files that were analysed, now or from the cache, or failed to be.
+        files_checked: files that were analysed, or whose analysis failed; cached ones included.
         files_skipped: files that mention no MLX or Metal, or say ``embercoach: skip-file``.
         suppressed: findings that a comment suppresses.
         cached: of the checked files, those that came from the cache.
@@ -51,13 +51,9 @@ class RunResult:
     suppressed: int = 0
     cached: int = 0
 
-    def __add__(self, other: RunResult) -> RunResult:
-        """Two runs' results as one."""
-        return joined((self, other))
-
 
 def joined(results: Iterable[RunResult]) -> RunResult:
-    """Some runs' results as one; what several of them found is in it once."""
+    """The results as one, sorted; a finding of several results is in it once."""
     results = tuple(results)
     findings = {finding for result in results for finding in result.findings}
     problems = {problem for result in results for problem in result.problems}
@@ -71,61 +67,25 @@ def joined(results: Iterable[RunResult]) -> RunResult:
     )
 
 
-class Tally:
-    """A result in the making."""
+def reported(judge: Judge, file: SourceFile, inspection: Inspection) -> RunResult:
+    """The result of one file, unsorted."""
+    if inspection.kind == "skipped":
+        return RunResult(files_skipped=1)
+    problems: tuple[Problem, ...] = ()
+    if inspection.problem is not None:
+        problems = (replace(inspection.problem, path=file.shown),)
+    if inspection.kind != "checked":
+        return RunResult(problems=problems, files_checked=1)
+    try:
+        findings, suppressed = judge.judge(file.path, file.shown, inspection)
+    except (KeyError, RulePageError) as error:
+        message = f"internal error: the page of a rule is missing or invalid: {error}"
+        return RunResult(problems=(*problems, Problem(file.shown, 1, 1, message)), files_checked=1)
+    if inspection.cells is not None:
+        from embercoach.engine.cells import placed
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
-        self.findings: list[Finding] = []
-        self.problems: list[Problem] = []
-        self.checked = 0
-        self.skipped = 0
-        self.suppressed = 0
-        self.cached = 0
-
-    def add(self, file: SourceFile, inspection: Inspection) -> None:
-        """Judge one file's inspection."""
-        if inspection.kind == "skipped":
-            self.skipped += 1
-            return
-        self.checked += 1
-        content = inspection.content()
-        if inspection.kind != "checked":
-            self.problems.append(Problem(file.shown, *content))
-            return
-        found, directives, cells, problem = content
-        if problem is not None:
-            self.problems.append(Problem(file.shown, 1, 1, problem))
-        try:
-            verdict = self.judge.judge(
-                file.path,
-                file.shown,
-                found,
-                [Directive.from_tuple(d) for d in directives],
-                complete=problem is None,
-            )
-        except (KeyError, RulePageError) as error:
-            message = f"internal error: a rule's page is missing or wrong: {error}"
-            self.problems.append(Problem(file.shown, 1, 1, message))
-            return
-        if cells is not None:
-            from embercoach.engine.cells import placed
-
-            verdict.findings = placed(verdict.findings, cells)
-        self.findings += verdict.findings
-        self.suppressed += verdict.suppressed
-
-    def result(self) -> RunResult:
-        """All that was added, sorted."""
-        self.findings.sort(key=lambda finding: finding.sort_key)
-        return RunResult(
-            tuple(self.findings),
-            tuple(sorted(self.problems, key=lambda problem: problem.sort_key)),
-            self.checked,
-            self.skipped,
-            self.suppressed,
-            self.cached,
-        )
+        findings = placed(findings, inspection.cells)
+    return RunResult(tuple(findings), problems, files_checked=1, suppressed=suppressed)
 
 
 def run(
@@ -155,14 +115,14 @@ def run(
     if stdin is None:
         found = discover(paths, Configurations.fixed(settings), force_exclude=force_exclude)
         (part,) = prepare([(settings, [file for file, _ in found.files])], cache=cache)
-        part.tally.problems += found.problems
+        part.results.append(RunResult(problems=tuple(found.problems)))
     else:
         name, data = stdin
         file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
         part = Part(settings, None, States(time.time_ns()), [(file, data)])
         jobs = 1
     check([part], jobs=jobs, on_progress=on_progress, debug=debug)
-    return part.tally.result()
+    return joined(part.results)
 
 
 def prepare(
@@ -224,13 +184,12 @@ def _spread(
     sizes = [size for _, _, _, size in tasks]
     folders = [file.path.parent for _, file, _, _ in tasks]
     done = total - len(tasks)
-    for number, result in spread(partial(Inspectors, debug=debug), work, sizes, folders, jobs):
+    for number, result in spread(partial(Inspector, debug=debug), work, sizes, folders, jobs):
         part, file, _, _ = tasks[number]
         if isinstance(result, Crash):
-            message = f"internal error while checking: {result}"
-            part.tally.problems.append(Problem(file.shown, 1, 1, message))
+            part.fail(file, f"internal error while checking: {result}")
         elif isinstance(result, Exceeded):
-            part.tally.problems.append(Problem(file.shown, 1, 1, str(result)))
+            part.fail(file, str(result))
         else:
             part.keep(file, result)
         done += 1
@@ -239,7 +198,7 @@ def _spread(
 
 
 class Part:
-    """The files of one run that some settings hold for, and what is found in them."""
+    """The files of a run that share settings, and their results."""
 
     def __init__(
         self,
@@ -253,11 +212,12 @@ class Part:
         self.builders = settings.kernel_builders
         self.max_size = settings.max_file_size
         self.cache = cache
-        self.tally = Tally(Judge(settings, None if cache is None else cache.severities))
+        self.results: list[RunResult] = []
+        self._judge = Judge(settings, None if cache is None else cache.severities)
         self._states = states
 
     def begin(self) -> list[tuple[SourceFile, bytes | None, int]]:
-        """Pass over what concerns nobody, use what the cache has; the others and their sizes."""
+        """Report the files that are skipped or cached; return the others with their sizes."""
         known: list[tuple[SourceFile, str, int]] = []
         unknown: list[tuple[SourceFile, bytes | None, int]] = []
         for file, given in self.files:
@@ -266,53 +226,47 @@ class Part:
                 continue
             language = language_of(file.path.name)
             if not relevant(data, language, self.builders):
-                self.tally.skipped += 1
-            elif self._is_too_large(file, language, data):
-                continue
+                self.results.append(RunResult(files_skipped=1))
+            # The outputs of a notebook don't count, so that its size is known once it is parsed.
+            elif language != NOTEBOOK and (
+                message := size_problem(len(data), language, self.max_size)
+            ):
+                self.fail(file, message)
             elif self.cache is not None:
                 digest = digest_of(data)
                 self._states.learn(str(file.path), digest)
                 known.append((file, digest, len(data)))
             else:
                 unknown.append((file, given, len(data)))
-        unknown += self._check_cached(known)
+        if self.cache is not None:
+            unknown += self._uncached(known, self.cache)
         return unknown
 
     def keep(self, file: SourceFile, inspection: Inspection) -> None:
-        """Judge an inspection, and keep it for later runs."""
+        """Report an inspection, and cache it."""
         if self.cache is not None and inspection.kind != "failed":
             self.cache.put(str(file.path), inspection, self._states)
-        self.tally.add(file, inspection)
+        self.results.append(reported(self._judge, file, inspection))
+
+    def fail(self, file: SourceFile, message: str) -> None:
+        """Report that a file could not be checked."""
+        self.results.append(RunResult(problems=(Problem(file.shown, 1, 1, message),)))
 
     def _read(self, file: SourceFile) -> bytes | None:
         try:
             return read_bytes(file.path)
         except OSError as error:
-            message = f"cannot be read: {error.strerror or error}"
-            self.tally.problems.append(Problem(file.shown, 1, 1, message))
+            self.fail(file, f"cannot be read: {error.strerror or error}")
             return None
 
-    def _is_too_large(self, file: SourceFile, language: Language, data: bytes) -> bool:
-        """Whether a file is too large to be checked, which is a problem."""
-        # Of a notebook the code counts, not its outputs: reading it tells.
-        if language == NOTEBOOK:
-            return False
-        message = size_problem(len(data), language, self.max_size)
-        if message is not None:
-            self.tally.problems.append(Problem(file.shown, 1, 1, message))
-        return message is not None
-
-    def _check_cached(
-        self, files: list[tuple[SourceFile, str, int]]
-    ) -> list[tuple[SourceFile, None, int]]:
-        """Use what the cache has; return the others."""
-        assert self.cache is not None or not files
-        missing: list[tuple[SourceFile, None, int]] = []
+    def _uncached(
+        self, files: list[tuple[SourceFile, str, int]], cache: Cache
+    ) -> Iterator[tuple[SourceFile, None, int]]:
+        """Report the files that the cache has; yield the others."""
         for file, digest, size in files:
-            inspection = self.cache and self.cache.get(str(file.path), digest, self._states)
-            if inspection:
-                self.tally.add(file, inspection)
-                self.tally.cached += inspection.kind != "skipped"
+            inspection = cache.get(str(file.path), digest, self._states)
+            if inspection is None:
+                yield file, None, size
             else:
-                missing.append((file, None, size))
-        return missing
+                result = reported(self._judge, file, inspection)
+                self.results.append(replace(result, cached=result.files_checked))

@@ -1,76 +1,46 @@
-"""From what the checks found in a file to what is reported: selection, suppressions, severity.
+"""Select the findings of a file to report, and rate them: selection, suppressions, severity.
 
 This runs after the cache, so that one cached result serves every profile and selection.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches
-from embercoach.engine.suppression.directives import CODES, Directive
+from embercoach.engine.suppression.directives import CODES
 from embercoach.engine.suppression.suppression_coverage import ALL, CoveredLines, FoundLines
-from embercoach.finding import Edit, Finding, Fix, RawFinding, Severity, Step
-from embercoach.quoting import MOST_PROPOSED, bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from embercoach.config import Settings
-
-#: A RawFinding as nested plain tuples, or as lists once it went through JSON.
-RawTuple = Any
-
-
-def raw_to_tuple(finding: RawFinding) -> RawTuple:
-    """Nested plain tuples, in the order of RawFinding's fields; messages are bounded from here."""
-    fix = finding.fix
-    return (
-        finding.code,
-        finding.line,
-        finding.column,
-        finding.end_line,
-        finding.end_column,
-        bounded(finding.message),
-        bounded(finding.help, MOST_PROPOSED),
-        finding.context,
-        fix
-        and (
-            bounded(fix.title, MOST_PROPOSED),
-            fix.safe,
-            tuple((e.start, e.end, e.text) for e in fix.edits),
-        ),
-        tuple(map(_step_to_tuple, finding.flow)),
-        tuple(map(_step_to_tuple, finding.related)),
-    )
-
-
-def _step_to_tuple(step: Step) -> RawTuple:
-    return (step.line, step.column, step.end_line, step.end_column, bounded(step.message))
+    from embercoach.engine.inspection import Inspection
+    from embercoach.engine.suppression.directives import Directive
+    from embercoach.finding import Finding, Severity
 
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """What holds for one file."""
+    """The profile and the enabled codes of one file."""
 
     profile: str
     enabled: frozenset[str]
 
 
-class Verdict:
-    """What is reported of a file."""
+class Verdict(NamedTuple):
+    """The findings to report of a file, and the number of suppressed ones."""
 
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.suppressed = 0
+    findings: list[Finding]
+    suppressed: int
 
 
 class Judge:
-    """Applies settings to what was found; one a run."""
+    """Applies settings to findings; one per run."""
 
     def __init__(
         self, settings: Settings, severities: dict[tuple[str, str, str], Severity] | None = None
@@ -109,92 +79,63 @@ class Judge:
         name = str(path)
         return [(said, selectors) for p, said, selectors in self._ignores if p.match(name)]
 
-    def judge(
-        self,
-        path: Path,
-        shown: str,
-        found: Iterable[RawTuple],
-        directives: Sequence[Directive],
-        *,
-        complete: bool = True,
-    ) -> Verdict:
-        """The verdict on a file that was checked, ``complete`` or in part.
+    def judge(self, path: Path, shown: str, inspection: Inspection) -> Verdict:
+        """The verdict on a file that was checked.
+
+        Where findings may be missing, suppressions that match nothing are not reported.
 
         Args:
-            path: the file.
+            path: the file, absolute.
             shown: its path as the user named it.
-            found: what the checks found.
-            directives: the file's suppressions.
-            complete: whether nothing is missing: only then a suppression may be unused.
+            inspection: of the file.
 
         Raises:
             KeyError: a check reported a code that has no page.
         """
         rules = self.rules_for(path)
-        verdict = Verdict()
-        covered = CoveredLines(directives)
-        enabled: list[tuple[str, int, int]] = []
-        for raw in found:
-            place = (raw[0], raw[1], raw[3])
-            if raw[0] not in rules.enabled:
-                continue
-            enabled.append(place)
-            if directives and covered.covers(*place):
-                verdict.suppressed += 1
+        found = [one for one in inspection.findings if one.code in rules.enabled]
+        directives, suppressed = inspection.directives, 0
+        if directives:
+            if inspection.problem is None and not rules.enabled.isdisjoint(CODES):
+                unused = [*_unused(rules, directives, FoundLines(found))]
             else:
-                verdict.findings.append(self._finding(raw, shown, rules.profile))
-        if complete and directives and not rules.enabled.isdisjoint(CODES):
-            self._add_idle(verdict, shown, rules, directives, FoundLines(enabled))
-        return verdict
+                unused = []
+            kept = _uncovered(found, directives)
+            # What suppresses everything does not suppress that it is unused.
+            kept += _uncovered(unused, [one for one in directives if not one.blanket])
+            suppressed = len(found) + len(unused) - len(kept)
+            found = kept
+        return Verdict([self._rated(one, shown, rules.profile) for one in found], suppressed)
 
-    def _add_idle(
-        self,
-        verdict: Verdict,
-        shown: str,
-        rules: FileRules,
-        directives: Sequence[Directive],
-        found: FoundLines,
-    ) -> None:
-        from embercoach.engine.suppression import unused
-
-        known = rulebook.static_codes()
-        covered = CoveredLines(directive for directive in directives if not directive.blanket)
-        for directive in directives:
-            if directive.blanket and found.within(ALL, directive.spans):
-                continue
-            used = {item for item in directive.items if found.within(item.word, directive.spans)}
-            for raw in unused.report(directive, used, rules.enabled, known):
-                plain = raw_to_tuple(raw)
-                if raw.code not in rules.enabled:
-                    continue
-                if covered.covers(raw.code, raw.line, raw.end_line):
-                    verdict.suppressed += 1
-                else:
-                    verdict.findings.append(self._finding(plain, shown, rules.profile))
-
-    def _finding(self, raw: RawTuple, shown: str, profile: str) -> Finding:
-        code, line, column, end_line, end_column, message, advice, context, *more = raw
-        fix, flow, related = more
-        key = (code, profile, context)
+    def _rated(self, finding: Finding, shown: str, profile: str) -> Finding:
+        key = (finding.code, profile, finding.context)
         severity = self._severities.get(key)
         if severity is None:
-            severity = rulebook.rule(code).severity_in(profile, context)
+            severity = rulebook.rule(finding.code).severity_in(profile, finding.context)
             self._severities[key] = severity
-        return Finding(
-            shown,
-            line,
-            column,
-            end_line,
-            end_column,
-            code,
-            severity,
-            message,
-            advice,
-            context,
-            fix and Fix(fix[0], fix[1], tuple(Edit(*edit) for edit in fix[2])),
-            tuple([Step(shown, *step) for step in flow]),
-            tuple([Step(shown, *step) for step in related]),
-        )
+        return replace(finding, path=shown, severity=severity)
+
+
+def _uncovered(findings: Iterable[Finding], directives: Iterable[Directive]) -> list[Finding]:
+    """The findings that no suppression covers."""
+    covered = CoveredLines(directives)
+    return [one for one in findings if not covered.covers(one.code, one.line, one.end_line)]
+
+
+def _unused(
+    rules: FileRules, directives: Sequence[Directive], found: FoundLines
+) -> Iterator[Finding]:
+    """The findings about suppressions that match nothing or name no rule."""
+    from embercoach.engine.suppression import unused
+
+    known = rulebook.static_codes()
+    for directive in directives:
+        if directive.blanket and found.within(ALL, directive.spans):
+            continue
+        used = {item for item in directive.items if found.within(item.word, directive.spans)}
+        for one in unused.report(directive, used, rules.enabled, known):
+            if one.code in rules.enabled:
+                yield one.bounded()
 
 
 class _Pattern:

@@ -55,7 +55,7 @@ def _place(fix: Fix) -> tuple[int, int, str]:
 
 
 def _extent(span: _Span) -> tuple[int, int]:
-    # Insertions of one fix at one place keep their order: their text is no part of the key.
+    # Insertions of one fix at one place keep their order: their text is not part of the key.
     return span[:2]
 
 
@@ -111,7 +111,7 @@ def _in_lines(text: str, newline: str) -> str:
 
 
 def deletion_of_line(source: str, start: int, end: int) -> tuple[int, int]:
-    """Widen a deletion to its whole line, with the line end, if nothing else stands there."""
+    """Widen a deletion to its whole line with the line end, if nothing else is there."""
     left = start
     while left and source[left - 1] in " \t\f":
         left -= 1

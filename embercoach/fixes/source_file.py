@@ -15,7 +15,7 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class DecodingError(PlacedError):
-    """Bytes that are no Python source text: line and column (from 1) of the first offender."""
+    """Bytes that are not Python source: line and column (from 1) of the first invalid one."""
 
 
 @dataclass(frozen=True, slots=True)

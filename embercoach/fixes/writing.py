@@ -41,7 +41,7 @@ def replace_file(path: Path, data: bytes) -> None:
 def distinct(paths: Iterable[str]) -> list[str]:
     """Paths of different files, sorted: of links, symbolic and hard ones, one stays.
 
-    It is the first of the file's paths, or the first that is no symbolic link.
+    It is the first of the file's paths, or the first that is not a symbolic link.
     """
     kept: dict[object, str] = {}
     for path in sorted(paths, key=lambda path: (os.path.islink(path), path)):  # noqa: PTH114
@@ -69,7 +69,7 @@ def create_file(path: Path, data: bytes) -> None:
 
 
 def _is_plain(target: Path) -> bool:
-    """Whether a file has one link and no attributes that a new file would lack."""
+    """Return whether a file has one link, and no attributes that a new file would lack."""
     status = target.lstat()
     if not S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(target))

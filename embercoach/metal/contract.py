@@ -1,4 +1,4 @@
-"""How MLX 0.32.4 turns the arguments of ``mx.fast.metal_kernel`` into a Metal function.
+"""The Metal function that MLX 0.32.4 makes of the arguments of ``mx.fast.metal_kernel``.
 
 This is the only module that knows the rules of that code generator. They are MLX's, not Metal's:
 
@@ -83,7 +83,7 @@ MSL_TYPES = MappingProxyType(
         "complex64": "complex64_t",
     }
 )
-"""MLX dtype name to the type that stands in the generated source.
+"""MLX dtype name to the type that is in the generated source.
 
 MLX refuses ``float64`` inputs, and Metal has no ``double``: it can only come from a template.
 """
@@ -340,7 +340,7 @@ def _output_parameters(kernel: Kernel) -> Iterator[Parameter]:
 
 
 def _indexed(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
-    """Number the buffers; behind an uncertain one the numbers are unknown."""
+    """Number the buffers; after an uncertain one the numbers are unknown."""
     known = True
     for index, p in enumerate(parameters):
         known = known and p.certain
@@ -350,7 +350,7 @@ def _indexed(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
 def _malformed(
     kernel: Kernel, buffers: tuple[Parameter, ...], attributes: tuple[Parameter, ...]
 ) -> bool | None:
-    """Whether MLX closes the parameter list before the last output (seen in 0.32.4).
+    """Return whether MLX closes the parameter list before the last output (seen in 0.32.4).
 
     It decides by comparing the buffer index, which counts shape buffers, with the number of inputs
     and outputs, so an extra buffer makes it close at an output that is not the last.

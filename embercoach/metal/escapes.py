@@ -32,7 +32,7 @@ class EscapedBreak:
     Attributes:
         inside: what it ends too early.
         at: its offset in the text.
-        end: the offset where the line ends that stands behind it in the literal.
+        end: the offset where the line ends that stands after it in the literal.
         escape: how it is written.
     """
 
@@ -72,7 +72,7 @@ class _Breaks:
                 line.append(token)
                 continue
             depth += _nesting(line)
-            # What stands under a condition may never be compiled.
+            # Text under a condition may never be compiled.
             if depth == 0 and token.start >= told:
                 found = self._broken(line, token.start)
                 if found is not None:
@@ -81,7 +81,7 @@ class _Breaks:
             line = []
 
     def _broken(self, line: list[Token], at: int) -> EscapedBreak | None:
-        """What is wrong with the line break behind the tokens of a line."""
+        """The fault of the line break after the tokens of a line, None without one."""
         escape = self._escape(at)
         if escape is None:
             return None
@@ -101,7 +101,7 @@ class _Breaks:
         return None
 
     def _escape(self, at: int) -> str | None:
-        """How a line break is written, None where it is no escape."""
+        """The escape that a line break is written as, None for other line breaks."""
         start, end = self._text.position(at), self._text.end_position(at + 1)
         source = None if start is None else self._source_of(start[0])
         if start is None or end is None or source is None or source[start[1]] != "\\":
@@ -109,7 +109,7 @@ class _Breaks:
         return source[start[1] : end[1]]
 
     def _is_known(self, start: int, end: int) -> bool:
-        """Whether a stretch of the text stands in one literal."""
+        """Return whether a stretch of the text is in one literal."""
         first = self._text.position(start)
         return first is not None and all(
             (place := self._text.position(i)) is not None and place[0] == first[0]
@@ -117,19 +117,19 @@ class _Breaks:
         )
 
     def _next(self, start: int) -> int:
-        """Where a line of the text ends."""
+        """The end of a line of the text."""
         end = self._text.text.find("\n", start)
         return len(self._text.text) if end < 0 else end
 
     def _end(self, start: int) -> int:
-        """Where a line ends: one of the literal, if that has several, else one of the text."""
+        """The end of a line: of the literal, if that has several, else of the text."""
         end = self._next(start)
         while self._has_lines(start) and end < len(self._text.text) and self._escape(end):
             end = self._next(end + 1)
         return end
 
     def _has_lines(self, at: int) -> bool:
-        """Whether the literal has line breaks that are no escapes."""
+        """Return whether the literal has line breaks that are no escapes."""
         place = self._text.position(at)
         source = None if place is None else self._source_of(place[0])
         return source is not None and ("\n" in source or "\r" in source)
@@ -145,7 +145,7 @@ class _Breaks:
 
 
 def _is_quote(token: Token) -> bool:
-    """Whether it opens a string that the line does not close."""
+    """Return whether it opens a string that the line does not close."""
     if token.kind != "string" or not token.text.startswith('"'):
         return False
     inside = token.text[1:].removesuffix('"')
@@ -154,7 +154,7 @@ def _is_quote(token: Token) -> bool:
 
 
 def _nesting(line: list[Token]) -> int:
-    """How much deeper the lines behind a directive stand under conditions."""
+    """The change in depth of conditions that a directive brings."""
     words = [token.text for token in line if token.kind != "space"]
     if len(words) < 2 or words[0] != "#":
         return 0

@@ -1,4 +1,4 @@
-"""What the analysis of Metal text yields: frozen facts with their places in the text."""
+"""The facts of Metal text: frozen, with their places in the text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Declaration:
         dimensions: texts between the brackets of an array, outermost first.
         value: text of the initializer, None without one.
         depth: nesting of scopes, 0 for the outermost of the text.
-        fixed: ``const`` or ``constexpr`` stands among the specifiers; of a pointer it is what it
+        fixed: ``const`` or ``constexpr`` is among the specifiers; of a pointer it is what it
             points to that is constant.
     """
 
@@ -69,17 +69,6 @@ class Use:
     place: Place
     elsewhere: Place | None = None
     variable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """A ``#define``: its parameters (None for an object-like one) and the names in its text."""
-
-    name: str
-    parameters: tuple[str, ...] | None
-    text: str
-    names: frozenset[str]
-    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,35 +125,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call: the callee as written without template arguments, and its arguments' texts."""
+    """A call: the callee as written without template arguments, and these."""
 
     name: str
     template: tuple[str, ...]
-    arguments: tuple[str, ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What an operation stands under: the statement's kind and the text of its condition.
-
-    Attributes:
-        attributes: the thread attributes that the condition's value depends on.
-    """
-
-    kind: Literal["if", "else", "for", "while", "do", "switch", "conditional"]
-    text: str
-    attributes: frozenset[str]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """A barrier: its flags (``mem_threadgroup``), None when they are no plain flag names."""
-
-    name: str
-    flags: tuple[str, ...] | None
-    conditions: tuple[Condition, ...]
     place: Place
 
 
@@ -174,54 +138,6 @@ class AttributeUse:
 
     name: str
     component: str | None
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A thread-dependent value times something that depends on no thread: ``i * 4``.
-
-    Attributes:
-        attributes: the thread attributes that the value depends on.
-        factor: the other side as written; for ``i << 2`` it is ``4``.
-    """
-
-    attributes: frozenset[str]
-    factor: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A condition on a thread-dependent value that keeps threads out.
-
-    Attributes:
-        kind: ``return`` for an early return, ``wrap`` for an ``if`` around the work.
-        text: the condition as written.
-        attributes: thread attributes that the condition depends on.
-    """
-
-    kind: Literal["return", "wrap"]
-    text: str
-    attributes: frozenset[str]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class StrideLoop:
-    """A ``for`` loop that starts at a thread-dependent value.
-
-    Attributes:
-        variable: the counter.
-        start: thread attributes that the first value depends on.
-        step: thread attributes that the step depends on, such as ``threads_per_grid``.
-        step_text: the step as written: ``i += threads_per_grid.x``.
-    """
-
-    variable: str
-    start: frozenset[str]
-    step: frozenset[str]
-    step_text: str
     place: Place
 
 

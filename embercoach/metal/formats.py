@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Text that stands for a value that is not known; it fits any field."""
+    """Text that represents a value that is not known; it fits any field."""
 
     text: FoldedText
 
@@ -132,7 +132,7 @@ def _formatted(value: Value, field: _Field) -> str:
 
 
 def is_modest(spec: str) -> bool:
-    """Whether no width or precision of a format asks for more text than is worth folding."""
+    """Return whether no width or precision of a format asks for more text than is worth folding."""
     numbers = "".join(c if c.isdigit() else " " for c in spec).split()
     return all(len(number) < 5 for number in numbers)
 
@@ -205,7 +205,7 @@ def substitute(text: FoldedText, values: Mapping[str, Value], *, safe: bool) -> 
     """``string.Template(text).substitute(values)``, or ``safe_substitute``.
 
     Raises:
-        UnfoldableError: a value is missing, or a ``$`` stands for nothing, and not ``safe``.
+        UnfoldableError: a value is missing, or a ``$`` represents nothing, and not ``safe``.
     """
     parts: list[FoldedText] = []
     done = 0

@@ -43,7 +43,7 @@ def function_name(kernel: Kernel) -> str:
 
 
 def generated_source(kernel: Kernel) -> str:
-    """The Metal source that MLX hands to the compiler, behind its preamble.
+    """The Metal source that MLX hands to the compiler, after its preamble.
 
     Equal character for character, MLX's own code generation bug included.
 
@@ -67,7 +67,7 @@ def generated_source(kernel: Kernel) -> str:
 
 
 def head(kernel: Kernel) -> str:
-    """The head of the function, as far as it is known: choices stand for what is unknown.
+    """The head of the function, as far as it is known: choices represent what is unknown.
 
     MLX's code generation bug is left out: ``Signature.malformed`` tells of it.
     """

@@ -96,7 +96,7 @@ def _parse(data: bytes) -> Node | None:
 
 
 def _ends(data: bytes) -> bool:
-    """Whether parsing a text takes no more than it may."""
+    """Return whether parsing a text takes no more than it may."""
     reports = int(_REPORTS + _REPORTS_A_CHARACTER * len(data))
     end = time.process_time() + _SECONDS + _SECONDS_A_CHARACTER * len(data)
     stopped = False
@@ -117,7 +117,7 @@ def _ends(data: bytes) -> bool:
 
 
 def _open_comment(data: bytes) -> int | None:
-    """Where a block comment starts that nothing ends, None without one."""
+    """The start of a block comment that nothing ends, None without one."""
     if data.find(b"/*", max(data.rfind(b"*/") - 1, 0)) < 0:
         return None
     for match in _LEXICAL.finditer(data):

@@ -1,4 +1,4 @@
-"""What operators of C++ do to numbers."""
+"""The operators of C++ on numbers."""
 
 from __future__ import annotations
 

@@ -21,5 +21,5 @@ KEYWORDS = frozenset(f"{_CPP} {_METAL}".split())
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a parameter may have this name, as far as its characters go."""
+    """Return whether a parameter may have this name, as far as its characters go."""
     return name.isidentifier() and name.isascii()

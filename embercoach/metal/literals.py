@@ -1,4 +1,4 @@
-"""Python string literals: their value, and where each of its characters stands in the source."""
+"""Python string literals: their value, and the place of each of its characters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIMPLE = {
 }
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _OCTAL = "01234567"
-#: What does not stand for itself, in a raw literal or not, with doubled braces or not.
+#: What does not represent itself, in a raw literal or not, with doubled braces or not.
 _SPECIAL = {
     (raw, doubled): ("\r", *(() if raw else ("\\",)), *(("{", "}") if doubled else ()))
     for raw in (False, True)
@@ -43,7 +43,7 @@ class Run:
         text: the characters.
         at: offset in the source of the literal where they begin.
         width: characters of source that they take.
-        exact: they stand there one by one; otherwise all stem from the whole stretch, as a line
+        exact: they are there one by one; otherwise all stem from the whole stretch, as a line
             break stems from a backslash and an ``n``.
     """
 
@@ -55,7 +55,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How a literal begins: its prefix in lower case, its quotes, and the length of both."""
+    """The opening of a literal: its prefix in lower case, its quotes, and the length of both."""
 
     prefix: str
     quote: str
@@ -101,9 +101,9 @@ def read_content(
     """The value of text between quotes, or between the replacement fields of an f-string.
 
     Args:
-        content: the text as it stands in the source.
+        content: the text as it is in the source.
         at: the offset of the content in the literal.
-        raw: whether backslashes stand for themselves.
+        raw: whether backslashes represent themselves.
         doubled_braces: whether ``{{`` is one brace, as in an f-string.
 
     Raises:
@@ -163,7 +163,7 @@ def _units(content: str, at: int, *, raw: bool, doubled_braces: bool) -> Iterato
 def _escape(content: str, index: int) -> tuple[str, int] | None:
     """The text of the escape at a backslash, and how many characters of source it takes.
 
-    None where the backslash stands for itself.
+    None where the backslash represents itself.
     """
     following = content[index + 1 : index + 2]
     if following in ("\n", "\r"):
@@ -206,10 +206,10 @@ def _named(content: str, index: int) -> tuple[str, int]:
 
 
 def line_and_column(source: str, offset: int) -> tuple[int, int]:
-    """Where an offset in a literal's source lies.
+    """The line and column of an offset in a literal's source.
 
     Args:
-        source: the literal as it stands in the file.
+        source: the literal as it is in the file.
         offset: characters from its start.
 
     Returns:

@@ -43,7 +43,7 @@ class Message:
         arguments: start and end of each argument.
         commas: where a comma separates the parts once it is written as C++.
         names: where each part of the selector starts.
-        blocks: for each argument that is a block right behind its name: the end of the name, and
+        blocks: for each argument that is a block directly after its name: the end of the name, and
             the place of the ``^``.
     """
 
@@ -166,7 +166,7 @@ def _with_arguments(
 def _selector_at(
     atoms: Sequence[Atom], top: list[tuple[int, int]], *, subscript: bool
 ) -> int | None:
-    """Where the selector begins: the first word right behind a value; None without one."""
+    """The start of the selector: the first word after a value; None without one."""
     for number in range(1, len(top)):
         before, name = atoms[top[number - 1][1]], atoms[top[number][0]]
         if not (_is_word(name) and _ends_value(before)):

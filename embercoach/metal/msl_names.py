@@ -238,10 +238,10 @@ _APPLIED = FUNCTIONS.union(_WORDS.split(), _traits())
 
 
 def is_known(name: str, kind: UseKind) -> bool:
-    """Whether every kernel body may use the name in this way without declaring it.
+    """Return whether every kernel body may use the name in this way without declaring it.
 
     A function or a plain word of the library (``bias``, ``step``, ``length``) is known where it is
-    called, or used as a type or namespace, and unknown where it stands for a value.
+    called, or used as a type or namespace, and unknown where it represents a value.
     """
     if name in VALUES or name.startswith(_PREFIXES) or is_unknown_number(name):
         return True

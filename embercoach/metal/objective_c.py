@@ -144,7 +144,7 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
 def _exchange_directive(
     edited: bytearray, atoms: list[Atom], index: int, closing: dict[int, int]
 ) -> None:
-    """What stands behind an ``@``."""
+    """Replace the text after an ``@``."""
     following = atoms[index]
     word = bytes(edited[following.start : following.end]).decode(errors="replace")
     if word in ("[", "{"):
@@ -174,7 +174,7 @@ def _exchange_collection(
     for colon in _colons(atoms, index, closing) if atoms[index].kind == "{" else ():
         edited[colon : colon + 1] = b","
     before = atoms[last - 1]
-    if before.kind == ",":  # behind the last element
+    if before.kind == ",":  # after the last element
         _fill(edited, before.start, before.end)
     edited[start : start + 1] = b"("
     edited[end - 1 : end] = b")"
@@ -241,7 +241,7 @@ def _end_of_line(edited: bytearray, start: int) -> int:
 
 
 def _fill(edited: bytearray, start: int, end: int, word: bytes = b"") -> None:
-    """Write a word, and blanks behind it; line ends stay."""
+    """Write a word, and blanks after it; line ends stay."""
     for offset in range(start, end):
         if edited[offset] not in b"\r\n":
             edited[offset : offset + 1] = b" "

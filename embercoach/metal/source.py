@@ -30,11 +30,11 @@ class Piece:
 
     Attributes:
         start: first character in the folded text.
-        end: the one behind the last.
+        end: the one after the last.
         origin: the caller's number of the literal, None for text from nowhere in particular.
         at: offset in the literal's source.
         width: characters of source that the stretch takes.
-        exact: the characters stand in the source one by one; otherwise all of them stem from the
+        exact: the characters are in the source one by one; otherwise all of them stem from the
             whole stretch of source: an escape, or a replacement field.
     """
 
@@ -70,7 +70,7 @@ class FoldedText:
 
     @classmethod
     def of_literal(cls, source: str, origin: int) -> FoldedText:
-        """The value of a ``str`` literal, given as it stands in the file.
+        """The value of a ``str`` literal, given as it is in the file.
 
         Raises:
             LiteralError: the text is no plain string literal.
@@ -82,7 +82,7 @@ class FoldedText:
         """The value of the text between two replacement fields of an f-string.
 
         Args:
-            content: the text as it stands in the file.
+            content: the text as it is in the file.
             origin: the number of the f-string.
             at: the offset of the content in the f-string's source.
             raw: whether the f-string has the prefix ``r``.
@@ -115,7 +115,7 @@ class FoldedText:
         """The literal that a character stems from, and the offset in that literal's source.
 
         Args:
-            offset: of the character in the text; the length of the text is behind the last one.
+            offset: of the character in the text; the length of the text is after the last one.
 
         Returns:
             None for an offset outside, and for text without an origin.
@@ -128,7 +128,7 @@ class FoldedText:
         return piece.origin, piece.at + (offset - piece.start if piece.exact else 0)
 
     def end_position(self, offset: int) -> tuple[int, int] | None:
-        """The place behind the character before ``offset``: where a stretch of text ends."""
+        """The place after the character before ``offset``: where a stretch of text ends."""
         piece = self._piece(offset - 1)
         if piece is None or piece.origin is None:
             return None
@@ -211,7 +211,7 @@ class FoldedText:
         return concat(parts)
 
     def anchored(self, text: str, start: int, end: int) -> FoldedText:
-        """Computed text that stands for a stretch of this one."""
+        """Computed text that represents a stretch of this one."""
         first, last = self.position(start), self.end_position(end)
         if first is None or last is None or first[0] != last[0]:
             return FoldedText.of_value(text, *(first or ()))
@@ -219,7 +219,7 @@ class FoldedText:
 
 
 def concat(parts: Iterable[FoldedText]) -> FoldedText:
-    """The texts one behind the other."""
+    """The texts one after the other."""
     pieces: list[Piece] = []
     texts: list[str] = []
     length = 0

@@ -35,7 +35,7 @@ ADDRESS_SPACES = frozenset(
     }
 )
 ENTRY_QUALIFIERS = frozenset({"kernel", "vertex", "fragment"})
-# Macros of Metal's and MLX's own headers that stand for qualifiers or for a pragma.
+# Macros of Metal's and MLX's own headers that represent qualifiers or a pragma.
 PREAMBLE_BLANKS = frozenset({"METAL_FUNC", "METAL_CONST", "MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"})
 
 _NAMES = frozenset(
@@ -54,7 +54,7 @@ _SUFFIX = b"\n}\n"
 # Each round can bring qualifiers to light that error recovery had swallowed.
 _ROUNDS = 4
 _LINE_BREAK = re.compile("\n")
-# What words stand in that are left to the tree: comments, directives, strings and attributes.
+# What words are in that are left to the tree: comments, directives, strings and attributes.
 _OTHER_TEXT = (
     LEXICAL
     + rb"""
@@ -71,10 +71,10 @@ class Syntax:
     Attributes:
         text: the text as given.
         root: of a body its ``compound_statement``, else the ``translation_unit``.
-        nodes: every node of the whole tree, in the order of the text.
+        top: the root of the whole tree.
         data: the text as the grammar saw it, in bytes, before the exchange.
         shift: bytes in front of the text in ``data``.
-        tail: bytes behind it.
+        tail: bytes after it.
         qualifiers: byte offset of each exchanged qualifier, to the word that stood there.
         faults: stretches where the grammar had to guess; empty means a clean parse.
         is_exceeded: the parse took more than it may: the tree is that of an empty text.
@@ -82,20 +82,28 @@ class Syntax:
 
     text: str
     root: Node
-    nodes: tuple[Node, ...]
+    top: Node
     data: bytes
     shift: int
     tail: int
     qualifiers: dict[int, str]
     faults: tuple[Place, ...] = ()
     is_exceeded: bool = False
+    _nodes: list[Node] = field(default_factory=list)
     _parents: dict[int, Node] = field(default_factory=dict)
     _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
 
+    @property
+    def nodes(self) -> list[Node]:
+        """Every node of the whole tree, in the order of the text."""
+        if not self._nodes:
+            self._nodes.extend(walk(self.top))
+        return self._nodes
+
     def parent(self, node: Node) -> Node | None:
-        """The node right above one. The grammar's own way to it starts at the root."""
+        """The node directly above one. The grammar's own way to it starts at the root."""
         if not self._parents:
             for above in self.nodes:
                 self._parents.update((child.id, above) for child in above.children)
@@ -113,14 +121,18 @@ class Syntax:
 
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
-        return self.data[node.start_byte : node.end_byte].decode()
+        return self.text_between(node.start_byte, node.end_byte)
+
+    def text_between(self, start: int, end: int) -> str:
+        """A stretch of ``data``, given in bytes, as it was written."""
+        return self.data[start:end].decode()
 
     def holds(self, node: Node) -> bool:
-        """Whether a node stands in the text, not in what was wrapped around it."""
+        """Return whether a node is in the text, not in what was wrapped around it."""
         return self.shift <= node.start_byte < len(self.data) - self.tail
 
     def place(self, node: Node) -> Place:
-        """Where a node stands in the text."""
+        """The place of a node in the text."""
         return self.stretch(node.start_byte, node.end_byte)
 
     def stretch(self, start: int, end: int) -> Place:
@@ -149,13 +161,13 @@ def parse_body(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
 
     Args:
         text: the body.
-        blanks: macros of the header that stand for a pragma, qualifiers or nothing.
+        blanks: macros of the header that represent a pragma, qualifiers or nothing.
     """
     return _parse(text, _PREFIX, _SUFFIX, blanks)
 
 
 def parse_unit(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
-    """Parse text that stands at file scope: a ``header``, or a whole ``.metal`` file."""
+    """Parse text that is at file scope: a ``header``, or a whole ``.metal`` file."""
     return _parse(text, b"", b"", blanks)
 
 
@@ -163,24 +175,22 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
     data = prefix + text.encode(errors="replace") + suffix
     margins = len(prefix), len(suffix)
-    tree, nodes, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS, len(suffix))
-    body = _wrapped_body(nodes[0], len(data)) if prefix else nodes[0]
+    tree, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS, len(suffix))
+    body = _wrapped_body(tree.root, len(data)) if prefix else tree.root
     if body is None:
         tree = tree._replace(unread=(0, len(data)))
-    syntax = _syntax(text, data, nodes, margins, tree)
-    return replace(syntax, root=body or nodes[0], qualifiers=qualifiers)
+    syntax = _syntax(text, data, margins, tree)
+    return replace(syntax, root=body or tree.root, qualifiers=qualifiers)
 
 
-def _syntax(
-    text: str, data: bytes, nodes: tuple[Node, ...], margins: tuple[int, int], tree: Tree
-) -> Syntax:
-    """A syntax without qualifiers; the margins are bytes in front of and behind the text."""
+def _syntax(text: str, data: bytes, margins: tuple[int, int], tree: Tree) -> Syntax:
+    """A syntax without qualifiers; the margins are bytes in front of and after the text."""
     shift, tail = margins
     encoded = data[shift : len(data) - tail]
     syntax = Syntax(
         text=text,
-        root=nodes[0],
-        nodes=nodes,
+        root=tree.root,
+        top=tree.root,
         data=data,
         shift=shift,
         tail=tail,
@@ -189,7 +199,7 @@ def _syntax(
         _rows=line_starts(text),
         _characters=None if len(encoded) == len(text) else _character_table(encoded),
     )
-    faults = [syntax.place(n) for n in _faults(nodes)]
+    faults = [syntax.place(node) for node in _faults(syntax)]
     if tree.unread is not None:
         faults.append(syntax.stretch(*tree.unread))
     return replace(syntax, faults=tuple(faults))
@@ -204,22 +214,19 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
         edited: what the grammar is to see.
     """
     tree = tree_of(edited)
-    return _syntax(text, data, tuple(walk(tree.root)), (0, 0), tree)
+    return _syntax(text, data, (0, 0), tree)
 
 
-def _exchange(
-    data: bytes, blanks: frozenset[str], tail: int
-) -> tuple[Tree, tuple[Node, ...], dict[int, str]]:
+def _exchange(data: bytes, blanks: frozenset[str], tail: int) -> tuple[Tree, dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
     _exchange_plain(edited, blanks, qualifiers)
     for _ in range(_ROUNDS):
         tree = tree_of(bytes(edited), tail)
-        nodes = tuple(walk(tree.root))
-        if not _exchange_once(edited, nodes, blanks, qualifiers):
+        if not _exchange_once(edited, tree.root, blanks, qualifiers):
             break
-    return tree, nodes, qualifiers
+    return tree, qualifiers
 
 
 @lru_cache(maxsize=16)
@@ -236,7 +243,7 @@ def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=16)
 def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
-    """What may have to be exchanged, wherever it stands."""
+    """The words that may have to be exchanged."""
     words = (*sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks), "_Pragma")
     choice = b"|".join(re.escape(word.encode()) for word in words)
     sized = b"|".join(sorted(word.encode() for word in _SIZED))
@@ -260,14 +267,14 @@ def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[
 
 def _exchange_once(
     edited: bytearray,
-    nodes: tuple[Node, ...],
+    root: Node,
     blanks: frozenset[str],
     qualifiers: dict[int, str],
 ) -> bool:
-    """Overwrite each word that is no C++; tell whether there was one."""
+    """Overwrite each word that is no C++, and return whether there was one."""
     if not _left(blanks).search(edited):
         return False
-    leaves = [node for node in nodes if node.child_count == 0]
+    leaves = [node for node in walk(root) if node.child_count == 0]
     changed = False
     for index, leaf in enumerate(leaves):
         kind = leaf.type
@@ -303,7 +310,7 @@ def _stand_in(word: str, blanks: frozenset[str]) -> bytes | None:
 
 
 def _calls(leaves: list[Node], index: int) -> bool:
-    """Whether a lone type keyword stands right before a parenthesis."""
+    """Return whether a lone type keyword stands directly before a parenthesis."""
     following = leaves[index + 1].type if index + 1 < len(leaves) else ""
     return following == "(" and (index == 0 or leaves[index - 1].type not in _SIZED)
 
@@ -319,7 +326,7 @@ def _is_plain_name(leaf: Node) -> bool:
 
 
 def _closing(leaves: list[Node], index: int) -> Node:
-    """The parenthesis that closes the one right behind the leaf, or the leaf itself."""
+    """The parenthesis that closes the one directly after the leaf, or the leaf itself."""
     depth = 0
     for leaf in leaves[index + 1 :]:
         if leaf.type == "(":
@@ -341,13 +348,13 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def line_starts(text: str) -> list[int]:
-    """Where the lines of a text start."""
+    """The starts of the lines of a text."""
     return [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
 
 
-def _faults(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    if nodes[0].has_error:
-        yield from (node for node in nodes if node.is_error or node.is_missing)
+def _faults(syntax: Syntax) -> Iterator[Node]:
+    if syntax.top.has_error:
+        yield from (node for node in syntax.nodes if node.is_error or node.is_missing)
 
 
 def _wrapped_body(root: Node, end: int) -> Node | None:
@@ -356,7 +363,7 @@ def _wrapped_body(root: Node, end: int) -> Node | None:
     if len(functions) != 1 or functions[0].type != "function_definition":
         return None
     body = functions[0].child_by_field_name("body")
-    # The last byte of the wrapper is the line break behind its brace.
+    # The last byte of the wrapper is the line break after its brace.
     return body if body is not None and body.end_byte == end - 1 else None
 
 

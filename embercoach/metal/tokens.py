@@ -24,13 +24,13 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """A token, with the stretch of the text that it stands for.
+    """A token, with the stretch of the text that it represents.
 
     Attributes:
         kind: comments are space.
         start: of the token itself, or of the use of the macro that it came from.
-        copied: it stands in the text just so.
-        spaced: white space stands before it.
+        copied: the text has it as it is.
+        spaced: white space precedes it.
         hidden: macros that it came from: they do not expand again.
     """
 
@@ -64,7 +64,7 @@ def solid(tokens: list[Token]) -> list[Token]:
 
 
 def line_comment(token: Token) -> int | None:
-    """Where a ``//`` comment starts in a token of white space, None without one."""
+    """The start of a ``//`` comment in a token of white space, None without one."""
     if token.kind != "space":
         return None
     at = 0

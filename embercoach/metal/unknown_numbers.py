@@ -4,8 +4,8 @@ Such a text holds a literal where the number will stand. To follow the text all 
 these literals gives way to a name of the same length, so that every position stays true. The names
 are letters of the Yi script: C++ takes them for identifiers, and no kernel has them.
 
-Two literals may stand for one number, or for numbers that hang together. Only texts in which that
-does no harm are taken: those with one such number, and those in which each has a name of its own,
+Two literals may represent one number, or numbers that depend on each other. Only texts in which
+that does no harm are taken: those with one such number, and those in which each has its own name,
 as in ``constexpr int N = {n};`` and ``#define N {n}``, since the code then goes by these names.
 """
 
@@ -19,7 +19,7 @@ from embercoach.metal.tokens import Token, tokens_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    #: Where a number stands in a text.
+    #: Where a number is in a text.
     Stretch = tuple[int, int]
 
 _FIRST, _COUNT = 0xA000, 0x400
@@ -29,12 +29,12 @@ _GLUE = frozenset({"-", "+", "#", "##"})
 
 
 def is_unknown_number(name: str) -> bool:
-    """Whether a name stands for a number that is formatted in."""
+    """Return whether a name represents a number that is formatted in."""
     return _FIRST <= ord(name[:1] or " ") < _FIRST + _COUNT
 
 
 def is_unknown_integer(name: str) -> bool:
-    """Whether it stands for an integer: the literal was ``1``, not ``1.0``."""
+    """Return whether it represents an integer: the literal was ``1``, not ``1.0``."""
     return len(name) == 1 and is_unknown_number(name)
 
 
@@ -81,12 +81,12 @@ class _Marked:
 
     @property
     def is_clean(self) -> bool:
-        """Whether each number is a token of its own."""
+        """Return whether each number is a token of its own."""
         return not self._is_split and not any(map(self._is_glued, self.numbers))
 
     @property
     def are_defined(self) -> bool:
-        """Whether each number is the value of a name."""
+        """Return whether each number is the value of a name."""
         return all(self._is_variable(i) or self._is_macro(i) for i in self.numbers)
 
     def named(self, first: int) -> str:
@@ -116,12 +116,12 @@ class _Marked:
         return touches or self._is(index + 1, ">")
 
     def _is_variable(self, index: int) -> bool:
-        """Whether it is the first value of a variable: ``uint N = {n};``."""
+        """Return whether it is the first value of a variable: ``uint N = {n};``."""
         written = self._is(index - 1, "=") and self._is(index + 1, ";", ",")
         return written and self._is_name(index - 2) and self._is_name(index - 3)
 
     def _is_macro(self, index: int) -> bool:
-        """Whether it is a macro, perhaps in parentheses: ``#define N {n}``."""
+        """Return whether it is a macro, perhaps in parentheses: ``#define N {n}``."""
         start, end = index - 1, index + 1
         if self._is(start, "(") and self._is(end, ")") and self._spaced(start):
             start, end = start - 1, end + 1

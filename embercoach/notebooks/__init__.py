@@ -6,5 +6,5 @@ SUFFIX = ".ipynb"
 
 
 def is_notebook(path: str) -> bool:
-    """Whether a file is a notebook, by its suffix."""
+    """Return whether a file is a notebook, by its suffix."""
     return path.endswith(SUFFIX)

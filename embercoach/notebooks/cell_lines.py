@@ -16,10 +16,6 @@ class CellTable:
     numbers: tuple[int, ...]
     first_lines: tuple[int, ...]
 
-    def to_tuple(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Plain tuples, to store as JSON."""
-        return self.numbers, self.first_lines
-
     def place(self, line: int) -> tuple[int, int]:
         """The cell's number and the line in it, from 1, of a line of the module."""
         at = self._at(line)

@@ -82,11 +82,11 @@ class Notebook:
 
     @property
     def escapes(self) -> bool:
-        """Whether the file writes what is not ASCII as escapes."""
+        """Return whether the file escapes characters outside of ASCII."""
         return self.file.isascii() and not all(part.text.isascii() for part in self.parts)
 
     def part_at(self, offset: int) -> Part:
-        """The cell that holds an offset of the module; its line end is one of its own."""
+        """The cell that contains an offset of the module, its line end included."""
         return self.parts[max(bisect_right(self._starts, offset) - 1, 0)]
 
     def place(self, offset: int) -> tuple[int, int, int]:
@@ -106,7 +106,7 @@ class Notebook:
         return index, self._table(index, starts)
 
     def holds(self, cell: int, line: int = 1) -> bool:
-        """Whether there is such a code cell with such a line."""
+        """Return whether there is such a code cell with such a line."""
         return cell in self.table.numbers and line <= len(self.lines(cell).starts)
 
     def lines(self, cell: int) -> LineIndex:
@@ -133,7 +133,7 @@ class Notebook:
         return self._file_index.place(self.offset_in_file(part, offset))
 
     def offset_in_file(self, part: Part, offset: int) -> int:
-        """Where a character of a cell stands in the file; the end for those past it."""
+        """The offset in the file of a cell's character; the end for those past it."""
         number = part.cell.number
         if number not in self._offsets:
             self._offsets[number] = self._offsets_of(part.cell)
@@ -152,7 +152,7 @@ class Notebook:
 
 
 def _is_indented(source: str) -> bool:
-    """Whether a cell starts indented: IPython takes that off all of its lines."""
+    """Return whether a cell starts indented: IPython removes that from all of its lines."""
     first = next((line for line in source.splitlines() if line.strip()), "")
     return first[:1] in (" ", "\t")
 
@@ -161,7 +161,7 @@ def parse(text: str) -> Notebook | None:
     """A notebook from its file's text; None where it has no cell of Python.
 
     Raises:
-        NotebookError: it is no notebook.
+        NotebookError: it is not a notebook.
     """
     document = read(text)
     if document.language not in _PYTHON:

@@ -36,7 +36,7 @@ def _edit(edit: Edit, notebook: Notebook) -> Edit | None:
         return None
     start = notebook.offset_in_file(part, within.start)
     if not within.text and within.end == len(part.text):
-        # No empty string is left behind where the last ones go.
+        # No empty string is left where the last ones are removed.
         pairs = pairwise(part.cell.pieces)
         start = next((one.end for one, piece in pairs if piece.start == start), start)
     end = notebook.offset_in_file(part, within.end)
@@ -55,7 +55,7 @@ def _within(edit: Edit, part: Part) -> Edit | None:
         return None
     if text:
         return Edit(start, size, text.removesuffix("\n"))
-    # The last line goes as a whole: the line end before it takes the place of the one behind.
+    # The last line is removed with the line end before it.
     before = part.text[:start]
     start = len(before.removesuffix("\n").removesuffix("\r"))
     return Edit(start, size, "")
@@ -80,7 +80,7 @@ def _leaves_magics(edit: Edit, part: Part) -> bool:
 
 
 def _is_first(text: str) -> bool:
-    """Whether nothing stands in the last line of a text."""
+    """Return whether the last line of a text is empty."""
     return not text[text.rfind("\n") + 1 :].strip()
 
 

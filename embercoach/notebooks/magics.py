@@ -1,6 +1,6 @@
-"""What IPython adds to Python, made plain Python of the same length, line for line.
+"""Replace IPython syntax by plain Python of the same length, line for line.
 
-Jupyter rewrites a cell before Python sees it. Here its magics and shell lines give way to
+Jupyter rewrites a cell before Python sees it. Here its magics and shell lines are replaced by
 statements without effect, so that every other character stays where it was. Python that a magic
 runs (``%time f(x)``) stays, too.
 """
@@ -21,7 +21,7 @@ ESCAPES = frozenset("%!?,;/")
 PYTHON_CELLS = frozenset({"capture", "debug", "ipytest", "memit", "prun", "time", "timeit"})
 #: Line magics that run the rest of the line as Python, with their options that take a value.
 PYTHON_LINES = {"lprun": "fmDTu", "memit": "rti", "prun": "lsTD", "time": "", "timeit": "nrp"}
-#: Line magics that people write without "%", which IPython allows where it is no Python.
+#: Line magics that people write without "%", which IPython allows where it is not Python.
 BARE = frozenset(
     {
         "cat",
@@ -57,7 +57,7 @@ NOTHING = "0"
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """What is IPython's own in a cell, as offsets in its text.
+    """The IPython syntax of a cell, as offsets in its text.
 
     Attributes:
         start: the first character that is not Python.
@@ -115,7 +115,7 @@ class _Cell:
         return Plain(self._text(), tuple(self._magics))
 
     def _head(self) -> int | None:
-        """Pass over cell magics; the first row behind them, None if the cell isn't Python."""
+        """The first row after the cell magics, None if the cell isn't Python."""
         for row, line in enumerate(self._parts, 1):
             if not line.strip():
                 continue
@@ -175,7 +175,7 @@ class _Cell:
                         self._put(at, end, UNKNOWN, start=start)
                         return end
         except (TokenError, SyntaxError):
-            pass  # what is never closed, to the end of the line or of the cell: the parser tells
+            pass  # what is never closed: the parser reports it
         return lines.row - 1
 
     def _last_continued(self, row: int) -> int:
@@ -268,7 +268,7 @@ def _is_python(line: str) -> bool:
 
 
 def _is_whole(line: str) -> bool:
-    """Whether a line ends outside of strings and comments."""
+    """Return whether a line ends outside of strings and comments."""
     try:
         return all(t.type != COMMENT for t in generate_tokens(io.StringIO(line).readline))
     except (TokenError, SyntaxError):

@@ -18,7 +18,7 @@ _SPACE = " \t\r\n"
 
 
 class NotebookError(PlacedError):
-    """A file that is no notebook: line and column (from 1) in the file."""
+    """A file that is not a notebook: line and column (from 1) in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A notebook's code cells, and the language of its kernel if it is told."""
+    """The code cells of a notebook, and the language of its kernel if known."""
 
     cells: tuple[Cell, ...]
     language: str | None
@@ -185,7 +185,7 @@ class _Reader:
         return found
 
     def _behind(self, at: int) -> int:
-        """Where what follows a value starts, a comma passed over."""
+        """The start of the text after a value and a comma."""
         at = self._skip(self._decode(self._text, at)[1])
         return self._skip(at + 1) if self._text[at] == "," else at
 
@@ -200,7 +200,7 @@ class _Reader:
 
 
 def _language(metadata: Any) -> str | None:
-    """What the kernel speaks; the one that ran last is asked before the one that is chosen."""
+    """The kernel's language: of the one that ran last, or of the one that is chosen."""
     if not isinstance(metadata, dict):
         return None
     for member, key in (("language_info", "name"), ("kernelspec", "language")):

@@ -19,7 +19,7 @@ def in_repository(path: str, root: str | None) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as a part of a URL; bytes that are no text keep their values."""
+    """A path as a part of a URL; bytes that are not text keep their values."""
     return quote(_encoded(path.replace(os.sep, "/")))
 
 

@@ -29,7 +29,7 @@ KEYS = {"kind", "version", "findings"}
 
 
 class BaselineError(Exception):
-    """One clear line: which file, what is wrong with it, and what to do."""
+    """An error in a baseline file, in one line."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -135,7 +135,7 @@ def write(baseline: Baseline) -> None:
 
 
 def entries_of(findings: Sequence[Finding], sources: Sources, file: Path) -> tuple[Entry, ...]:
-    """What a baseline in ``file`` calls the findings of a run, in their order; give all of them."""
+    """The entries of all findings of a run, in their order, for a baseline in ``file``."""
     name = partial(_from, file.parent, {})
     marks = fingerprints(findings, sources, name)
     pairs = zip(findings, marks, strict=True)
@@ -149,7 +149,7 @@ def _from(folder: Path, known: dict[str, str], path: str) -> str:
 
 
 def within(place: str, paths: AbstractSet[str]) -> bool:
-    """Whether an absolute path is one of others, or lies in one of them."""
+    """Return whether an absolute path is one of others, or is in one of them."""
     while place not in paths:
         above = os.path.dirname(place)  # noqa: PTH120  (hot)
         if above == place:

@@ -1,4 +1,4 @@
-"""What was found in each checkout of a run over several."""
+"""Findings by checkout, for a run over several."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TAB = 4
 MOST_LINES = 5
 #: How much of a clipped line stands before the marked place.
 LEAD = 20
-#: How many characters around the place are looked at, for each column that there is room for.
+#: How many characters around the place are looked at, for each column that is available.
 FAR = 4
 
 
@@ -95,7 +95,7 @@ def _row(label: str, gutter: int, spans: Line) -> Line:
 
 
 def _width(text: str, room: int) -> int:
-    """The columns of a text at the start of a line, as far as there is room."""
+    """The columns of a text at the start of a line, as far as they fit."""
     return sum(size for _, size in _cells(text[: FAR * room]))
 
 
@@ -126,7 +126,7 @@ def _cell(character: str) -> tuple[str, int]:
 
 
 class _Shown(dict[int, str]):
-    """What ``str.translate`` puts for each character: looked at once, when it first turns up."""
+    """The table of ``str.translate``; each entry is computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         self[code] = shown = _cell(chr(code))[0]
@@ -145,7 +145,7 @@ def visible(text: str) -> str:
 
 
 def _window(cells: list[tuple[str, int]], start: int, end: int, room: int) -> tuple[int, int]:
-    """The first and last cells to show so that a place is seen and the room suffices."""
+    """The first and last columns to show, so that a place is visible and they fit."""
     if sum(size for _, size in cells) <= room:
         return 0, len(cells)
     first = 0

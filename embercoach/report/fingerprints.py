@@ -1,4 +1,4 @@
-"""What tells a finding from others, and from run to run: the same after lines have moved."""
+"""Fingerprints: identify a finding in later runs, even after lines have moved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_places(
 ) -> tuple[str, ...]:
     """Digests of code, file, the line's text without its spacing, and the turn among equals.
 
-    The number of a notebook's cell is no part of it, so that cells may come and go.
+    The number of a notebook's cell is not part of it, so that cells may come and go.
 
     Args:
         places: code, and what has a place.

@@ -30,7 +30,7 @@ def _lines(outcome: Outcome, sources: Sources, *, show_notes: bool) -> Iterator[
 
 
 def _finding(finding: Finding, sources: Sources) -> str:
-    line, column, end_line, end_column = region_in_file(finding, sources)
+    line, column, end_line, end_column = region_in_file(finding.path, finding, sources)
     properties = {
         "title": f"EmberCoach ({finding.code})",
         "file": finding.path,

@@ -1,4 +1,4 @@
-"""GitLab's code quality report: findings in merge requests, new ones told by fingerprints."""
+"""GitLab's code quality report: findings in merge requests, new ones identified by fingerprints."""
 
 from __future__ import annotations
 

@@ -116,16 +116,16 @@ def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
         "help": finding.help,
         "context": finding.context,
         "fix": _fix(fix, finding, sources) if fix else None,
-        **_steps("flow", finding.flow),
-        **_steps("related", finding.related),
+        **_steps("flow", finding.flow, finding.path),
+        **_steps("related", finding.related, finding.path),
     }
 
 
-def _steps(name: str, steps: Sequence[Step]) -> dict[str, Any]:
+def _steps(name: str, steps: Sequence[Step], path: str) -> dict[str, Any]:
     """The member that holds steps, which findings without any don't have."""
     told = [
         {
-            "path": step.path,
+            "path": path,
             **_cell(step.cell),
             "line": step.line,
             "column": step.column,

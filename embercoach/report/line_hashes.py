@@ -1,7 +1,7 @@
 """Hashes of lines as GitHub's upload action computes them, to know a finding again by.
 
 The hash of a line is that of the hundred characters from its start, spaces and tabs aside, as a
-polynomial over UTF-16 code units; equal ones are told apart by their turn in the file.
+polynomial over UTF-16 code units; equal ones are numbered in the order of the file.
 """
 
 from __future__ import annotations

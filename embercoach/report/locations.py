@@ -1,4 +1,4 @@
-"""Where something is found: as people read it, and where it stands in the file.
+"""Places of findings: as people read them, and in the file itself.
 
 In a notebook these differ: people count a cell's lines, and forges those of the JSON.
 """
@@ -40,7 +40,7 @@ def line_of(one: Placed) -> str:
     return f"{one.path}:{cell}{one.line}"
 
 
-def within_cell(one: Placed, message: str) -> str:
+def within_cell(one: Placed | Step, message: str) -> str:
     """A message for who shows the lines of the file: in a notebook it begins with the cell's."""
     return message if one.cell is None else f"cell {one.cell}, line {one.line}: {message}"
 
@@ -55,10 +55,10 @@ def start_in_file(one: Placed, sources: Sources) -> tuple[int, int]:
     return _in_file(one.path, one.cell, one.line, one.column, sources)
 
 
-def region_in_file(one: Finding | Step, sources: Sources) -> tuple[int, int, int, int]:
+def region_in_file(path: str, one: Finding | Step, sources: Sources) -> tuple[int, int, int, int]:
     """Line and column in the file itself of the start and of the end, which is exclusive."""
-    end = _in_file(one.path, one.cell, one.end_line, one.end_column, sources)
-    return (*start_in_file(one, sources), *end)
+    start = _in_file(path, one.cell, one.line, one.column, sources)
+    return (*start, *_in_file(path, one.cell, one.end_line, one.end_column, sources))
 
 
 def fix_in_file(fix: Fix, path: str, sources: Sources) -> Fix | None:

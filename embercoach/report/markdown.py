@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.report.origin import Checkout
     from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
 
-#: Findings that are told one by one; a step's summary may hold 1 MiB.
+#: Findings that are listed one by one; a step's summary may hold 1 MiB.
 MOST = 50
 #: What may start something in GitHub's Markdown inside a line.
 SPECIAL = re.compile(r"[\\`*_\[\]<>&~|$]")
@@ -40,7 +40,7 @@ def render(
     *,
     show_notes: bool,
     root: str | None = None,
-    home: str = "",
+    link_prefix: str = "",
     comparison: Comparison | None = None,
     checkouts: Sequence[Checkout] = (),
 ) -> str:
@@ -51,12 +51,12 @@ def render(
         sources: the reported files' texts.
         show_notes: whether notes are listed.
         root: the repository's folder; the current one by default.
-        home: what links begin with, as ``https://github.com/me/it/blob/COMMIT/``.
+        link_prefix: the prefix of links, as ``https://github.com/me/it/blob/COMMIT/``.
         comparison: with the baseline, if there is one.
         checkouts: of the run; there is a table of them where they are several.
     """
     found = listed(outcome, show_notes=show_notes)
-    address = partial(_address, sources, root, home)
+    address = partial(_address, sources, root, link_prefix)
     lines = ["## EmberCoach", ""]
     for line in text.summary(outcome, show_notes=show_notes, comparison=comparison):
         lines += [prose(plain(line)), ""]
@@ -112,14 +112,14 @@ def _place(one: Placed, address: Callable[[Placed], str]) -> str:
     return f"[{_escaped(escaped(line_of(one)))}]({address(one)})"
 
 
-def _address(sources: Sources, root: str | None, home: str, one: Placed) -> str:
+def _address(sources: Sources, root: str | None, link_prefix: str, one: Placed) -> str:
     # GitHub shows a notebook without lines unless it is asked for the file as it is.
-    plain_text = "?plain=1" if home and is_notebook(one.path) else ""
+    plain_text = "?plain=1" if link_prefix and is_notebook(one.path) else ""
     line, _ = start_in_file(one, sources)
     path = quoted(in_repository(one.path, root))
     if path.startswith("//"):
         path = f"/{path.lstrip('/')}"  # two slashes would begin the name of a host
-    return f"{home}{path}{plain_text}#L{line}"
+    return f"{link_prefix}{path}{plain_text}#L{line}"
 
 
 def prose(message: str) -> str:

@@ -33,7 +33,7 @@ class Saved:
 class Merged:
     """Reports as one.
 
-    ``remarks`` tell what was odd about them. What is missing is a problem of the document itself,
+    ``remarks`` are warnings about them. What is missing is a problem of the document itself,
     so that every report of it says so, and none of them passes for complete.
     """
 
@@ -54,8 +54,7 @@ def merge(reports: Sequence[Saved]) -> Merged:
     if repeated:
         noun = "finding is" if repeated == 1 else "findings are"
         remarks.append(
-            f"{repeated} {noun} in several reports, and told once; files that several of them "
-            "checked are counted more than once"
+            f"{repeated} {noun} in several reports and listed once; their files count repeatedly"
         )
     problems, _ = _union(
         (one for one in [*missing, *(p for d in documents for p in d["problems"])]), _problem_key
@@ -74,7 +73,7 @@ def merge(reports: Sequence[Saved]) -> Merged:
 
 
 def _changes(tables: Iterable[Sequence[Document]]) -> list[Document]:
-    """What is known and fixed by file and rule, in all of the reports."""
+    """Known and fixed findings by file and rule, in all of the reports."""
     table: dict[tuple[str, str], Counter[str]] = {}
     for row in (row for rows in tables for row in rows):
         counter = table.setdefault((row["path"], row["code"]), Counter())
@@ -92,11 +91,11 @@ def _versions(reports: Sequence[Saved]) -> Iterator[str]:
         if run is not None:
             by_program.setdefault((run["version"], run["program"]), []).append(report.name)
     if len(by_program) > 1:
-        told = "; ".join(
+        versions = "; ".join(
             f"EmberCoach {version} ({program[:8]}) wrote {_names(names)}"
             for (version, program), names in by_program.items()
         )
-        yield f"the reports come from different versions, which may find different things: {told}"
+        yield f"the reports are of different versions: {versions}"
     unknown = [report.name for report in reports if "run" not in report.document]
     if by_program and unknown:
         yield f"a version that doesn't name itself wrote {_names(unknown)}"
@@ -121,7 +120,7 @@ def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, 
         shard = run.get("shard")
         if shard is not None:
             paths = tuple(one["path"] for one in report.document.get("checkouts", ()))
-            # Shards of different programs, files or paths are no parts of one run.
+            # Shards of different programs, files or paths are not parts of one run.
             key = (shard["count"], shard["all_files"], run["program"], paths)
             groups.setdefault(key, {}).setdefault(shard["number"], []).append(report)
     for (count, all_files, *_), shards in groups.items():
@@ -130,22 +129,21 @@ def _shards(reports: Sequence[Saved], remarks: list[str]) -> Iterator[dict[str, 
                 names = _names([report.name for report in same])
                 remarks.append(f"shard {number} of {count} is there more than once: {names}")
         held = sum(same[0].document["run"]["shard"]["files"] for same in shards.values())
-        # A file that was made by hand may speak of any number of shards.
+        # A file that was made by hand may name any number of shards.
         absent = (str(number) for number in range(1, count + 1) if number not in shards)
-        told = list(islice(absent, NAMED))
-        beside = _names([report.name for same in shards.values() for report in same])
-        if told:
-            more = count - len(shards) - len(told)
-            which = f"{'shard' if len(told) == 1 else 'shards'} {', '.join(told)}"
+        named = list(islice(absent, NAMED))
+        found = _names([report.name for same in shards.values() for report in same])
+        if named:
+            more = count - len(shards) - len(named)
+            which = f"{'shard' if len(named) == 1 else 'shards'} {', '.join(named)}"
             yield _problem(
                 f"{which}{f' and {more} more' if more else ''} of {count}",
-                f"missing beside {beside}: of the {all_files} files {all_files - held} are not "
-                "told of here; shards of one run have the same version, paths and files",
+                f"{all_files - held} of {all_files} files are missing from this report ({found})",
             )
         elif held != all_files:
             yield _problem(
                 f"{count} shards",
-                f"hold {held} of {all_files} files: they are not parts of one run ({beside})",
+                f"hold {held} of {all_files} files: they are not parts of one run ({found})",
             )
 
 
@@ -219,7 +217,7 @@ def _sum(documents: Sequence[Document], name: str) -> int:
 
 
 def _counts_notes(document: Document) -> bool:
-    """Whether a report counts fixes of notes, too: they were to be listed."""
+    """Return whether a report counts fixes of notes, which were to be listed."""
     loud = [f for f in document["findings"] if f["fix"] and f["severity"] != "note"]
     summary = document["summary"]
     return bool(summary["fixable"] + summary["fixable_unsafe"] > len(loud))

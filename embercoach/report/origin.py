@@ -1,4 +1,4 @@
-"""What a report says of its run, so that reports can be put together: checkouts, shard, program."""
+"""The origin of a report, needed to merge reports: checkouts, shard, program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """What was looked at in one checkout; ``path`` is its top, as the user named it."""
+    """The counts of one checkout; ``path`` is its root, as the user named it."""
 
     path: str
     files_checked: int
@@ -17,7 +17,7 @@ class Checkout:
 
     @classmethod
     def saved(cls, data: dict[str, Any]) -> Checkout:
-        """What a JSON report holds of it; what a later release adds is passed over."""
+        """Read it from a JSON report; members that a later release adds are ignored."""
         return cls(**{name: data[name] for name in cls.__slots__})
 
 
@@ -48,7 +48,7 @@ class Origin:
     portion: Portion | None = None
 
     def members(self) -> dict[str, Any]:
-        """What the JSON report holds of it."""
+        """Its members in the JSON report."""
         return {
             "run": {
                 "version": self.version,

@@ -1,4 +1,4 @@
-"""What reports need of a run, and the counts that they share."""
+"""Results of a run as reports see them, and counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outcome(Protocol):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """What could not be checked, sorted."""
+        """The problems, sorted."""
 
     @property
     def files_checked(self) -> int:
@@ -57,7 +57,7 @@ class Outcome(Protocol):
 
     @property
     def files_skipped(self) -> int:
-        """Files passed over, as nothing in them concerns MLX."""
+        """Files skipped, as they do not use MLX or Metal."""
 
     @property
     def suppressed(self) -> int:
@@ -87,9 +87,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run beside its baseline: findings that it knows, and what of it is found no more.
+    """A run compared with its baseline: known findings, and fixed entries.
 
-    ``changes`` tell of which files and rules they are, where that is known.
+    ``changes`` are the same by file and rule, where that is known.
     """
 
     known: int
@@ -167,5 +167,5 @@ def _text(path: str, root: str | None) -> str:
 
     try:
         return decode(read_bytes(path, root=root)).text
-    except (OSError, ValueError, DecodingError):  # a saved report may name what is no path
+    except (OSError, ValueError, DecodingError):  # a saved report may contain an invalid path
         return ""

@@ -135,10 +135,10 @@ class _Places:
             self._artifacts[path] = known
         return known
 
-    def location(self, one: Finding | Step) -> dict[str, Any]:
-        """Where a finding or a step is."""
-        region = _region(*region_in_file(one, self.sources))
-        place = {"artifactLocation": self.artifact(one.path), "region": region}
+    def location(self, path: str, one: Finding | Step) -> dict[str, Any]:
+        """The location of a finding, or of a step of one."""
+        region = _region(*region_in_file(path, one, self.sources))
+        place = {"artifactLocation": self.artifact(path), "region": region}
         return {"physicalLocation": place, **_cell(one)}
 
     def line_hash(self, finding: Finding) -> dict[str, str]:
@@ -182,17 +182,17 @@ def _result(finding: Finding, number: int | None, places: _Places, mark: str) ->
         **({} if number is None else {"ruleIndex": number}),  # a later release's, in a saved report
         "level": finding.severity,
         "message": {"text": text},
-        "locations": [places.location(finding)],
+        "locations": [places.location(finding.path, finding)],
         "partialFingerprints": {FINGERPRINT: mark, **places.line_hash(finding)},
         "properties": {"context": finding.context},
     }
     if finding.flow:
-        steps = [_step(step, step.message, places) for step in finding.flow]
-        way = [{"location": step} for step in [*steps, _step(finding, finding.message, places)]]
-        result["codeFlows"] = [{"threadFlows": [{"locations": way}]}]
+        way: tuple[Finding | Step, ...] = (*finding.flow, finding)
+        steps = [{"location": _step(finding.path, step, places)} for step in way]
+        result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
     if finding.related:
         result["relatedLocations"] = [
-            {"id": n, **_step(step, step.message, places)}
+            {"id": n, **_step(finding.path, step, places)}
             for n, step in enumerate(finding.related, 1)
         ]
     fix = finding.fix and fix_in_file(finding.fix, finding.path, places.sources)
@@ -201,8 +201,9 @@ def _result(finding: Finding, number: int | None, places: _Places, mark: str) ->
     return result
 
 
-def _step(one: Finding | Step, message: str, places: _Places) -> dict[str, Any]:
-    return {**places.location(one), "message": {"text": within_cell(one, _plain(message))}}
+def _step(path: str, one: Finding | Step, places: _Places) -> dict[str, Any]:
+    message = {"text": within_cell(one, _plain(one.message))}
+    return {**places.location(path, one), "message": message}
 
 
 def _plain(text: str) -> str:

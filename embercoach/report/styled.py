@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
-from embercoach.terminal_text import command_marks, escape_at, escaped, log_line
+from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ WIDTH = 100
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Whether to style what goes to a stream: terminals, unless NO_COLOR; FORCE_COLOR always."""
+    """Return whether to style output: on terminals without NO_COLOR, or with FORCE_COLOR."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -60,7 +60,7 @@ def print_lines(lines: Iterable[Line], stream: TextIO, *, color: bool | None = N
     for a CI runner.
     """
     if not (wants_color(stream) if color is None else color):
-        stream.writelines(f"{log_line(plain(line))}\n" for line in lines)
+        stream.write(log_lines([plain(line) for line in lines]))
         return
     from rich.console import Console
     from rich.text import Text

@@ -73,7 +73,7 @@ def _head(finding: Finding, *, context: bool = True) -> Line:
 def summary(
     outcome: Outcome, *, show_notes: bool, comparison: Comparison | None = None
 ) -> Iterator[Line]:
-    """What was found in all, what is not shown, and what can be fixed."""
+    """The totals: findings, hidden findings, and fixes."""
     count = counts(outcome, show_notes=show_notes)
     parts = [plural(count.errors, "error"), plural(count.warnings, "warning")]
     if show_notes:
@@ -88,7 +88,7 @@ def summary(
     if outcome.suppressed:
         aside.append(f"{outcome.suppressed} suppressed")
     if comparison is not None and comparison.known:
-        aside.append(f"{comparison.known} in the baseline passed over")
+        aside.append(f"{comparison.known} hidden by the baseline")
     tail = f" {'; '.join(aside)}." if aside else ""
     if found:
         head = f"Found {_and(found)}; {files}."
@@ -98,14 +98,14 @@ def summary(
     else:
         yield [("All clear", "good"), (f"; {files}.{tail}", "")]
     if outcome.problems:
-        text = f"{plural(len(outcome.problems), 'problem')} kept the run from being complete."
+        text = f"The run is incomplete: {plural(len(outcome.problems), 'problem')}."
         yield [(text, "error")]
     if comparison is not None and comparison.fixed:
         yield [(f"{plural(comparison.fixed, 'finding')} of the baseline fixed", "good"), _UPDATE]
     yield from _fixable(count.safe_fixes, count.unsafe_fixes)
 
 
-_UPDATE = ("; `embercoach baseline update` takes what is fixed out of it.", "")
+_UPDATE = ("; run `embercoach baseline update` to remove them.", "")
 
 
 def _fixable(safe: int, unsafe: int) -> Iterator[Line]:

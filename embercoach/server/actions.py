@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:
-    """Whether the editor asks for a kind of actions: by its name or the beginning of it."""
+    """Return whether the editor asks for a kind of actions, by its name or a prefix."""
     return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
 
 
@@ -67,7 +67,7 @@ def _suppression(finding: Finding, checked: Checked, *, versioned: bool) -> Code
 
 
 def fixable(checked: Checked) -> bool:
-    """Whether `--fix` would change the document."""
+    """Return whether `--fix` would change the document."""
     settings = checked.settings
     return settings is not None and any(
         applicable(finding, settings, unsafe=False) for finding in checked.result.findings

@@ -17,7 +17,7 @@ from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
-from embercoach.engine.run import RunResult, Tally
+from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import bytes_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
-    from embercoach.kernel_builder import KernelBuilder
     from embercoach.server.document import Document
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
@@ -44,7 +43,7 @@ MOST_RECENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in a document; nothing where ``settings`` are None or exclude it."""
+    """The result of a document; empty where ``settings`` are None or exclude it."""
 
     document: Document
     positions: Positions
@@ -60,7 +59,7 @@ class Analysis:
         """Give the encoding that columns count by, and the folders that the editor shows."""
         self._encoding = encoding
         self._projects = Projects(folders)
-        self._inspectors: dict[tuple[KernelBuilder, ...], Inspector] = {}
+        self._inspector = Inspector()
         self._judges: tuple[Settings, Judge] | None = None
         self._stamps: dict[str, Stamp] = {}
         self._baselines = Baselines()
@@ -94,7 +93,7 @@ class Analysis:
         return checked
 
     def tidy(self) -> None:
-        """Let go of what earlier texts left behind, and be ready for the next; takes a second."""
+        """Free the modules of earlier texts and warm up for the next; takes a second."""
         if self._rounds < ROUNDS or self._last is None:
             return
         self._renew()
@@ -103,10 +102,9 @@ class Analysis:
         self._rounds = 0
 
     def fixed(self, checked: Checked) -> FixedFile:
-        """What `--fix` would make of a document that was checked."""
+        """The document as `--fix` would write it."""
         assert checked.settings is not None
-        inspector = self._inspector(checked.settings)
-        fixer = Fixer(checked.settings, unsafe=False, debug=False, inspector=inspector)
+        fixer = Fixer(checked.settings, unsafe=False, debug=False, inspector=self._inspector)
         document = checked.document
         return fixer((str(document.path), bytes_of(document.text)))
 
@@ -117,37 +115,30 @@ class Analysis:
             return []
         if not mentions_kernels(document.text, settings.kernel_builders):
             return []
-        project = self._inspector(settings).project()
+        project = self._inspector.project(settings.kernel_builders)
         try:
             written = written_kernels(document.text, document.path, project)
         except checks.SyntaxProblem:
-            return []  # a diagnostic tells of it
+            return []  # a diagnostic reports it
         return [kernel for kernel in written if kernel.covers(line)]
 
     def _result(self, document: Document, settings: Settings) -> RunResult:
         data = bytes_of(document.text)
         language = language_of(document.path.name)
-        # Editors tell of a notebook's cells one by one, as texts of Python.
+        # Editors send a notebook's cells one by one, as texts of Python.
         if language == NOTEBOOK or not relevant(data, language, settings.kernel_builders):
             return RunResult(files_skipped=1)
         if self._judges is None or self._judges[0] != settings:
             self._judges = (settings, Judge(settings))
         self._look_again()
-        inspection = self._inspector(settings).inspect(data, document.path)
+        inspection = self._inspector.inspect(data, document.path, settings.kernel_builders)
         self._stamps |= {
             name: stamp_of(Path(name))
             for name in inspection.dependencies
             if name not in self._stamps
         }
-        tally = Tally(self._judges[1])
-        tally.add(SourceFile(document.path, str(document.path)), inspection)
-        return tally.result()
-
-    def _inspector(self, settings: Settings) -> Inspector:
-        builders = settings.kernel_builders
-        if builders not in self._inspectors:
-            self._inspectors[builders] = Inspector(builders)
-        return self._inspectors[builders]
+        file = SourceFile(document.path, str(document.path))
+        return joined([reported(self._judges[1], file, inspection)])
 
     def _look_again(self) -> None:
         """Forget what was learned of imported files if one changed."""
@@ -161,8 +152,7 @@ class Analysis:
 
     def _renew(self) -> None:
         self._stamps.clear()
-        for inspector in self._inspectors.values():
-            inspector.refresh()
+        self._inspector.refresh()
 
 
 def suppressed(checked: Checked, finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""The findings of before, which an editor needn't show: as `check` passes over them."""
+"""Known findings, which editors do not show, as `check` hides them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Baselines:
         self._known: dict[Path, tuple[Stamp, baseline_file.Baseline]] = {}
 
     def new_in(self, result: RunResult, path: Path, text: str, file: Path) -> RunResult:
-        """What a baseline does not know of a file's findings; all, if it cannot be used."""
+        """The findings that a baseline does not know; all, if it cannot be used."""
         try:
             entries = self._read(file).entries
         except baseline_file.BaselineError as error:

@@ -30,7 +30,7 @@ _SEVERITIES: dict[str, Severity] = {"error": ERROR, "warning": WARNING, "note": 
 
 
 def diagnostics(checked: Checked) -> list[Diagnostic]:
-    """What is found in a document, notes among it, and what keeps it from being checked."""
+    """The findings of a document, notes included, and its problems."""
     findings = checked.result.findings
     found = [_of_problem(problem, checked) for problem in checked.result.problems]
     found += [diagnostic(finding, checked) for finding in findings[:MOST]]
@@ -87,7 +87,7 @@ def _fix_of(finding: Finding) -> str | None:
 
 
 def _of_problem(problem: Problem, checked: Checked) -> Diagnostic:
-    """What kept a document from being checked, from its place to the end of the line."""
+    """A problem, from its place to the end of the line."""
     line = min(problem.line, checked.positions.index.count)
     text = checked.positions.index.line(line)
     start = min(problem.column, max(len(text), 1))

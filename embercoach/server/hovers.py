@@ -1,4 +1,4 @@
-"""What an editor shows of a place: the pages of what is found there, and its kernel's signature."""
+"""Hovers: the pages of the findings at a place, and its kernel's signature."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     def ask(self, request: bytes) -> bytes:

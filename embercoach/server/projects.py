@@ -29,11 +29,11 @@ def stamp_of(path: Path) -> Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What the configuration says of a folder's files.
+    """The configuration of a folder's files.
 
     Attributes:
         settings: in force; those before ``error`` came, None where there were none.
-        error: what is wrong with the configuration file.
+        error: in the configuration file.
         stamps: of all files that could be one.
         configurations: of the folder and those above it; None where that one has a mistake.
         base: the editor's folder that it lies in.
@@ -46,7 +46,7 @@ class Configured:
     base: Path = Path()
 
     def excludes(self, path: Path) -> bool:
-        """Whether a run over the project would leave out a file by a pattern of its name."""
+        """Return whether a pattern excludes a file from a run over the project."""
         if self.configurations is None:
             return False
         return excluding(str(path), self.configurations, self.base) is not None

@@ -268,7 +268,7 @@ def _uris(params: object) -> Iterator[str]:
 
 
 def _reason(error: Exception) -> str:
-    """What a converter found, on one line."""
+    """The error of a converter, in one line."""
     found = transform_error(error, path="message")
     shown = "; ".join(found)
     return shown if len(shown) <= _CITED else f"{shown[:_CITED]}..."

@@ -99,7 +99,7 @@ class Service(LanguageServer):
             self.protocol.receive(body)
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        """Write what went wrong to the editor's log, unless a request's answer says so."""
+        """Write an error to the editor's log, unless the answer to a request contains it."""
         if source is not FeatureRequestError:
             self.protocol.log(str(error))
 
@@ -196,7 +196,7 @@ class Service(LanguageServer):
         self.protocol.notify_plain(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, params)
 
     def _show_mistake(self, path: Path, mistake: Mistake | None) -> None:
-        """Show what is wrong with a configuration, once, and in its file; or that it is right."""
+        """Show the error in a configuration, once and in its file, or that it is corrected."""
         if mistake is None:
             for file in [file for file in self._mistakes if path.is_relative_to(file.parent)]:
                 del self._mistakes[file]
@@ -273,7 +273,7 @@ class Service(LanguageServer):
         """Run a job for a request.
 
         Raises:
-            JsonRpcException: there is no result, or it is of a text that is no more.
+            JsonRpcException: there is no result, or it is of an outdated text.
         """
         task = asyncio.create_task(self._run(followed, job))
         followed.jobs.add(task)
@@ -301,14 +301,14 @@ class Service(LanguageServer):
 
     @property
     def knows_versions(self) -> bool:
-        """Whether the editor takes changes that name the version they are for."""
+        """Return whether the editor supports versioned changes."""
         workspace = self.client_capabilities.workspace
         edit = workspace and workspace.workspace_edit
         return bool(edit and edit.document_changes)
 
     @property
     def resolves_edits(self) -> bool:
-        """Whether the editor asks for an action's edit when it is chosen."""
+        """Return whether the editor resolves an action when it is chosen."""
         document = self.client_capabilities.text_document
         action = document and document.code_action
         support = action and action.resolve_support
@@ -316,7 +316,7 @@ class Service(LanguageServer):
 
     @property
     def watches(self) -> bool:
-        """Whether the editor can be asked to watch files."""
+        """Return whether the editor can watch files."""
         workspace = self.client_capabilities.workspace
         watched = workspace and workspace.did_change_watched_files
         return bool(watched and watched.dynamic_registration)

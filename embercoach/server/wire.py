@@ -62,7 +62,7 @@ class _Code(TypedDict, total=False):
 
 
 class Diagnostic(_Code):
-    """What an editor underlines."""
+    """A diagnostic."""
 
     range: Range
     severity: Severity
@@ -85,7 +85,7 @@ class _Action(TypedDict, total=False):
 
 
 class CodeAction(_Action):
-    """What an editor offers to do."""
+    """A code action."""
 
     title: str
     kind: str
@@ -101,7 +101,7 @@ class _Hover(TypedDict, total=False):
 
 
 class Hover(_Hover):
-    """What an editor shows of a place."""
+    """A hover."""
 
     contents: _Content
 

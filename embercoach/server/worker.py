@@ -44,7 +44,7 @@ PAUSE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an analysis needs to know of the editor."""
+    """The settings of the editor."""
 
     encoding: str
     folders: tuple[Path, ...]

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from embercoach.checks import Project, check_source
 
 if TYPE_CHECKING:
-    from embercoach.finding import RawFinding
+    from embercoach.finding import Finding
 
 IMPORTS = "import mlx.core as mx\nimport mlx.nn as nn\n"
 
 
-def findings(program: str, family: str | tuple[str, ...]) -> list[RawFinding]:
+def findings(program: str, family: str | tuple[str, ...]) -> list[Finding]:
     """The findings of families of codes in a program that MLX's imports go before."""
     found = check_source(_source(program), Path("program.py"), Project()).findings
-    return [finding for finding in found if finding.code.startswith(family)]
+    chosen = [finding for finding in found if finding.code.startswith(family)]
+    return sorted(chosen, key=lambda finding: finding.sort_key)
 
 
 def codes(program: str, family: str | tuple[str, ...]) -> list[str]:

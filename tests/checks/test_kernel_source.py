@@ -15,7 +15,7 @@ from tests.checks.findings import findings as kernel_findings
 from tests.checks.findings import pointed as kernel_pointed
 
 if TYPE_CHECKING:
-    from embercoach.finding import RawFinding
+    from embercoach.finding import Finding
 
 INDEX = "uint i = thread_position_in_grid.x;"
 
@@ -28,7 +28,7 @@ def source_of(program: str) -> str:
 CODES = (*(f"KERNEL-SIG-00{number}" for number in range(1, 6)), "KERNEL-BUFFER-001")
 
 
-def findings(program: str) -> list[RawFinding]:
+def findings(program: str) -> list[Finding]:
     return kernel_findings(source_of(program), CODES)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from embercoach.checks import check_metal
-from embercoach.finding import RawFinding
+from embercoach.finding import Finding
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 UNIT = "KERNEL-UNIT"
 
 
-def findings(text: str, family: str = "") -> list[RawFinding]:
+def findings(text: str, family: str = "") -> list[Finding]:
     return [f for f in check_metal(HEAD + text).findings if f.code.startswith(family)]
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from embercoach import checks
-from embercoach.finding import RawFinding
+from embercoach.finding import Finding
 
 HEAD = "import mlx.core as mx\nimport mlx.nn as nn\n"
 
 
-def findings(source: str, code: str = "GRAPH-BREAK-001") -> list[RawFinding]:
+def findings(source: str, code: str = "GRAPH-BREAK-001") -> list[Finding]:
     report = checks.check_source(HEAD + source, Path("/p/a.py"), checks.Project(()))
     return [finding for finding in report.findings if finding.code == code]
 

@@ -11,7 +11,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.project import Project
-from embercoach.checks.registry import OF_CALLS, checks_of
+from embercoach.checks.registry import CHECKS, FACTS, check, checks_of
 
 
 def names_for(source: str) -> set[str]:
@@ -38,14 +38,21 @@ def test_a_check_sees_the_calls_that_it_wants(source: str, seen: str, unseen: st
     found = names_for(source)
     assert seen in found
     assert unseen not in found
-    anything = {check.__name__ for wanted, check in OF_CALLS if wanted is None}
+    anything = {check.__name__ for check, wanted in CHECKS["CallFact"] if wanted is None}
     assert anything < found
 
 
 def test_every_wanted_name_of_mlx_exists() -> None:
-    wanted = {name for names, _ in OF_CALLS for name in names or ()}
+    wanted = {name for _, names in CHECKS["CallFact"] for name in names or ()}
     of_mlx = {name for name in wanted if name.startswith("mlx.") and not name.endswith(".")}
     assert of_mlx
     assert all(mlx_api.lookup(name) is not None for name in of_mlx)
     methods = {name[1:] for name in wanted if name.startswith(".")}
     assert all(mlx_api.array_member(name) is not None for name in methods)
+
+
+def test_a_check_of_something_else_is_refused() -> None:
+    def check_of_text(text: str) -> None: ...
+
+    with pytest.raises(TypeError, match=f"check_of_text: first .*{FACTS[0]}.* got str"):
+        check("DTYPE-001")(check_of_text)  # type: ignore[type-var]

@@ -18,7 +18,7 @@ from embercoach.checks import Project, check_source
 from embercoach.fixes.application import apply
 
 if TYPE_CHECKING:
-    from embercoach.finding import Fix, RawFinding
+    from embercoach.finding import Finding, Fix
 
 DTYPES = ["float16", "bfloat16", "float32", "int8", "int32", "uint8"]
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**"]
@@ -71,11 +71,11 @@ def program(body: str, dtype: str) -> str:
 
 
 @lru_cache(maxsize=8)  # rounds of safe fixes and of all of them begin and end with the same texts
-def lint(source: str) -> tuple[RawFinding, ...]:
+def lint(source: str) -> tuple[Finding, ...]:
     return check_source(source, Path("program.py"), Project()).findings
 
 
-def scalars(source: str) -> list[RawFinding]:
+def scalars(source: str) -> list[Finding]:
     return [f for f in lint(source) if f.code.startswith("PYTHON-SCALAR")]
 
 

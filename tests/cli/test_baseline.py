@@ -41,8 +41,7 @@ def test_what_is_known_is_passed_over(embercoach: Cli, known: Path) -> None:
     ran = embercoach("check", "--baseline", FILE)
     assert ran == Ran(
         0,
-        "All clear; 2 files checked. 1 note not shown (--show-notes); "
-        "3 in the baseline passed over.\n",
+        "All clear; 2 files checked. 1 note not shown (--show-notes); 3 hidden by the baseline.\n",
         "",
     )
 
@@ -54,7 +53,7 @@ def test_it_survives_moved_lines_and_tells_of_what_is_new(embercoach: Cli, known
     first, *summary = ran.out.splitlines()
     assert ran.code == 1
     assert first == "src/a.py:7:1: GRAPH-BREAK-001 warning bad_pull hurts"
-    assert summary[0] == "Found 1 warning; 2 files checked. 3 in the baseline passed over."
+    assert summary[0] == "Found 1 warning; 2 files checked. 3 hidden by the baseline."
     json_run = embercoach("check", "--baseline", FILE, "--output-format", "json")
     told = json.loads(json_run.out)["summary"]["baseline"]
     assert (told["known"], told["fixed"]) == (3, 0)
@@ -68,7 +67,7 @@ def test_what_is_fixed_is_told_and_update_takes_it_out(embercoach: Cli, known: P
     (known / "src" / "b.py").unlink()
     ran = embercoach("check", "--baseline", FILE)
     assert ran.code == 0
-    assert "2 findings of the baseline fixed; `embercoach baseline update` takes" in ran.out
+    assert "2 findings of the baseline fixed; run `embercoach baseline update`" in ran.out
     assert (known / FILE).read_bytes() == before
     ran = embercoach("baseline", "update")
     assert ran.out == f"Wrote 1 finding to {FILE}: 0 new, 2 gone.\n"
@@ -88,7 +87,7 @@ def test_the_ratchet(embercoach: Cli, known: Path) -> None:
         ran = embercoach(*strict, form)
         assert ran.code == 1
         assert ran.err == (
-            f"{FILE}: 1 entry is fixed and still listed; run `embercoach baseline update "
+            f"{FILE}: 1 fixed entry; run `embercoach baseline update "
             f"--baseline {FILE}` and commit it\n"
         )
     assert json.loads(embercoach(*strict, "sarif").out)["runs"][0]["invocations"][0] == {
@@ -168,7 +167,7 @@ def test_the_configuration_names_it(
     (project / "two" / "a.py").write_text("import mlx\n")
     ran = embercoach("check", "one", "two")
     assert ran.code == 0
-    assert "2 in the baseline passed over" in ran.out
+    assert "2 hidden by the baseline" in ran.out
     assert "2 findings of the baseline fixed" in ran.out
     assert embercoach("check", "one", "--no-baseline").code == 1
     assert embercoach("check", "one", "--isolated").code == 1
@@ -182,7 +181,7 @@ def test_notes_are_written_on_request(embercoach: Cli, known: Path) -> None:
     ran = embercoach("baseline", "update", "--show-notes", "--baseline", "all.json")
     assert ran.out == "Wrote 4 findings to all.json: 4 new, 0 gone.\n"
     ran = embercoach("check", "--baseline", "all.json", "--show-notes", "--profile", "ember")
-    assert (ran.code, "4 in the baseline" in ran.out) == (0, True)
+    assert (ran.code, "4 hidden by the baseline" in ran.out) == (0, True)
 
 
 def test_formats_agree_beside_a_baseline(embercoach: Cli, known: Path) -> None:
@@ -202,7 +201,7 @@ def test_formats_agree_beside_a_baseline(embercoach: Cli, known: Path) -> None:
     entries = json.loads(embercoach("--baseline", FILE, "--output-format", "gitlab").out)
     assert {e["fingerprint"] for e in entries} == set(marks[1]) - {marks[0][2]}
     summary = embercoach("--baseline", FILE, "--output-format", "markdown").out
-    assert "3 in the baseline passed over" in summary
+    assert "3 hidden by the baseline" in summary
 
 
 def test_only_what_is_new_is_suppressed(embercoach: Cli, known: Path) -> None:
@@ -223,8 +222,8 @@ def test_fixes_take_no_notice_of_it(embercoach: Cli, known: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["check", "--baseline-strict"], "--baseline-strict needs --baseline"),
-        (["check", "--baseline", ""], "--baseline needs a file's name"),
+        (["check", "--baseline-strict"], "--baseline-strict requires --baseline"),
+        (["check", "--baseline", ""], "--baseline must be a file, got an empty text"),
         (["check", "--baseline", "x", "--no-baseline"], "--no-baseline excludes --baseline"),
         (["check", "--diff", "--baseline-strict", "--baseline", "x"], "exclude each other"),
         (["check", "--baseline", "absent.json"], "absent.json: there is no such baseline"),

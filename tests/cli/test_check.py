@@ -115,7 +115,7 @@ def test_without_paths_the_current_folder_is_checked(embercoach: Cli, project: P
 
 def test_no_files_at_all(embercoach: Cli) -> None:
     ran = embercoach("check", ".")
-    none = "There are no Python, notebook, Metal or Objective-C files under the given paths.\n"
+    none = "No Python, notebook, Metal or Objective-C files found.\n"
     assert (ran.code, ran.out) == (0, none)
     assert embercoach("check", ".", "-q").out == ""
     assert json.loads(embercoach("check", "--output-format", "json").out)["findings"] == []
@@ -137,12 +137,21 @@ def test_no_files_at_all(embercoach: Cli) -> None:
             "No such file or directory (absent.toml)",
         ),
         (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
-        (["check", "-", "--add-noqa"], "--add-noqa needs files"),
-        (["check", "--statistics", "--output-format", "sarif"], "--statistics has no sarif form"),
-        (["check", "--statistics", "--output-format", "junit"], "--statistics has no junit form"),
+        (["check", "-", "--add-noqa"], "--add-noqa and standard input (-) exclude each other"),
+        (
+            ["check", "--statistics", "--output-format", "sarif"],
+            "must be text or json with --statistics, got sarif",
+        ),
+        (
+            ["check", "--statistics", "--output-format", "junit"],
+            "must be text or json with --statistics, got junit",
+        ),
         (["explain"], "Missing argument 'CODE|FILE:LINE[:COLUMN]'"),
         (["explain", "absent.py:3"], "absent.py cannot be read: No such file or directory"),
-        (["explain", "GRAPH-BRAKE-001"], "no rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-"),
+        (
+            ["explain", "GRAPH-BRAKE-001"],
+            "unknown rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-",
+        ),
         (["rules", "--family", "hots-pull"], "no family 'hots-pull'; did you mean 'host-pull'?"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash'"),
     ],

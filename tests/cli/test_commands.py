@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import pytest
 
 from embercoach import __version__, rulebook
 from embercoach.cli import progress
-from embercoach.cli.progress import ProgressBar
+from embercoach.cli.progress import ProgressBar, progress_of
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
@@ -360,16 +359,13 @@ def test_progress_is_shown_late_and_removed(monkeypatch: pytest.MonkeyPatch) -> 
     assert terminal.text.endswith("\x1b[2K") or "\x1b[1A\x1b[2K" in terminal.text
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("quiet", [True, False])
 def test_no_progress_without_a_terminal(
-    wanted: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if not wanted:
+    if quiet:
         monkeypatch.setattr(sys, "stderr", Terminal())
-    bar = ProgressBar(wanted=wanted)
-    start = time.monotonic()
-    monkeypatch.setattr(progress.time, "monotonic", lambda: start + 100)
-    bar(1, 2)
-    bar.close()
+    with progress_of(quiet=quiet) as bar:
+        assert bar is None
     assert getattr(sys.stderr, "text", "") == ""
     assert capfd.readouterr().err == ""

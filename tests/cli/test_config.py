@@ -57,11 +57,11 @@ def configured(project: Path) -> Path:
 
 
 def filed(line: int, path: str = "pyproject.toml") -> dict[str, Any]:
-    return {"from": "file", "path": path, "line": line, "told": f"{path}:{line}"}
+    return {"from": "file", "path": path, "line": line, "text": f"{path}:{line}"}
 
 
-DEFAULT = {"from": "default", "path": None, "line": None, "told": "default"}
-TYPED = {"from": "command-line", "path": None, "line": None, "told": "command line"}
+DEFAULT = {"from": "default", "path": None, "line": None, "text": "default"}
+TYPED = {"from": "command-line", "path": None, "line": None, "text": "command line"}
 
 
 def applied(embercoach: Cli, *arguments: str) -> dict[str, Any]:
@@ -183,18 +183,18 @@ def test_what_excludes(
     told = applied(embercoach, *arguments)
     assert not told["checked"]
     assert told["checked_if_named"]
-    passed_over = told["passed_over"]
-    assert (passed_over["why"], passed_over["key"]) == ("excluded", key)
-    assert passed_over["origin"] == origin
-    assert f"`{key}` names " in passed_over["message"]
+    skipped = told["skipped"]
+    assert (skipped["why"], skipped["key"]) == ("excluded", key)
+    assert skipped["origin"] == origin
+    assert f" in `{key}`" in skipped["message"]
 
 
 def test_what_git_ignores(embercoach: Cli, configured: Path) -> None:
     (configured / ".gitignore").write_text("# comment\n\nd.py\n")
     subprocess.run(["git", "init", "-q"], check=True)
-    passed_over = applied(embercoach, "d.py")["passed_over"]
-    assert (passed_over["why"], passed_over["pattern"]) == ("ignored", "d.py")
-    assert passed_over["origin"] == filed(3, ".gitignore")
+    skipped = applied(embercoach, "d.py")["skipped"]
+    assert (skipped["why"], skipped["pattern"]) == ("ignored", "d.py")
+    assert skipped["origin"] == filed(3, ".gitignore")
     assert applied(embercoach, "d.py", "--no-respect-gitignore")["checked"]
 
 
@@ -213,10 +213,10 @@ def test_in_words(embercoach: Cli, configured: Path) -> None:
     assert "simulator.memory" not in first
     assert "other" in first.splitlines()[-1]
     assert (
-        "no: `extend-exclude` names its folder generated, by the pattern `generated/`, "
-        "pyproject.toml:10; named itself, it is\n"
+        "no: its folder generated matches `generated/` in `extend-exclude`, "
+        "pyproject.toml:10; checked if it is named\n"
     ) in second
-    assert "no: there is no such file or folder\n" in third
+    assert "no: no such file or folder\n" in third
 
 
 def test_everything_in_words(embercoach: Cli, configured: Path) -> None:
@@ -231,7 +231,7 @@ def test_everything_in_words(embercoach: Cli, configured: Path) -> None:
 def test_without_a_configuration(embercoach: Cli, project: Path) -> None:
     (project / "a.py").write_text(MLX)
     out = embercoach("config", "a.py").out
-    assert "  configuration none: the defaults hold\n" in out
+    assert "  configuration none (defaults)\n" in out
     assert "  settings      defaults\n" in out
     assert "off" not in out
 

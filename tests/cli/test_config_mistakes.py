@@ -188,7 +188,7 @@ def test_a_named_file_of_an_unknown_kind_is_a_problem(embercoach: Cli) -> None:
     ]
     (problem,) = report["problems"]
     assert (ran.code, problem["path"]) == (2, "notes.txt")
-    assert problem["message"].startswith("unknown kind of file '.txt'; known are .py, ")
+    assert problem["message"].startswith("suffix must be one of .py, ")
     Path("embercoach.toml").write_text("extend-exclude = ['*.txt']\n")
     assert embercoach("check", "--force-exclude", "notes.txt").code == 0
     told = json.loads(embercoach("config", "--output-format", "json", "notes.txt").out)

@@ -80,21 +80,21 @@ def test_a_column_picks_one_finding(embercoach: Cli, file: Path) -> None:
     ran = embercoach("explain", f"{file.name}:9:{column}")
     assert "KERNEL-SIG-005" in ran.out
     assert "KERNEL-RANK-001" not in ran.out
-    assert "Nothing is found" in embercoach("explain", f"{file.name}:9:1").out
+    assert "No findings" in embercoach("explain", f"{file.name}:9:1").out
 
 
 @pytest.mark.parametrize("line", [3, 8, 16])
 def test_any_place_in_a_kernel_shows_the_signature(embercoach: Cli, file: Path, line: int) -> None:
     ran = embercoach("explain", f"{file.name}:{line}")
     assert ran.code == 0
-    assert ran.out == f"Nothing is found at kernels.py:{line}.\n\n{SIGNATURE}"
+    assert ran.out == f"No findings at kernels.py:{line}.\n\n{SIGNATURE}"
 
 
 def test_other_findings_have_no_signature(embercoach: Cli, file: Path) -> None:
     ran = embercoach("explain", f"{file.name}:26")
     assert "GRAPH-BREAK-001" in ran.out
     assert "custom_kernel" not in ran.out
-    assert embercoach("explain", f"{file.name}:13").out == "Nothing is found at kernels.py:13.\n"
+    assert embercoach("explain", f"{file.name}:13").out == "No findings at kernels.py:13.\n"
 
 
 def test_in_json(embercoach: Cli, file: Path) -> None:
@@ -148,9 +148,9 @@ def test_notes_are_told(embercoach: Cli, file: Path) -> None:
     ("place", "words"),
     [
         ("absent.py:3", "absent.py cannot be read: No such file or directory"),
-        ("kernels.py:99", "kernels.py has 26 lines, no 99"),
-        ("kernels.py:0", "kernels.py has 26 lines, no 0"),
-        (":3", "':3' is no place"),
+        ("kernels.py:99", "kernels.py has 26 lines, got line 99"),
+        ("kernels.py:0", "kernels.py has 26 lines, got line 0"),
+        (":3", "invalid location ':3'"),
     ],
 )
 def test_places_that_are_none(embercoach: Cli, file: Path, place: str, words: str) -> None:
@@ -164,7 +164,7 @@ def test_a_file_that_does_not_parse(embercoach: Cli, file: Path) -> None:
     ran = embercoach("explain", f"{file.name}:2")
     assert ran.code == 2
     assert "syntax error" in ran.out
-    assert "Nothing is found" not in ran.out
+    assert "No findings" not in ran.out
 
 
 BUILDERS = """
@@ -200,10 +200,10 @@ The kernel `scale`, as MLX writes it:
 def test_a_kernel_of_a_wrapper_of_the_settings(embercoach: Cli, project: Path) -> None:
     (project / "built.py").write_text(BUILT, encoding="utf-8")
     ran = embercoach("explain", "built.py:4")
-    assert ran.out == "Nothing is found at built.py:4.\n"
+    assert ran.out == "No findings at built.py:4.\n"
     (project / "embercoach.toml").write_text(BUILDERS, encoding="utf-8")
     ran = embercoach("explain", "built.py:4")
-    assert ran.out.startswith(f"Nothing is found at built.py:4.\n\n{HEAD}")
+    assert ran.out.startswith(f"No findings at built.py:4.\n\n{HEAD}")
     ran = embercoach("explain", "built.py:7")
     assert "KERNEL-SIG-005" in ran.out
     assert HEAD in ran.out

@@ -152,7 +152,7 @@ def test_a_missing_shard_is_no_clean_run(embercoach: Cli, project: Path) -> None
     assert ran.code == 2
     (problem,) = json.loads(Path("merged.json").read_text())["problems"]
     assert problem["path"] == "shard 2 of 3"
-    assert "missing beside s1.json, s3.json" in problem["message"]
+    assert "missing from this report (s1.json, s3.json)" in problem["message"]
     assert embercoach("report", "--from", first, "--from", third).code == 2
     assert "shard 2 of 3" in Path("embercoach-report.html").read_text("utf-8")
 
@@ -165,8 +165,8 @@ def test_shards_of_different_files_are_no_run(embercoach: Cli, project: Path) ->
     second = save("two.json", "--shard", "2/2", ".")
     ran = embercoach("merge", "--output-format", "concise", first, second)
     assert ran.code == 2
-    assert "shard 2 of 2:1:1: missing beside one.json" in ran.out
-    assert "shard 1 of 2:1:1: missing beside two.json" in ran.out
+    assert "shard 2 of 2:1:1: 1 of 6 files are missing from this report (one.json)" in ran.out
+    assert "shard 1 of 2:1:1: 6 of 7 files are missing from this report (two.json)" in ran.out
 
 
 def test_very_many_missing_shards_are_one_problem(embercoach: Cli, project: Path) -> None:
@@ -181,7 +181,7 @@ def test_very_many_missing_shards_are_one_problem(embercoach: Cli, project: Path
     assert "run.shard.count must be a whole number from 1" in embercoach("merge", "a.json").err
     document["run"]["shard"] |= {"number": 3, "count": 2}
     Path("a.json").write_text(json.dumps(document))
-    assert "run.shard is no part of a whole" in embercoach("merge", "a.json").err
+    assert "run.shard must be a part of count" in embercoach("merge", "a.json").err
 
 
 def test_what_is_there_twice_is_told_once(embercoach: Cli, fleet: Path) -> None:
@@ -194,7 +194,7 @@ def test_what_is_there_twice_is_told_once(embercoach: Cli, fleet: Path) -> None:
     ran = embercoach("merge", one, two, save("a.json", "a"))
     merged = json.loads(ran.out)
     assert merged["findings"] == whole["findings"]
-    assert "findings are in several reports, and told once" in ran.err
+    assert "findings are in several reports and listed once" in ran.err
     assert embercoach("merge", "-q", one, "copy.json", two).err == ""
 
 
@@ -206,7 +206,7 @@ def test_other_versions_are_told(embercoach: Cli, project: Path) -> None:
     Path("old.json").write_text(json.dumps(document))
     ran = embercoach("merge", "old.json", save("b.json", "b.py"))
     assert ran.code == 0
-    assert "the reports come from different versions" in ran.err
+    assert "the reports are of different versions" in ran.err
     assert "EmberCoach 0.0.9" in ran.err
     del document["run"], document["checkouts"]
     Path("older.json").write_text(json.dumps(document))
@@ -222,7 +222,7 @@ def test_other_versions_are_told(embercoach: Cli, project: Path) -> None:
         (["absent.json"], "cannot read absent.json: No such file"),
         (["."], "cannot read .: Is a directory"),
         (["text.json"], "text.json is not JSON"),
-        (["good.json", "--statistics", "--output-format", "sarif"], "has no sarif form"),
+        (["good.json", "--statistics", "--output-format", "sarif"], "with --statistics, got sarif"),
         (["good.json", "-o", "no/where.json"], "cannot write no/where.json"),
     ],
 )

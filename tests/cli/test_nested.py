@@ -146,7 +146,7 @@ def test_a_folder_that_is_excluded_above_is_left_out_everywhere(
     (applied,) = told["paths"]
     assert applied["configuration"] == "vendored/embercoach.toml"
     assert not applied["checked"]
-    assert applied["passed_over"]["origin"]["told"] == "embercoach.toml:1"
+    assert applied["skipped"]["origin"]["text"] == "embercoach.toml:1"
     # Named on purpose.
     assert checked(embercoach, "vendored") == checked(embercoach, "vendored/x.py") != set()
 

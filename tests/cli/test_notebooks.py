@@ -225,10 +225,10 @@ def test_explain_at_a_place(embercoach: Cli, file: Path) -> None:
     told = json.loads(embercoach("explain", "a.ipynb:cell 5:4", "--output-format", "json").out)
     assert (told["cell"], told["findings"][0]["cell"]) == (5, 5)
     for word, said in (
-        ("a.ipynb:4", "write 'NOTEBOOK:cell N:LINE'"),
-        ("a.ipynb:cell 1:1", "a.ipynb has no cell 1 of Python"),
-        ("a.ipynb:cell 5:9", "cell 5 of a.ipynb has 4 lines, no 9"),
-        ("a.py:cell 5:9", "write FILE:LINE, as it has no cells"),
+        ("a.ipynb:4", "use 'NOTEBOOK:cell N:LINE'"),
+        ("a.ipynb:cell 1:1", "a.ipynb has no Python cell 1"),
+        ("a.ipynb:cell 5:9", "cell 5 of a.ipynb has 4 lines, got line 9"),
+        ("a.py:cell 5:9", "use FILE:LINE"),
     ):
         ran = embercoach("explain", word)
         assert (ran.code, said in ran.err) == (2, True), ran.err

@@ -67,8 +67,8 @@ def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, mode
     model.unlink()
     ran = embercoach("report", "--from", "saved.json")
     assert ran.code == 0
-    assert "The sources of 1 of 1 file with findings are not here" in ran.err
-    assert "(model.py): write the report in the folder where `embercoach check` ran" in ran.err
+    assert "Sources of 1 of 1 file not found" in ran.err
+    assert "not found: model.py; run `embercoach report` in the folder of the check" in ran.err
     assert embercoach("report", "-q", "--from", "saved.json").err == ""
     page = project / "embercoach-report.html"
     assert codes_in(page) == ["GRAPH-BREAK-001"]
@@ -144,21 +144,21 @@ def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) 
         (["--from", "missing.json"], "cannot read missing.json: No such file"),
         (["--from", "."], "File '.' is a directory"),
         (["--from", "text.json"], "text.json is not JSON: Expecting value (line 1, column 1)"),
-        (["--from", "next.json"], "next.json has version 2, and version 1 can be read"),
-        (["--from", "clean.json", "clean.py"], "PATHS has no place beside it"),
-        (["--from", "clean.json", "--select", "DTYPE"], "--select has no place beside it"),
-        (["--from", "clean.json", "--isolated"], "--isolated has no place beside it"),
+        (["--from", "next.json"], "next.json must have version 1, got 2"),
+        (["--from", "clean.json", "clean.py"], "--from and PATHS exclude each other"),
+        (["--from", "clean.json", "--select", "DTYPE"], "--from and --select exclude each other"),
+        (["--from", "clean.json", "--isolated"], "--from and --isolated exclude each other"),
         (["--from", "clean.json", "-o", "no/where.html"], "cannot write no/where.html: No such"),
         (["-o", ".", "clean.py"], "File '.' is a directory"),
         (["--config", "pyproject.toml", "--isolated"], "--config and --isolated exclude"),
         (["--baseline", "x.json", "--no-baseline"], "--baseline and --no-baseline exclude"),
-        (["--baseline", "", "clean.py"], "--baseline needs a file's name"),
+        (["--baseline", "", "clean.py"], "--baseline must be a file, got an empty text"),
         (["--baseline", "gone.json", "clean.py"], "gone.json"),
-        (["--from", "clean.json", "--no-baseline"], "--no-baseline has no place beside it"),
+        (["--from", "clean.json", "--no-baseline"], "--from and --no-baseline exclude each other"),
         (["--select", "NOTHING", "clean.py"], "NOTHING"),
         (
             ["empty"],
-            "there are no Python, notebook, Metal or Objective-C files under the given paths",
+            "no Python, notebook, Metal or Objective-C files found under the given paths",
         ),
         (["gone.py"], "gone.py"),
     ],

@@ -154,8 +154,8 @@ def with_baseline(document: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (without_fingerprints, "no fingerprints to be known again by: write it again"),
-        (with_baseline, "1.json was made with a baseline, and what it is compared with without"),
+        (without_fingerprints, "findings have no fingerprints; run the check again"),
+        (with_baseline, "1.json was made with a baseline, the other report without"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -193,13 +193,13 @@ def test_an_interrupt_while_checking(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-"], "--watch needs files"),
-        (["--stdin-filename", "a.py"], "--watch needs files"),
+        (["-"], "--watch and standard input (-) exclude each other"),
+        (["--stdin-filename", "a.py"], "--watch and standard input (-) exclude each other"),
         (["--diff"], "--watch and --diff exclude each other"),
         (["--add-noqa"], "--watch and --add-noqa exclude each other"),
         (["-o", "report.txt"], "--watch and --output-file exclude each other"),
         (["--show-files"], "--watch and --show-files exclude each other"),
-        (["--output-format", "json"], "--watch has no json form; use text or concise"),
+        (["--output-format", "json"], "must be text or concise with --watch, got json"),
     ],
 )
 def test_what_does_not_go_together(embercoach: Cli, arguments: list[str], words: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from embercoach import checks
 from embercoach.checks import FileReport, SyntaxProblem
-from embercoach.finding import Edit, Fix, RawFinding, Step
+from embercoach.finding import Edit, Finding, Fix, Step
 
 #: word: code, and what a fix writes instead of it, safely or not.
 WORDS: dict[str, tuple[str, str | None, bool]] = {
@@ -52,12 +52,12 @@ def check_planted(source: str, path: Path, project: object) -> FileReport:
         dependencies.append(str(other))
         if other.exists():
             findings.append(
-                RawFinding("COMPLEX-001", 1, 1, 1, 2, f"with {other.read_text()}", "", "default")
+                Finding("COMPLEX-001", 1, 1, 1, 2, f"with {other.read_text()}", "", "default")
             )
     return FileReport(tuple(findings), tuple(dependencies))
 
 
-def _finding(source: str, match: re.Match[str]) -> RawFinding:
+def _finding(source: str, match: re.Match[str]) -> Finding:
     code, replacement, safe = WORDS[match[0]]
     before = source[: match.start()]
     line = len(re.findall(r"\r\n|\r|\n", before)) + 1
@@ -66,7 +66,7 @@ def _finding(source: str, match: re.Match[str]) -> RawFinding:
     if replacement is not None:
         edit = Edit(match.start(), match.end(), replacement)
         fix = Fix(f"Write {replacement}", safe=safe, edits=(edit,))
-    return RawFinding(
+    return Finding(
         code,
         line,
         column,
@@ -85,7 +85,7 @@ def _steps(source: str, word: str) -> Iterator[Step]:
     for number, line in enumerate(source.splitlines(), 1):
         if word in line:
             column = line.index(word) + 1
-            yield Step("", number, column, number, column + len(word), f"{word} is planted")
+            yield Step(number, column, number, column + len(word), f"{word} is planted")
 
 
 @pytest.fixture

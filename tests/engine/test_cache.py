@@ -60,6 +60,12 @@ def test_a_warm_run_says_the_same(project: Path) -> None:
     assert (project / FOLDER / ".gitignore").read_text() == "*\n"
 
 
+def test_a_file_with_ignore_file_comes_from_the_cache(project: Path) -> None:
+    (project / "a.py").write_text("import mlx\n# embercoach: ignore-file\nbad_pull\n")
+    assert plain(check("a.py")) == plain(warm := check("a.py"))
+    assert (warm.cached, warm.suppressed) == (1, 1)
+
+
 def test_a_change_is_seen_even_with_the_same_size_and_time(project: Path) -> None:
     check()
     path = project / "a.py"

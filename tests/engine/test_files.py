@@ -151,12 +151,12 @@ def test_what_cannot_be_looked_at(project: Path, monkeypatch: pytest.MonkeyPatch
     assert path == "a\0b.py"
     assert message.startswith("cannot be read: ")
     assert "embedded null" in message
-    assert problems("gone.py") == [("gone.py", "a symbolic link to nowhere")]
+    assert problems("gone.py") == [("gone.py", "dangling symbolic link")]
     message = "not a regular file; `embercoach check -` reads standard input"
     assert problems("pipe.py") == [("pipe.py", message)]
     assert problems(".") == [
-        ("gone.py", "a symbolic link to nowhere"),
-        ("loop.py", "a symbolic link to nowhere"),
+        ("gone.py", "dangling symbolic link"),
+        ("loop.py", "dangling symbolic link"),
     ]
     scandir = os.scandir
 

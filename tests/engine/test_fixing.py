@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from embercoach.config import Settings
 from embercoach.engine import fixing
 from embercoach.engine.fixing import FixSummary, fix_files, fix_once
+from embercoach.engine.inspection import Inspection
 from embercoach.engine.run import RunResult, run
 from embercoach.engine.suppression.annotation import annotate_files, annotated
 from embercoach.engine.suppression.suppression_coverage import CoveredLines
 from embercoach.engine.suppression.suppressions import read_directives
-from embercoach.engine.verdict import Judge, raw_to_tuple
-from embercoach.finding import Finding, RawFinding
+from embercoach.engine.verdict import Judge
+from embercoach.finding import Finding
 
 pytestmark = pytest.mark.usefixtures("planted")
 forked = pytest.mark.skipif(sys.platform != "linux", reason="needs forked processes")
@@ -180,7 +181,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
     monkeypatch.setattr(fixing, "fix_once", late)
     _, summary = fix()
     assert (project / "a.py").read_text() == "import mlx\n# mine\nbad_shape\n"
-    assert troubles(summary) == ["a.py: changed while it was being fixed; left as it is"]
+    assert troubles(summary) == ["a.py: changed while it was being fixed, so it was not written"]
 
 
 def test_a_file_that_cannot_be_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +227,9 @@ def test_fixing_without_writing(project: Path) -> None:
 
 
 def finding(line: int, code: str = "GRAPH-BREAK-001", end_line: int | None = None) -> Finding:
-    return Finding("a.py", line, 1, end_line or line, 2, code, "warning", "m", "h", "default")
+    return Finding(
+        code, line, 1, end_line or line, 2, "m", "h", "default", path="a.py", severity="warning"
+    )
 
 
 G = "GRAPH-BREAK-001"
@@ -278,11 +281,8 @@ def test_suppressing(before: str, findings: list[Finding], after: str) -> None:
     newline = "\r\n" if "\r\n" in before else "\n"
     assert annotated(before, findings, newline) == after
     judge = Judge(Settings(root=Path("/p")))
-    raw = [
-        raw_to_tuple(RawFinding(f.code, f.line, 1, f.end_line, 2, "m", "h", "default"))
-        for f in findings
-    ]
-    verdict = judge.judge(Path("/p/a.py"), "a.py", raw, read_directives(after))
+    inspection = Inspection("checked", "", (), tuple(findings), read_directives(after))
+    verdict = judge.judge(Path("/p/a.py"), "a.py", inspection)
     assert [f.code for f in verdict.findings if f.code in (G, D)] == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from embercoach.config import Settings
 from embercoach.engine.cache import FOLDER, VERSIONS, _digest
-from embercoach.engine.payload import content_of
+from embercoach.engine.payload import restored
 from embercoach.engine.run import run
 from embercoach.quoting import MOST_SAID
 from tests.robustness.outcome import time_limit
@@ -175,12 +175,12 @@ def directive(number: int, value: Any) -> bytes:
 
 
 def test_the_forms_that_are_changed_below_are_good() -> None:
-    assert content_of("checked", report())
-    assert content_of("checked", directive(0, "ignore"))
-    assert content_of("checked", report(cells=[[1, 3], [1, 2]]))
-    assert content_of("checked", report(problem="analysis exceeded its budget"))
-    assert content_of("broken", b'[1, 1, "no", null]')
-    assert content_of("skipped", b"[]") == []
+    assert restored("checked", "", report())
+    assert restored("checked", "", directive(0, "ignore"))
+    assert restored("checked", "", report(cells=[[1, 3], [1, 2]]))
+    assert restored("checked", "", report(problem="analysis exceeded its budget"))
+    assert restored("broken", "", b'[1, 1, "no", null]')
+    assert restored("skipped", "", b"[]")
 
 
 PAYLOADS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.config import DEFAULT_EXCLUDE, Configurations, Settings
-from embercoach.engine.discovery.exclusion_reasons import Reason, passed_over
+from embercoach.engine.discovery.exclusion_reasons import Reason, skip_reason
 from embercoach.engine.discovery.files import discover
 from embercoach.engine.run import run
 from embercoach.kernel_builder import KernelBuilder
@@ -63,7 +63,7 @@ def test_every_file_is_judged_as_a_run_does(tree: Path, respect_gitignore: bool)
     assert len(found) > 4
     every = [path for path in tree.rglob("*") if path.is_file() and ".git/" not in str(path)]
     assert {
-        str(p) for p in every if passed_over(str(p), Configurations.fixed(settings)) is None
+        str(p) for p in every if skip_reason(str(p), Configurations.fixed(settings)) is None
     } == found
 
 
@@ -88,7 +88,7 @@ def test_reasons(tree: Path, name: str, why: str, pattern: str, file: str, place
     def absolute(relative: str) -> str:
         return str(tree / relative) if relative else ""
 
-    told = passed_over(str(tree / name), Configurations.fixed(settings_of(tree)))
+    told = skip_reason(str(tree / name), Configurations.fixed(settings_of(tree)))
     assert told is not None
     assert (told.scope is not None) == (why == "excluded")
     expected = Reason(why, pattern, absolute(file), absolute(place))  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_reasons(tree: Path, name: str, why: str, pattern: str, file: str, place
     "name", ["a.py", "kept.pyi", "generated/keep/e.py", "linked.py", "sub", "folder.py"]
 )
 def test_what_is_checked_has_no_reason(tree: Path, name: str) -> None:
-    assert passed_over(str(tree / name), Configurations.fixed(settings_of(tree))) is None
+    assert skip_reason(str(tree / name), Configurations.fixed(settings_of(tree))) is None
 
 
 def notebook(source: str, language: str = "python") -> str:
@@ -137,7 +137,7 @@ def test_what_the_text_says(tmp_path: Path, name: str, text: str, why: str | Non
     path.write_text(text, encoding="utf-8")
     builder = KernelBuilder("pack.Wrapper", (("source", 0),))
     settings = Settings(tmp_path, kernel_builders=(builder,))
-    told = passed_over(str(path), Configurations.fixed(settings))
+    told = skip_reason(str(path), Configurations.fixed(settings))
     assert (told and told.why) == why
     # A run agrees.
     assert run([str(path)], settings, cache=False).files_skipped == (why is not None)
@@ -149,4 +149,4 @@ def test_a_file_of_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "venv").mkdir()
     path = tmp_path / "venv" / "a.py"
     path.write_text(MLX, encoding="utf-8")
-    assert passed_over(str(path), Configurations.fixed(Settings(tmp_path / "project"))) is None
+    assert skip_reason(str(path), Configurations.fixed(Settings(tmp_path / "project"))) is None

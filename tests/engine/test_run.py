@@ -10,7 +10,7 @@ import pytest
 
 from embercoach import rulebook
 from embercoach.config import Settings
-from embercoach.engine.run import RunResult, run
+from embercoach.engine.run import RunResult, joined, run
 from embercoach.finding import Finding, Step
 from embercoach.rulebook import Rule, RulePageError
 from embercoach.safe_read import read_bytes
@@ -86,7 +86,7 @@ def test_a_rule_without_a_proper_page(project: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(rulebook, "rule", broken)
     (line,) = problems(check())
-    assert line.startswith("a.py:1:1: internal error: a rule's page is missing or wrong: ")
+    assert line.startswith("a.py:1:1: internal error: the page of a rule is missing or invalid: ")
     assert line.endswith("GRAPH-BREAK-001.md: front matter is not TOML")
 
 
@@ -222,10 +222,10 @@ def test_steps_and_places_beside_come_along_from_the_cache_too(project: Path) ->
         (finding,) = result.findings
         assert result.cached == cached
         assert finding.flow == (
-            Step("a.py", 2, 1, 2, 8, "origin_ is planted"),
-            Step("a.py", 5, 1, 5, 8, "origin_ is planted"),
+            Step(2, 1, 2, 8, "origin_ is planted"),
+            Step(5, 1, 5, 8, "origin_ is planted"),
         )
-        assert finding.related == (Step("a.py", 3, 5, 3, 12, "beside_ is planted"),)
+        assert finding.related == (Step(3, 5, 3, 12, "beside_ is planted"),)
         assert isinstance(hash(finding), int)
 
 
@@ -241,14 +241,13 @@ def test_results_add_up(project: Path) -> None:
     write("a.py", "import mlx\nbad_pull\n")
     write("b.py", "import mlx\nbad_shape\n(\n")
     write("c.py", "import mlx\nbad_shape  # noqa: HOST-PULL\n")
-    parts = check("a.py") + check("b.py") + check("c.py")
-    assert parts == check()
-    assert parts + RunResult() == parts
+    parts = [check(name) for name in ("c.py", "a.py", "b.py")]
+    assert joined(parts) == joined([*parts, RunResult()]) == check()
 
 
 def test_findings_at_one_place_have_an_order() -> None:
     found = [
-        Finding("a.py", 1, 1, 1, end, "DTYPE-001", "error", "what", "help", "loop")
+        Finding("DTYPE-001", 1, 1, 1, end, "what", "help", "loop", path="a.py", severity="error")
         for end in range(9, 1, -1)
     ]
-    assert (RunResult(tuple(found)) + RunResult()).findings == tuple(reversed(found))
+    assert joined([RunResult(tuple(found))]).findings == tuple(reversed(found))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from embercoach import rulebook
 from embercoach.config import Settings
-from embercoach.engine.suppression.directives import Directive
+from embercoach.engine.inspection import Inspection
+from embercoach.engine.payload import restored, stored
 from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
-from embercoach.engine.verdict import Judge, raw_to_tuple
-from embercoach.finding import Finding, Fix, RawFinding
+from embercoach.engine.verdict import Judge
+from embercoach.finding import Finding, Fix
 from embercoach.fixes.application import apply
 from embercoach.fixes.rounds import settle
 
@@ -88,23 +89,23 @@ def test_comments_before_a_mistake_count(broken: str) -> None:
     assert read(broken) == [("noqa", [], True)]
 
 
-def test_tuples_and_back() -> None:
-    for directive in read_directives(f"x  # noqa: E501, {G1} why\n# embercoach: ignore-file\n"):
-        assert Directive.from_tuple(list(directive.to_tuple())) == directive
+def test_directives_are_the_same_from_the_cache() -> None:
+    directives = read_directives(f"x  # noqa: E501, {G1} why\n# embercoach: ignore-file\n")
+    inspection = Inspection("checked", "0", directives=directives)
+    assert restored("checked", "0", stored(inspection)) == inspection
 
 
-def raw(code: str, line: int, end_line: int | None = None) -> RawFinding:
-    return RawFinding(code, line, 1, end_line or line, 2, "m", "h", "default")
+def raw(code: str, line: int, end_line: int | None = None) -> Finding:
+    return Finding(code, line, 1, end_line or line, 2, "m", "h", "default")
 
 
 def judged(
-    source: str, *findings: RawFinding, enabled: frozenset[str] | None = None
+    source: str, *findings: Finding, enabled: frozenset[str] | None = None
 ) -> tuple[list[Finding], int]:
     settings = Settings(root=Path("/p"), enabled=enabled or rulebook.codes())
     judge = Judge(settings)
-    verdict = judge.judge(
-        Path("/p/a.py"), "a.py", [raw_to_tuple(f) for f in findings], read_directives(source)
-    )
+    inspection = Inspection("checked", "", (), findings, read_directives(source))
+    verdict = judge.judge(Path("/p/a.py"), "a.py", inspection)
     return verdict.findings, verdict.suppressed
 
 
@@ -214,7 +215,7 @@ IDLE = [
 
 @pytest.mark.parametrize(("source", "findings", "idle", "fixed"), IDLE)
 def test_idle_suppressions(
-    source: str, findings: list[RawFinding], idle: list[tuple[str, int]], fixed: str | None
+    source: str, findings: list[Finding], idle: list[tuple[str, int]], fixed: str | None
 ) -> None:
     found, _ = judged(source, *findings)
     assert [(f.code, f.column) for f in found] == idle

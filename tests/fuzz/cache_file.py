@@ -13,7 +13,7 @@ from typing import Any
 from embercoach.engine.cache import FOLDER, Cache, States, _digest
 from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.inspection import Inspector
-from embercoach.engine.run import Tally
+from embercoach.engine.run import joined, reported
 from embercoach.engine.verdict import Judge
 from embercoach.report.outcome import Sources
 from tests.fuzz import seeds
@@ -88,13 +88,13 @@ def _execute(data: bytes) -> None:
     (folder / FOLDER / f"results-{FINGERPRINT}").write_bytes(_content(data))
     kept = Cache(folder, FINGERPRINT)
     states = States(time.time_ns())
-    tally = Tally(Judge(settings(), kept.severities))
+    judge, results = Judge(settings(), kept.severities), []
     for name, entry in list(kept.entries.items())[:8]:
         inspection = kept.get(str(folder / name), entry.digest, states)
         if inspection is not None:
-            tally.add(SourceFile(folder / name, name), inspection)
+            results.append(reported(judge, SourceFile(folder / name, name), inspection))
     if sampled(data, 16):
-        require_reports(tally.result(), Sources({}))
+        require_reports(joined(results), Sources({}))
     require(all(isinstance(name, str) for name in kept.entries), "a path that is no text")
 
 

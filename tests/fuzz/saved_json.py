@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from embercoach.checks import Project, check_source
-from embercoach.cli.recovered import write, write_statistics
+from embercoach.cli.recovered import write
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Step
@@ -72,13 +72,12 @@ def _reports() -> tuple[dict[str, Any], ...]:
 
 
 def _finding(raw: Any, number: int) -> Finding:
-    flow = tuple(
-        Step("a.py", s.line, s.column, s.end_line, s.end_column, s.message) for s in raw.flow
-    )
+    flow = tuple(Step(s.line, s.column, s.end_line, s.end_column, s.message) for s in raw.flow)
     return Finding(
-        "a.py" if number % 2 else "n.ipynb",
-        *(raw.line, raw.column, raw.end_line, raw.end_column, raw.code, "warning"),
+        *(raw.code, raw.line, raw.column, raw.end_line, raw.end_column),
         *(raw.message, raw.help, raw.context, raw.fix, flow, ()),
+        path="a.py" if number % 2 else "n.ipynb",
+        severity="warning",
         cell=None if number % 2 else 1,
     )
 
@@ -108,12 +107,18 @@ def _execute_report(data: bytes) -> None:
         parse(json_report.written(merged).encode())
     form = FORMS[len(data) % len(FORMS)]
     stream = StringIO()
-    write(document, form, stream, show_notes=True)
+    write(document, form, stream, statistics=False, show_notes=True)
     if form in ("sarif", "gitlab"):
         json.loads(stream.getvalue())
     else:
         require_plain(stream.getvalue(), form)
-    write_statistics(document, "json" if sampled(data, 2) else "text", StringIO(), show_notes=True)
+    write(
+        document,
+        "json" if sampled(data, 2) else "text",
+        StringIO(),
+        statistics=True,
+        show_notes=True,
+    )
     if sampled(data, 16):
         earlier = [("b.json", other)] if has_fingerprints(document) else []
         alike = ("baseline" in document["summary"]) == ("baseline" in other["summary"])

@@ -16,7 +16,7 @@ from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspection, Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of
-from embercoach.engine.run import RunResult, Tally
+from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import LineIndex, decode
@@ -51,10 +51,11 @@ def examine(data: bytes, name: str) -> None:
     path = FOLDER / name
     inspection = _inspector().inspect(data, path)
     if inspection.kind == "failed":
-        raise FaultError(inspection.content()[2])
+        assert inspection.problem is not None
+        raise FaultError(inspection.problem.message)
     if sampled(data, 8):
         again = Inspector(debug=True).inspect(data, path)
-        require(again.payload == inspection.payload, "a second inspection differs")
+        require(again == inspection, "a second inspection differs")
     result = _judged(inspection, path)
     if inspection.kind != "checked":
         require(all(problem.message for problem in result.problems), "a problem without words")
@@ -71,9 +72,7 @@ def examine(data: bytes, name: str) -> None:
 
 
 def _judged(inspection: Inspection, path: Path) -> RunResult:
-    tally = Tally(Judge(settings()))
-    tally.add(SourceFile(path, str(path)), inspection)
-    result = tally.result()
+    result = joined([reported(Judge(settings()), SourceFile(path, str(path)), inspection)])
     internal = [p.message for p in result.problems if "internal error" in p.message]
     require(not internal, f"internal error: {internal}")
     return result
@@ -134,7 +133,7 @@ def _require_suppressions(source: str, path: Path, result: RunResult) -> None:
     with_comments = annotated(source, result.findings, "\n", language)
     data = with_comments.encode("utf-8", "surrogatepass")
     inspection = _inspector().inspect(data, path)
-    require(inspection.kind == "checked", f"comments broke the file: {inspection.payload}")
+    require(inspection.kind == "checked", f"comments broke the file: {inspection.problem}")
     left = _judged(inspection, path).findings
     require(len(left) <= len(result.findings), "comments led to more findings")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from zlib import crc32
 
+from embercoach.engine.inspection import Inspection
 from embercoach.engine.languages import METAL, OBJECTIVE_C, PYTHON, Language
+from embercoach.engine.payload import restored, stored
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.suppression.directives import Directive
 from embercoach.engine.suppression.suppressions import read_directives
@@ -77,7 +78,9 @@ def execute(data: bytes) -> None:
     index = LineIndex(text)
     line = crc32(data[::-1]) % index.count + 1
     width = len(index.line(line)) + 1
-    found = Finding("a", line, 1, line, width, "DTYPE-001", "error", "m", "h", "default")
+    found = Finding(
+        "DTYPE-001", line, 1, line, width, "m", "h", "default", path="a", severity="error"
+    )
     written = annotated(text, [found], decode(data).newline, language)
     decode(bytes_of(written))
     read_directives(written, language)
@@ -85,6 +88,8 @@ def execute(data: bytes) -> None:
 
 def _require_places(text: str, directives: tuple[Directive, ...]) -> None:
     index = LineIndex(text)
+    kept = restored("checked", "", stored(Inspection("checked", "", directives=directives)))
+    require(kept is not None and kept.directives == directives, "a comment changes in the cache")
     for one in directives:
         require(1 <= one.line <= len(index.starts), "a comment outside of the text")
         require(1 <= one.column <= one.end_column, "a comment that ends before it begins")
@@ -92,8 +97,6 @@ def _require_places(text: str, directives: tuple[Directive, ...]) -> None:
         for item in one.items:
             require(text[item.start : item.end] == item.word, "a word that does not stand there")
         require(all(low <= high for low, high in one.spans), "lines in no order")
-        again = Directive.from_tuple(json.loads(json.dumps(one.to_tuple())))
-        require(again == one, "a comment changes in the cache")
 
 
 def _take_out(text: str, directives: tuple[Directive, ...], language: Language) -> None:

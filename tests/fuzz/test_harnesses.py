@@ -10,7 +10,7 @@ import pytest
 
 from embercoach import checks
 from embercoach.checks import FileReport
-from embercoach.finding import Edit, Fix, RawFinding
+from embercoach.finding import Edit, Finding, Fix
 from tests.fuzz import metal_source, python_source
 from tests.fuzz.target import FaultError, Target
 from tests.fuzz.targets import NAMES, load
@@ -56,18 +56,18 @@ def test_an_internal_error_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("finding", "fault"),
     [
-        (RawFinding("KERNEL-RACE-001", 9, 1, 9, 2, "m", "h", "default"), "begins outside"),
-        (RawFinding("KERNEL-RACE-001", 1, 1, 1, 99, "m", "h", "default"), "ends outside"),
-        (RawFinding("KERNEL-RACE-001", 1, 5, 1, 2, "m", "h", "default"), "ends before"),
+        (Finding("KERNEL-RACE-001", 9, 1, 9, 2, "m", "h", "default"), "begins outside"),
+        (Finding("KERNEL-RACE-001", 1, 1, 1, 99, "m", "h", "default"), "ends outside"),
+        (Finding("KERNEL-RACE-001", 1, 5, 1, 2, "m", "h", "default"), "ends before"),
         (
-            RawFinding(
+            Finding(
                 *("KERNEL-RACE-001", 1, 1, 1, 2, "m", "h", "default"),
                 Fix("t", safe=True, edits=(Edit(0, 999, ""),)),
             ),
             "an edit outside",
         ),
         (
-            RawFinding(
+            Finding(
                 *("KERNEL-RACE-001", 1, 1, 1, 2, "m", "h", "default"),
                 Fix("Grow", safe=True, edits=(Edit(0, 0, " "),)),
             ),
@@ -76,7 +76,7 @@ def test_an_internal_error_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_unsound_finding_is_a_fault(
-    finding: RawFinding, fault: str, monkeypatch: pytest.MonkeyPatch
+    finding: Finding, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "check_metal", lambda _: FileReport((finding,), ()))
     with pytest.raises(FaultError, match=fault):

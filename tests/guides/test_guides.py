@@ -19,13 +19,13 @@ from tests.guides import arrays, bodies, launches
 from tests.guides.case import Case, Mark
 
 if TYPE_CHECKING:
-    from embercoach.finding import RawFinding
+    from embercoach.finding import Finding
 
 CASES = (*arrays.CASES, *bodies.CASES, *launches.CASES)
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-def findings_of(case: Case) -> list[RawFinding]:
+def findings_of(case: Case) -> list[Finding]:
     """What the linter finds in a case, apart from what it may find as well."""
     from embercoach.checks import Project, check_source
 
@@ -33,7 +33,7 @@ def findings_of(case: Case) -> list[RawFinding]:
     return [finding for finding in report.findings if finding.code not in case.allowed]
 
 
-def codes_at(findings: Iterable[RawFinding], profile: str) -> tuple[set[str], set[str]]:
+def codes_at(findings: Iterable[Finding], profile: str) -> tuple[set[str], set[str]]:
     """The codes of warnings and errors, and those of notes, under a profile."""
     loud: set[str] = set()
     quiet: set[str] = set()
@@ -47,11 +47,11 @@ def codes_of(marks: Iterable[Mark]) -> set[str]:
     return {mark.code for mark in marks}
 
 
-def describe(findings: Iterable[RawFinding]) -> str:
+def describe(findings: Iterable[Finding]) -> str:
     return "\n".join(f"{f.line}:{f.column} {f.code} ({f.context}) {f.message}" for f in findings)
 
 
-def answers(finding: RawFinding, mark: Mark, program: str) -> bool:
+def answers(finding: Finding, mark: Mark, program: str) -> bool:
     """Whether a finding is the one that is due."""
     covered = any(finding.line <= line <= finding.end_line for line in mark.lines(program))
     return finding.code == mark.code and covered and all(w in finding.message for w in mark.says)

@@ -6,15 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.metal.body import (
+from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.written.body import (
     EMPTY,
-    attributes_out_of_reach,
     read_body,
     read_unit,
     redeclared,
     undeclared,
 )
-from embercoach.metal.contract import ATTRIBUTES
 
 SCOPE = frozenset({"x", "y", "out", "x_shape", "n", "T", "N", *ATTRIBUTES})
 
@@ -270,9 +269,9 @@ def test_declarations() -> None:
 
 def test_calls() -> None:
     body = read_body("out[0] = metal::fast::exp(x[0], g<T, 4>(n));")
-    assert [(c.name, c.template, c.arguments) for c in body.calls] == [
-        ("metal::fast::exp", (), ("x[0]", "g<T, 4>(n)")),
-        ("g", ("T", "4"), ("n",)),
+    assert [(c.name, c.template) for c in body.calls] == [
+        ("metal::fast::exp", ()),
+        ("g", ("T", "4")),
     ]
 
 
@@ -287,95 +286,15 @@ def test_attribute_uses() -> None:
     ]
 
 
-def test_guards() -> None:
-    body = read_body(
-        "uint i = thread_position_in_grid.x;\nuint row = i / n;\nif (row >= n) return;\n"
-        "if (n > 3) { return; }\nif (simdgroup_index_in_threadgroup == 0) { out[i] = 1; }\n"
-        "if (x[i]) { out[i] = 2; }"
-    )
-    assert [(g.kind, g.text, set(g.attributes), g.place.line) for g in body.guards] == [
-        ("return", "row >= n", {"thread_position_in_grid"}, 3),
-        ("wrap", "simdgroup_index_in_threadgroup == 0", {"simdgroup_index_in_threadgroup"}, 5),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("loop", "step"),
-    [
-        ("for (uint j = i; j < n; j += threads_per_grid.x) {}", {"threads_per_grid"}),
-        ("for (uint j = i; j < n; j = j + stride) {}", {"threads_per_threadgroup"}),
-        ("uint j; for (j = i; j < n; j += stride) {}", {"threads_per_threadgroup"}),
-        ("for (uint j = i; j < n; j += 32) {}", set()),
-        ("for (uint j = i; j < n; ++j) {}", set()),
-    ],
-)
-def test_stride_loops(loop, step) -> None:
-    body = read_body(
-        f"uint i = thread_position_in_grid.x; uint stride = threads_per_threadgroup.x; {loop}"
-    )
-    (found,) = body.stride_loops
-    assert found.variable == "j"
-    assert (set(found.start), set(found.step)) == ({"thread_position_in_grid"}, step)
-
-
-def test_other_loops_are_no_stride_loops() -> None:
-    assert read_body("for (uint j = 0; j < n; j += threads_per_grid.x) {}").stride_loops == ()
-
-
-@pytest.mark.parametrize(
-    ("expression", "factor"),
-    [
-        ("i * 32u", "32u"),
-        ("4 * i", "4"),
-        ("(i + 1) * (n - 1)", "(n - 1)"),
-        ("i << 3", "8"),
-        ("i *= N", "N"),
-    ],
-)
-def test_products(expression, factor) -> None:
-    (found,) = read_body(f"uint i = thread_position_in_grid.x; out[0] = {expression};").products
-    assert (set(found.attributes), found.factor) == ({"thread_position_in_grid"}, factor)
-
-
-@pytest.mark.parametrize("expression", ["n * 4", "i * i", "i + 4", "n << i", "1 << i", "i << 40"])
-def test_no_products(expression) -> None:
-    body = read_body(f"uint i = thread_position_in_grid.x; out[0] = {expression};")
-    assert body.products == ()
-
-
-def test_barriers() -> None:
-    body = read_body(
-        "threadgroup_barrier(mem_flags::mem_none);\n"
-        "uint lane = thread_index_in_simdgroup;\n"
-        "for (int i = 0; i < n; ++i) { if (lane < 4) {} else {\n"
-        "metal::threadgroup_barrier(metal::mem_flags::mem_device | mem_flags::mem_threadgroup);\n"
-        "} }\n"
-        "simdgroup_barrier(flags);"
-    )
-    assert [(b.name, b.flags, b.place.line) for b in body.barriers] == [
-        ("threadgroup_barrier", ("mem_none",), 1),
-        ("threadgroup_barrier", ("mem_device", "mem_threadgroup"), 4),
-        ("simdgroup_barrier", None, 6),
-    ]
-    inner, outer = body.barriers[1].conditions
-    assert (inner.kind, inner.text, set(inner.attributes)) == (
-        "else",
-        "lane < 4",
-        {"thread_index_in_simdgroup"},
-    )
-    assert (outer.kind, outer.text, set(outer.attributes)) == ("for", "i < n", set())
-
-
 def test_attributes_that_only_the_header_mentions() -> None:
     header = read_unit(
         "#define TID thread_position_in_grid.x\n"
         "uint lane() { return thread_index_in_simdgroup; }\n"
         "uint fine(uint threads_per_grid) { return threads_per_grid; }"
     )
-    assert attributes_out_of_reach(header) == {
-        "thread_position_in_grid",
-        "thread_index_in_simdgroup",
-    }
+    free = {use.name for use in header.free}
+    assert free & ATTRIBUTES.keys() == {"thread_index_in_simdgroup"}
+    assert header.macros.mentioned & ATTRIBUTES.keys() == {"thread_position_in_grid"}
 
 
 def test_redeclared_parameters() -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.metal.body import read_unit
 from embercoach.metal.contract import (
     ATTRIBUTES,
     Input,
@@ -19,6 +18,7 @@ from embercoach.metal.contract import (
     signature,
 )
 from embercoach.metal.generated import UnknownFactError, function_name, generated_source, head
+from embercoach.metal.written.body import read_unit
 
 mx = pytest.importorskip("mlx.core")
 

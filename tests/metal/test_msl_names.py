@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.metal.body import read_unit
 from embercoach.metal.msl_names import (
     FUNCTIONS,
     MLX_NAMES,
@@ -14,6 +13,7 @@ from embercoach.metal.msl_names import (
     is_known,
     is_standard_header,
 )
+from embercoach.metal.written.body import read_unit
 
 PREAMBLE = ["bf16.h", "bf16_math.h", "complex.h", "defines.h", "logging.h", "utils.h"]
 

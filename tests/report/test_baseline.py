@@ -48,7 +48,10 @@ NEAR = st.fixed_dictionaries(
 
 
 def entries(source: str, *lines: int, path: str = "a.py", folder: Path) -> tuple[Entry, ...]:
-    found = [Finding(path, n, 1, n, 2, "DTYPE-001", "error", "m", "", "default") for n in lines]
+    found = [
+        Finding("DTYPE-001", n, 1, n, 2, "m", "", "default", path=path, severity="error")
+        for n in lines
+    ]
     return baseline_file.entries_of(found, Sources({path: source}), folder / "baseline.json")
 
 

@@ -62,7 +62,7 @@ PATHS = st.text(max_size=20) | st.binary(max_size=20).map(os.fsdecode)
 
 
 def finding(**changes: Any) -> Finding:
-    plain = Finding("a.py", 1, 1, 1, 2, "DTYPE-001", "error", "m", "", "default")
+    plain = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="a.py", severity="error")
     return replace(plain, **changes)
 
 
@@ -202,7 +202,7 @@ def tokens_of(text: str) -> list[Token]:
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_markdown(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
     text = markdown.render(
-        outcome, Sources(), show_notes=show_notes, home="https://example.org/me/it/blob/abc/"
+        outcome, Sources(), show_notes=show_notes, link_prefix="https://example.org/me/it/blob/abc/"
     )
     tokens = tokens_of(text)
     links = [token.attrs["href"] for token in tokens if token.type == "link_open"]

@@ -91,8 +91,8 @@ def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:
     finding = replace(
         FINDINGS[1],
         path=str(path), line=4, column=5, end_line=4, end_column=13,
-        flow=(Step(str(path), 2, 1, 2, 9, f"`y` is {HOSTILE}"),),
-        related=(Step(str(path), 3, 10, 3, 11, "the loop over `z`"),),
+        flow=(Step(2, 1, 2, 9, f"`y` is {HOSTILE}"),),
+        related=(Step(3, 10, 3, 11, "the loop over `z`"),),
     )  # fmt: skip
     tree = opened(document_of(finding), "view=findings")
     titles = [node.text() for node in tree.css("#list details summary")]

@@ -104,7 +104,9 @@ def test_github(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
 
 def test_github_escapes(clean: Outcome) -> None:
     message, advice = "50%\r\nmore: a, b", "10%\n::error::x"
-    finding = Finding("a,b:c%.py", 1, 2, 1, 3, "X-001", "error", message, advice, "default")
+    finding = Finding(
+        "X-001", 1, 2, 1, 3, message, advice, "default", path="a,b:c%.py", severity="error"
+    )
     assert github.render(replace(clean, findings=(finding,)), Sources(), show_notes=False) == (  # type: ignore[type-var]
         "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
         "::a,b:c%25.py:1:2: X-001 50%25\\r\\nmore: a, b%0A10%25%0A::error::x\n"
@@ -202,7 +204,7 @@ def test_sarif_describes_rules_as_the_profile_has_them(clean: Outcome, sources: 
 
 
 def test_sarif_addresses(clean: Outcome) -> None:
-    finding = Finding("", 1, 1, 1, 2, "DTYPE-001", "error", "m", "", "default")
+    finding = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="", severity="error")
     paths = ["src/a b.py", "ü.py", "/abs/a b.py", "c#d?.py", os.fsdecode(b"\xff.py")]
     outcome = replace(clean, findings=tuple(replace(finding, path=path) for path in paths))  # type: ignore[type-var]
     document = sarif.document(outcome, Sources(), profile="recommended", exit_code=1)
@@ -213,7 +215,7 @@ def test_sarif_addresses(clean: Outcome) -> None:
 
 
 def test_sarif_addresses_start_at_the_top_of_the_repository(clean: Outcome) -> None:
-    finding = Finding("./a.py", 1, 1, 1, 2, "DTYPE-001", "error", "m", "", "default")
+    finding = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="./a.py", severity="error")
     outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
     root = str(Path.cwd().parent)
     document = sarif.document(outcome, Sources(), profile="recommended", exit_code=1, root=root)
@@ -225,7 +227,7 @@ def test_sarif_addresses_start_at_the_top_of_the_repository(clean: Outcome) -> N
 
 def fingerprints(source: str, *lines: int) -> list[str]:
     findings = tuple(
-        Finding("a.py", line, 1, line, 2, "DTYPE-001", "error", "m", "", "default")
+        Finding("DTYPE-001", line, 1, line, 2, "m", "", "default", path="a.py", severity="error")
         for line in lines
     )
     outcome = type("Run", (), {"findings": findings, "problems": ()})()
@@ -248,7 +250,9 @@ def test_fingerprints_survive_moved_lines_and_are_unique() -> None:
 
 def test_a_fix_in_sarif_is_a_deletion_and_an_insertion(clean: Outcome) -> None:
     fix = Fix("Do it", safe=False, edits=(Edit(4, 5, "z"), Edit(6, 6, "w\n")))
-    finding = Finding("a.py", 1, 5, 1, 6, "DTYPE-001", "error", "m", "", "default", fix)
+    finding = Finding(
+        "DTYPE-001", 1, 5, 1, 6, "m", "", "default", fix, path="a.py", severity="error"
+    )
     outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
     document = sarif.document(
         outcome, Sources({"a.py": "x = y\nv\n"}), profile="recommended", exit_code=1

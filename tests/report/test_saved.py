@@ -41,13 +41,13 @@ def test_what_check_wrote_is_read() -> None:
         (b"", "is not JSON: Expecting value (line 1, column 1)"),
         (b'{"version": 1,\n}', "(line 2, column 1)"),
         (b"\xff\xfe\xfd", "is not JSON"),
-        (b'{"version": NaN}', "NaN is no number"),
+        (b'{"version": NaN}', "invalid number NaN"),
         (b'{"version": ' + b"9" * 5000 + b"}", "is not JSON that can be read"),
         (b"[" * 100_000, "is nested too deep"),
-        (b"[]", "holds no object"),
-        (b"{}", "has version none, and version 1 can be read"),
-        (b'{"version": 2}', "has version 2"),
-        (b'{"version": true}', "has version true"),
+        (b"[]", "must be an object"),
+        (b"{}", "must have version 1, got none; run the check again"),
+        (b'{"version": 2}', "must have version 1, got 2"),
+        (b'{"version": true}', "must have version 1, got true"),
         (b'{"version": 1}', "it lacks 'findings'"),
         (
             encoded(DOCUMENT | {"summary": DOCUMENT["summary"] | {"baseline": {"known": 1}}}),
@@ -70,7 +70,7 @@ def test_what_a_later_release_adds_is_passed_over() -> None:
 def test_a_summary_that_disagrees_is_refused() -> None:
     changed = copy.deepcopy(DOCUMENT)
     del changed["findings"][0]
-    with pytest.raises(SavedReportError, match="summary says 2 errors, and it holds 1"):
+    with pytest.raises(SavedReportError, match="errors must be 1, got 2"):
         parse(encoded(changed))
 
 
@@ -105,7 +105,7 @@ def test_what_the_schema_refuses_is_refused(way: tuple[Any, ...], value: Any) ->
         with contextlib.suppress(SavedReportError):  # the numbers must agree as well
             assert parse(encoded(changed)) == changed
     else:
-        with pytest.raises(SavedReportError, match=r"is not|has version"):
+        with pytest.raises(SavedReportError, match=r"is not|must have version"):
             parse(encoded(changed))
 
 

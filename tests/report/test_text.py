@@ -98,7 +98,7 @@ def test_the_summary_of_a_run_with_notes_only(clean: Outcome, outcome: Outcome) 
 def test_the_summary_of_a_run_with_problems_only(clean: Outcome, outcome: Outcome) -> None:
     broken = replace(clean, problems=outcome.problems[:1])  # type: ignore[type-var]
     assert printed(text.summary(broken, show_notes=False)) == (
-        "Nothing found; 1 file checked.\n1 problem kept the run from being complete.\n"
+        "Nothing found; 1 file checked.\nThe run is incomplete: 1 problem.\n"
     )
 
 
@@ -153,7 +153,7 @@ def test_plain_printing_needs_no_rich() -> None:
 
 
 def shown(source: str, place: tuple[int, int, int, int], width: int = 60) -> str:
-    finding = Finding("a.py", *place, "X-001", "error", "m", "", "default")
+    finding = Finding("X-001", *place, "m", "", path="a.py", severity="error")
     return "\n".join(plain(line) for line in excerpt(finding, LineIndex(source), width))
 
 

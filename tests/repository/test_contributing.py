@@ -1,39 +1,75 @@
-"""CONTRIBUTING.md tells the truth: its rule page is one, and its house is the one that stands."""
+"""CONTRIBUTING.md is correct: its steps add a rule, and it names every package."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from embercoach.rulebook import FRONT_MATTER, parse_page
+from embercoach.rulebook import SIMULATED
 from tests.examples.readme import blocks
+from tests.rules.pages import page_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PAGES = sorted(path for path in (ROOT / "rules").glob("*.md") if path.stem != "README")
-SECTIONS = re.findall(r"`## (.+?)`", TEXT)
+STEPS = [block for block in blocks(TEXT) if block.heading == "Add a rule"]
+FILES = {
+    found[1]: block.text
+    for block in STEPS
+    if (found := re.search(r'title="(.+)"', block.language)) is not None
+}
+COMMANDS = [block.text for block in STEPS if block.language == "bash"]
+((PAGE, PAGE_TEXT),) = (item for item in FILES.items() if item[0].startswith("rules/"))
+CODE = Path(PAGE).stem
+#: The commands of the document are those of this Python.
+SHELL = 'python() { "$PYTHON" "$@"; }; embercoach() { "$PYTHON" -m embercoach "$@"; }; '
 
 
-def test_the_example_is_a_rule_page() -> None:
-    (front_matter,) = (one.text.strip() for one in blocks(TEXT) if FRONT_MATTER in one.text)
-    code = re.findall(r'^code = "(.+)"$', front_matter, re.MULTILINE)[0]
-    rule = parse_page(f"{front_matter}\n\n# title\n", ROOT / "rules" / f"{code}.md")
-    assert rule.severity_in("recommended", "loop") == "warning"
-    assert rule.severity_in("recommended", "script") == "note"
-    assert f"`# {rule.name} ({rule.code})`" in TEXT
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The output of each command of the section, in a copy with its files."""
+    copy = tmp_path_factory.mktemp("copy")
+    unneeded = shutil.ignore_patterns("__pycache__")
+    for name in ("embercoach", "rules", "tests/rules"):
+        shutil.copytree(ROOT / name, copy / name, ignore=unneeded)
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(ROOT / name, copy / name)
+    for name, text in FILES.items():
+        (copy / name).write_text(text, encoding="utf-8")
+    (bad,) = page_of(PAGE_TEXT, copy / PAGE).blocks_of("Bad")
+    (copy / "example.py").write_text(bad.code, encoding="utf-8")
+    environment = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(copy), "NO_COLOR": "1"}
+    return [
+        subprocess.run(
+            ["bash", "-c", SHELL + command],
+            cwd=copy,
+            env=environment,
+            text=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ).stdout
+        for command in COMMANDS
+    ]
 
 
-def test_there_are_pages() -> None:
-    assert PAGES
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the commands are for bash")
+def test_the_steps_add_a_rule(outputs: list[str]) -> None:
+    facts, tests, found = outputs
+    assert "Array(dtype=int8" in facts
+    assert re.search(r"\b[5-9] passed", tests), tests
+    assert " failed" not in tests
+    assert re.search(rf"^{CODE} .*int8-square", found, re.MULTILINE)
+    assert f"example.py:3:11: {CODE} warning square of an int8 array" in found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_pages_have_the_sections_in_order(page: Path) -> None:
-    sections = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert SECTIONS[-1] == "References"
-    assert sections in (SECTIONS, SECTIONS[:-1])
+def test_the_simulators_pages_are_described() -> None:
+    assert f"`rules/{SIMULATED}*.md`" in TEXT
 
 
 def test_every_room_is_named() -> None:

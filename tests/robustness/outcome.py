@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from embercoach.checks import FileReport, Project, SyntaxProblem, check_source
-from embercoach.finding import RawFinding
+from embercoach.finding import Finding
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import DecodingError, LineIndex, decode
 from embercoach.rulebook import CONTEXTS, codes
@@ -89,7 +89,7 @@ def assert_sound(report: FileReport, source: str) -> None:
     apply(source, fixes)  # raises where edits overlap within a fix or lie outside
 
 
-def _extent(finding: RawFinding, index: LineIndex) -> tuple[int, int]:
+def _extent(finding: Finding, index: LineIndex) -> tuple[int, int]:
     start = index.offset(finding.line, finding.column)
     return start, index.offset(finding.end_line, finding.end_column)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from embercoach.engine.inspection import Inspector
-from embercoach.engine.payload import content_of
+from embercoach.engine.payload import restored, stored
 from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, quoted
 
 LONG = "a" * 50_000
@@ -50,12 +51,13 @@ def messages(name: str, source: str) -> list[str]:
     """All that is said of a file, which a cache would take back."""
     inspection = Inspector().inspect(source.encode(), Path("/nowhere") / name)
     assert inspection.kind in ("checked", "broken")
-    content = content_of(inspection.kind, inspection.payload.encode())
-    assert content is not None
-    if inspection.kind == "broken":
-        return [content[2]]
-    steps = [step[4] for one in content[0] for steps in one[9:11] for step in steps]
-    return [text for one in content[0] for text in (one[5], one[6])] + steps
+    kept = restored(inspection.kind, inspection.digest, stored(inspection))
+    assert kept == replace(inspection, dependencies=())
+    if inspection.problem is not None:
+        return [inspection.problem.message]
+    found = inspection.findings
+    steps = [step.message for one in found for step in (*one.flow, *one.related)]
+    return [text for one in found for text in (one.message, one.help)] + steps
 
 
 def assert_bounded(texts: list[str]) -> None:
@@ -120,9 +122,7 @@ def test_messages_about_kernels_stay_short_with_long_names() -> None:
     sizes = {"source": SHARED_BY_THREADS, "input_name": LONG_NAME, "template": LONG_NAME}
     launched = KERNEL.format(**GOOD | sizes).replace("(1, 1, 1)", "(64, 1, 1)")
     inspection = Inspector().inspect(launched.encode(), Path("/nowhere/a.py"))
-    content = content_of(inspection.kind, inspection.payload.encode())
-    assert content is not None
-    found = {one[0]: one[5] for one in content[0]}
+    found = {one.code: one.message for one in inspection.findings}
     assert {"KERNEL-BOUNDS-001", "KERNEL-BARRIER-002", "KERNEL-MSL-001"} <= found.keys()
     assert all(len(message) <= MOST_SHOWN for message in found.values()), found
 

@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 
 from embercoach.checks import Project, check_objective_c, check_source
-from embercoach.finding import RawFinding
+from embercoach.finding import Finding
 from tests.rules.pages import page_paths, read_page
 
 LONGEST = 100
@@ -36,9 +36,9 @@ void f(torch::Tensor {NAME}) {{
 """
 
 
-def python_findings() -> list[RawFinding]:
+def python_findings() -> list[Finding]:
     """The findings of the bad examples of all rules about Python and host code."""
-    found: list[RawFinding] = []
+    found: list[Finding] = []
     for path in page_paths():
         if path.stem.startswith(("KERNEL-", "SIM-", "NOQA-")):
             continue
@@ -53,18 +53,18 @@ def python_findings() -> list[RawFinding]:
 
 
 @pytest.fixture(scope="module")
-def findings() -> list[RawFinding]:
+def findings() -> list[Finding]:
     return python_findings()
 
 
-def test_messages_and_helps_are_short(findings: list[RawFinding]) -> None:
+def test_messages_and_helps_are_short(findings: list[Finding]) -> None:
     assert {"HOST-PULL-003", "FFT-NORM-001", "HOST-COPY-001"} <= {one.code for one in findings}
     texts = [text for one in findings for text in (one.message, one.help)]
     assert [text for text in texts if len(text) > LONGEST] == []
     assert mean(map(len, {one.message for one in findings})) <= LONGEST_MEAN
 
 
-def test_helps_are_sentences(findings: list[RawFinding]) -> None:
+def test_helps_are_sentences(findings: list[Finding]) -> None:
     for one in findings:
         assert one.help[0].isupper(), one
         assert not one.help.endswith("."), one

@@ -396,5 +396,5 @@ def test_without_pygls_it_says_what_to_install(
     monkeypatch.setattr("embercoach.cli.commands.server.find_spec", lambda name: None)
     assert start(["server"]) == 2
     told = capfd.readouterr().err
-    assert "needs lsprotocol and pygls" in told
+    assert "requires lsprotocol and pygls" in told
     assert "-m pip install 'embercoach[server]'" in told

@@ -23,7 +23,7 @@ from xlstm_kernels.kernel import Kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from embercoach.finding import RawFinding
+    from embercoach.finding import Finding
     from xlstm_kernels.kernel import Launch
 
     Shapes = tuple[tuple[tuple[int, ...], mx.Dtype], ...]
@@ -184,7 +184,7 @@ def written_out(kernel: Kernel, inputs: Shapes, launch: Launch, without: str = "
     return text.replace("mlx.core.", "mx.")  # how dtypes print
 
 
-def findings_of(kernel: Kernel, text: str) -> tuple[RawFinding, ...]:
+def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
     return check_source(text, Path(f"{kernel.name}.py"), Project()).findings
 
 

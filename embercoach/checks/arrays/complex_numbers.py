@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, InvertFact
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, DType, LibraryObject, Symbol, Value
 from embercoach.analysis.values.promotion import COMPLEX
@@ -16,6 +15,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, InvertFact
     from embercoach.analysis.project.module import Module
 
 #: Special methods of arrays, by operator.
@@ -33,7 +33,7 @@ REAL_TRANSFORMS = frozenset(f"mlx.core.fft.{name}" for name in ("rfft", "rfft2",
 WHOLE = frozenset({None, "bool", *COMPLEX})
 
 
-@check("COMPLEX-001", on=CallFact)
+@check("COMPLEX-001")
 def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.sigmoid(z)``, ``nn.SiLU()(z)``."""
     callee = fact.callee
@@ -51,14 +51,14 @@ def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
             return
 
 
-@check("COMPLEX-001", on=BinaryFact)
+@check("COMPLEX-001")
 def unsupported_operator(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``z % 2``, ``z & mask``."""
     if fact.operator in METHODS and (_is_complex(fact.left) or _is_complex(fact.right)):
         yield from _operator(fact, module, fact.operator)
 
 
-@check("COMPLEX-001", on=InvertFact)
+@check("COMPLEX-001")
 def unsupported_inversion(fact: InvertFact, module: Module) -> Iterator[Report]:
     """``~z``."""
     if _is_complex(fact.value):
@@ -82,7 +82,7 @@ def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
     )
 
 
-@check("COMPLEX-002", on=CallFact, of=(".astype", "mlx.core.astype"))
+@check("COMPLEX-002", of=(".astype", "mlx.core.astype"))
 def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``z.astype(mx.float32)``."""
     callee = fact.callee
@@ -106,7 +106,7 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("COMPLEX-003", on=CallFact, of=REAL_TRANSFORMS)
+@check("COMPLEX-003", of=REAL_TRANSFORMS)
 def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fft.rfft(z)``."""
     assert isinstance(fact.callee, Symbol)

@@ -10,7 +10,6 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.values.joins import as_array, as_number, as_numpy
 from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence, Symbol, Value
 from embercoach.analysis.values.promotion import HALF, INTEGERS
@@ -21,6 +20,7 @@ from embercoach.checks.source_text import code_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
 #: The smallest value that rounds to infinity: half a step above the largest finite one.
@@ -28,14 +28,14 @@ LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
-@check("DTYPE-001", "DTYPE-004", on=BinaryFact)
+@check("DTYPE-001", "DTYPE-004")
 def strong_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x * mx.array(0.5)`` for a half-precision ``x``."""
     if fact.operator in ARITHMETIC:
         yield from _strong(fact, module, (fact.left, fact.left_node), (fact.right, fact.right_node))
 
 
-@check("DTYPE-001", "DTYPE-004", on=CallFact, of=("mlx.core.",))
+@check("DTYPE-001", "DTYPE-004", of=("mlx.core.",))
 def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.multiply(x, mx.array(0.5))`` for a half-precision ``x``."""
     assert isinstance(fact.callee, Symbol)
@@ -119,7 +119,7 @@ def _with_dtype(
     return Change("Give the constant the array's dtype", False, ((constant, text),))
 
 
-@check("DTYPE-002", on=BinaryFact)
+@check("DTYPE-002")
 def numpy_truncation(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``int_array * np.float32(0.5)`` is all zeros."""
     array, numpy = as_array(fact.left), as_numpy(fact.right)
@@ -127,7 +127,7 @@ def numpy_truncation(fact: BinaryFact, module: Module) -> Iterator[Report]:
         yield from _truncation(fact, module, array, numpy, fact.right_node)
 
 
-@check("DTYPE-002", on=CallFact, of=("mlx.core.",))
+@check("DTYPE-002", of=("mlx.core.",))
 def numpy_truncation_in_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.add(int_array, np.array([0.5]))``."""
     if _elementwise(fact) is None or len(fact.arguments) < 2:
@@ -157,7 +157,7 @@ def _truncation(
     )
 
 
-@check("DTYPE-003", on=BinaryFact)
+@check("DTYPE-003")
 def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``np.float32(0.5) * x``: the result is a NumPy array."""
     numpy = as_numpy(fact.left)
@@ -174,7 +174,7 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("DTYPE-005", on=CallFact, of=("mlx.core.array",))
+@check("DTYPE-005", of=("mlx.core.array",))
 def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array([np.int64(1)])`` raises."""
     if not fact.arguments or not isinstance(fact.arguments[0].value, Sequence):
@@ -191,7 +191,7 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("DTYPE-006", on=CallFact, of=("mlx.core.array", "mlx.core.full"))
+@check("DTYPE-006", of=("mlx.core.array", "mlx.core.full"))
 def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array(-3.4e38, dtype=mx.float16)`` is -inf."""
     assert isinstance(fact.callee, Symbol)

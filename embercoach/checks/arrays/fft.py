@@ -11,7 +11,7 @@ from embercoach.analysis.values.extents import Operand, is_length, measures, rol
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.spectra import Length, Signal, Spectrum
-from embercoach.checks.registry import Report, check, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ DROP_FACTOR = 'Drop the factor, or pass norm="forward" to the inverse to scale b
 OPERATORS = {"mlx.core.multiply": "*", "mlx.core.divide": "/"}
 
 
-@check("FFT-NORM-003", on=CallFact, of=("mlx.core.fft.",))
+@check("FFT-NORM-003", of=("mlx.core.fft.",))
 def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fft.irfft(mx.fft.rfft(x))``."""
     signal = _inverse(fact)
@@ -52,7 +52,7 @@ def _may_be_odd(length: Length | None) -> bool:
     return last is not None and last % 2 == 1
 
 
-@file_check("FFT-NORM-001", "FFT-NORM-002")
+@check("FFT-NORM-001", "FFT-NORM-002")
 def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Pairs of transforms whose factors of n do not cancel."""
     if "fft" not in module.source:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
 from embercoach.analysis.values.joins import as_array, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -24,6 +23,7 @@ from embercoach.checks.source_text import code_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
     from embercoach.analysis.project.module import Module
 
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
@@ -92,7 +92,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     )
 
 
-@check("GRAPH-BREAK-001", on=CallFact, of=(".item",))
+@check("GRAPH-BREAK-001", of=(".item",))
 def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.item()``."""
     callee = fact.callee
@@ -109,7 +109,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("GRAPH-BREAK-002", on=CallFact, of=(*CASTS, "math."))
+@check("GRAPH-BREAK-002", of=(*CASTS, "math."))
 def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``float(x)``, ``int(x)``, ``math.sqrt(x)``."""
     name = fact.symbol
@@ -132,7 +132,7 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
         return
 
 
-@check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005", on=TruthFact)
+@check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005")
 def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     """``if x:``, ``while x > 0:``, ``assert x``, ``a and b``."""
     if _compares_none(fact.node):
@@ -179,7 +179,7 @@ _FORMS = {
 }
 
 
-@check("GRAPH-BREAK-006", "GRAPH-BREAK-009", on=CompareFact)
+@check("GRAPH-BREAK-006", "GRAPH-BREAK-009")
 def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``v in x``, ``x in [arrays]``, ``x == None``."""
     if fact.operator in ("in", "not in"):
@@ -220,7 +220,7 @@ def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | No
     return Change(f"Use `{instead}`", False, ((fact.node, text),))
 
 
-@check("GRAPH-BREAK-007", on=CallFact, of=INSTEAD)
+@check("GRAPH-BREAK-007", of=INSTEAD)
 def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     """``max(x)``, ``sorted(x)``, ``any(x)``: a truth test or a graph node per element."""
     name = fact.symbol
@@ -264,7 +264,7 @@ def _context_without_pull(fact: CallFact, module: Module) -> str:
     return context_of(fact.place, module.is_test, value=NONE)
 
 
-@check("GRAPH-BREAK-008", on=CallFact)
+@check("GRAPH-BREAK-008")
 def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``print(x)``, ``str(x)``, ``"{}".format(x)``, ``logging.info("%s", x)``."""
     name = fact.symbol
@@ -290,7 +290,7 @@ def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
             return
 
 
-@check("GRAPH-BREAK-008", on=FormatFact)
+@check("GRAPH-BREAK-008")
 def formatted_text(fact: FormatFact, module: Module) -> Iterator[Report]:
     """``f"{x}"``, ``"%s" % x``."""
     shown = "f-string" if fact.form == "fstring" else "`%` formatting"

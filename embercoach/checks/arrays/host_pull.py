@@ -39,7 +39,7 @@ TORCH_CONVERSIONS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "tor
 KEEP = "Keep the computation in mx, or convert once at the end"
 
 
-@check("HOST-PULL-001", on=CallFact, of=(".tolist",))
+@check("HOST-PULL-001", of=(".tolist",))
 def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
@@ -56,7 +56,7 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-002", "HOST-PULL-003", on=CallFact, of=("numpy.",))
+@check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
 def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``np.array(x)``, ``np.exp(x)``, ``np.linalg.norm(x)``."""
     name = fact.symbol
@@ -119,7 +119,7 @@ def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
     return None
 
 
-@check("HOST-PULL-004", on=BinaryFact)
+@check("HOST-PULL-004")
 def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``ndarray * x``: NumPy converts the mx.array and keeps the result."""
     numpy = as_numpy(fact.left)
@@ -136,7 +136,7 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("HOST-PULL-005", on=CallFact, of=BUFFERS)
+@check("HOST-PULL-005", of=BUFFERS)
 def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
     """``memoryview(x)``, ``bytes(x)``, ``pickle.dumps(x)``."""
     name = fact.symbol
@@ -153,7 +153,7 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-006", on=CallFact, of=TORCH_CONVERSIONS)
+@check("HOST-PULL-006", of=TORCH_CONVERSIONS)
 def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     """``torch.from_numpy(np.array(x))``, ``torch.tensor(x.tolist())``."""
     name = fact.symbol
@@ -177,7 +177,7 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("HOST-PULL-007", on=CallFact, of=("mlx.core.array",))
+@check("HOST-PULL-007", of=("mlx.core.array",))
 def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.array(np.array(x))``: out to the host and back again."""
     if not fact.arguments:
@@ -226,7 +226,7 @@ def _pull_inside(argument: Argument) -> cst.CSTNode | None:
     return None if computes else node
 
 
-@check("HOST-PULL-008", on=CallFact)
+@check("HOST-PULL-008")
 def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x[i].item()`` with the loop's own ``i``, ``for v in x: v.item()``."""
     callee = fact.callee

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
@@ -16,10 +15,11 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
 
 
-@check("HOST-PULL-011", on=CallFact, of=("mlx.core.eval",))
+@check("HOST-PULL-011", of=("mlx.core.eval",))
 def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval`` in the inner of two loops, or in a layer."""
     if fact.place.periodic:

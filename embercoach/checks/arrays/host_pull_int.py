@@ -9,7 +9,6 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.facts.facts import Argument, CallFact, Fact, IndexFact
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import BoundMember, Kernel, Sequence, Str, Value
 from embercoach.analysis.values.promotion import FLOATING
@@ -18,10 +17,11 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import Argument, CallFact, Fact, IndexFact
     from embercoach.analysis.project.module import Module
 
 
-@check("HOST-PULL-009", "HOST-PULL-012", on=CallFact)
+@check("HOST-PULL-009", "HOST-PULL-012")
 def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.zeros((n,))``, ``x.reshape(n, -1)``, ``range(n)`` with an array ``n``."""
     name = fact.symbol
@@ -86,7 +86,7 @@ def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> R
     )
 
 
-@check("HOST-PULL-009", "HOST-PULL-012", on=IndexFact)
+@check("HOST-PULL-009", "HOST-PULL-012")
 def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
     """``names[i]``, ``names[:n]`` and ``x[:n]`` with arrays ``i`` and ``n``."""
     if fact.form == "slice" and as_array(fact.base) is not None:
@@ -111,7 +111,7 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-010", on=CallFact)
+@check("HOST-PULL-010")
 def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
     """A kernel's ``grid`` or ``threadgroup`` that holds arrays."""
     if not isinstance(fact.callee, Kernel):

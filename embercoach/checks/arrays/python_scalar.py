@@ -17,7 +17,7 @@ from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, F
 from embercoach.analysis.values.joins import as_array, as_number, options
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, Symbol, Unknown, Value
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
-from embercoach.checks.registry import Change, Report, check, file_check
+from embercoach.checks.registry import Change, Report, check
 from embercoach.checks.source_text import code_of, is_shown, mlx_alias
 from embercoach.quoting import quoted
 
@@ -48,7 +48,7 @@ HELP = "Use mx.{function} with mx.array(value, dtype={array}.dtype)"
 MOST_QUOTED = 40
 
 
-@check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", on=BinaryFact)
+@check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002")
 def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x * 0.5``, ``1 - x``, ``x += 1``."""
     pair = _array_and_number(fact.left, fact.right)
@@ -69,7 +69,7 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("PYTHON-SCALAR-004", on=CompareFact)
+@check("PYTHON-SCALAR-004")
 def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``x > 0``."""
     pair = _array_and_number(fact.left, fact.right)
@@ -96,7 +96,7 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("PYTHON-SCALAR-003", on=CallFact)
+@check("PYTHON-SCALAR-003")
 def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.maximum(x, 1e-7)``, ``mx.where(c, x, 0.0)``."""
     entry = None
@@ -170,7 +170,7 @@ def _argument_change(
     return Change("Make the number an array of the same dtype", safe, tuple(edits))
 
 
-@file_check("ASSIGN-SCALAR-001")
+@check("ASSIGN-SCALAR-001")
 def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``scale = 0.5`` that later feeds ``x * scale``."""
     seen: set[cst.CSTNode] = set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
-from embercoach.checks.registry import CODES
+from embercoach.checks.registry import check
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from embercoach.metal.objective_c import ObjectiveC
     from embercoach.metal.syntax import Syntax
-
-CODES.update(("HOST-COPY-001", "HOST-COPY-002", "HOST-COPY-003"))
 
 TORCH = ("torch/", "ATen/", "c10/")
 TENSORS = frozenset({"torch::Tensor", "at::Tensor"})
@@ -35,6 +33,7 @@ MOST_QUOTED = 30
 STEPS = 3
 
 
+@check("HOST-COPY-001", "HOST-COPY-002", "HOST-COPY-003")
 def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
     """The copies of a PyTorch extension; nothing in other files."""
     if _uses_torch(file.syntax):

@@ -8,7 +8,7 @@ from embercoach.analysis.facts.scopes import Expression, items, scope_at
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import launches_of
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ATOMIC = frozenset({"int32", "uint32", "float32", "uint64", "bool", "bool_"})
 
 
-@file_check("KERNEL-ATOMIC-001")
+@check("KERNEL-ATOMIC-001")
 def atomic_dtypes(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """The dtypes of atomic outputs."""
     for definition in definitions(module, facts):
@@ -55,7 +55,7 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
     return dtypes[index].node if dtypes is not None and index < len(dtypes) else argument.node
 
 
-@file_check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")
+@check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")
 def output_writes(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Check how each kernel whose texts and names are known writes its outputs."""
     for kernel in contracted(module, facts):

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.kernel_plans import values_of
-from embercoach.checks.programs.metal_checks import (
-    MetalCode,
-    MetalReport,
-    metal_check,
-    once_at_each_start,
-)
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +17,7 @@ DIVISION = "KERNEL-PERF-001"
 ARRAY = "KERNEL-PERF-002"
 
 
-@metal_check(DIVISION)
+@check(DIVISION)
 def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
     """Integer divisions by sizes, in innermost loops."""
     if not {"/", "%"} & set(code.text.text + code.header.text):
@@ -45,7 +41,7 @@ def _of_division(found: Division) -> MetalReport:
     )
 
 
-@metal_check(ARRAY)
+@check(ARRAY)
 def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
     """Private arrays whose index is known at run time only."""
     if "[" not in code.text.text:

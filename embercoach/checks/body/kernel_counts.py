@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from embercoach.metal.inspections.coverage import Mismatch
 
 
-@metal_check("KERNEL-CONST-001")
+@check("KERNEL-CONST-001")
 def written_for_another_size(code: MetalCode) -> Iterator[MetalReport]:
     """``for (uint s = 128; s > 0; s >>= 1)`` in a threadgroup of 512."""
     if not code.text.threadgroup_arrays:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernel_plans import kernels_of
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Spot
 
 
-@file_check("KERNEL-INIT-001")
+@check("KERNEL-INIT-001")
 def conditional_stores(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Kernels without ``init_value`` that decide by their data what to store."""
     for kernel in contracted(module, facts):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import metal_check
+from embercoach.checks.registry import check
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ THREADS = frozenset(
 )
 
 
-@metal_check(
+@check(
     "KERNEL-BARRIER-001",
     "KERNEL-BARRIER-002",
     "KERNEL-BARRIER-003",

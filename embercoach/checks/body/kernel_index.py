@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.kernel_plans import values_of
-from embercoach.checks.programs.metal_checks import (
-    MetalCode,
-    MetalReport,
-    metal_check,
-    once_at_each_start,
-)
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
+from embercoach.checks.registry import check
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
 CODE = "KERNEL-INDEX-001"
 
 
-@metal_check(CODE)
+@check(CODE)
 def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     """Comparisons that always have the same outcome, and indices that wrap around."""
     if "-" not in code.text.text:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ _LAMBDA = (
 )
 
 
-@metal_check(CODE)
+@check(CODE)
 def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
     """C++ that Metal has not, each kind once for a text."""
     yield from _told(code.text.foreign, None)

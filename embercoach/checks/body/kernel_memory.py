@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
 from embercoach.quoting import quoted
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration, Function, SizeName
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 TOO_MUCH = "KERNEL-MEMORY-001"
 ARRAY = "KERNEL-MEMORY-002"
@@ -23,7 +24,7 @@ ARRAY = "KERNEL-MEMORY-002"
 _MOST_ARGUMENTS = 32
 
 
-@metal_check(TOO_MUCH)
+@check(TOO_MUCH)
 def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
     """Threadgroup arrays that take more than there is."""
     if not any("threadgroup" in text.text for text in (code.text, code.header)):
@@ -52,7 +53,7 @@ def _with(kernel: MetalKernel) -> str:
     return f" ({quoted(', '.join(known), _MOST_ARGUMENTS)})" if known else ""
 
 
-@metal_check(ARRAY)
+@check(ARRAY)
 def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
     """Arrays of variable length, and threadgroup variables where there can be none."""
     runtime = _runtime_names(code)

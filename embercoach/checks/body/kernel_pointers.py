@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Declaration
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 CODE = "KERNEL-SPACE-001"
 KINDS = frozenset({"local", "parameter", "field"})
 
 
-@metal_check(CODE)
+@check(CODE)
 def pointers_without_space(code: MetalCode) -> Iterator[MetalReport]:
     """``float* p = values;`` in a body or a header, or in a file."""
     yield from _bare(code.text, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.kernel_plans import values_of
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ _SAID = {"half": ("float16", 2_048), "bfloat": ("bfloat16", 256)}
 _SUFFIXES = {"half": "h", "bfloat": "bf"}
 
 
-@metal_check(SUM)
+@check(SUM)
 def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
     """Loops that add to a variable in half precision."""
     if "for" not in code.text.text and "while" not in code.text.text + code.header.text:
@@ -44,7 +45,7 @@ def _sum_message(found: HalfSum) -> str:
     return f"{sums}: terms {limit:,} times smaller are lost"
 
 
-@metal_check(LITERAL)
+@check(LITERAL)
 def promoting_literals(code: MetalCode) -> Iterator[MetalReport]:
     """``float`` literals in arithmetic of half precision."""
     from embercoach.metal.inspections.precision import promotions

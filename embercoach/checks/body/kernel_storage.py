@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.written.body import MetalText
 
 LANGUAGE = "KERNEL-MSL-001"
 ATOMIC = "KERNEL-ATOMIC-001"
 _ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
 
 
-@metal_check(LANGUAGE, ATOMIC)
+@check(LANGUAGE, ATOMIC)
 def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
     """Variables of functions that are declared ``device``, and threadgroup atomics of floats."""
     yield from _misplaced(code.text, None)

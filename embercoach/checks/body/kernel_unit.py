@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.checks.programs.metal_checks import MetalCode
+    from embercoach.checks.programs.metal_checks import MetalCode, MetalFile
     from embercoach.metal.facts import AttributeMark, Function, Parameter, Use
 
 #: Attributes that number the arguments of a function, each in its own table.
@@ -27,8 +28,8 @@ SCALARS = frozenset(
 UNSIGNED = frozenset({"ushort", "uint", "uint16_t", "uint32_t", "unsigned", "unsigned int"})
 
 
-@metal_check("KERNEL-UNIT-001", unit_only=True)
-def locations(code: MetalCode) -> Iterator[MetalReport]:
+@check("KERNEL-UNIT-001")
+def locations(code: MetalFile) -> Iterator[MetalReport]:
     """Two arguments of a function with the same index."""
     for function in _entries(code):
         taken: dict[tuple[str, int], str] = {}
@@ -46,8 +47,8 @@ def locations(code: MetalCode) -> Iterator[MetalReport]:
                 )
 
 
-@metal_check("KERNEL-UNIT-002", unit_only=True)
-def indices(code: MetalCode) -> Iterator[MetalReport]:
+@check("KERNEL-UNIT-002")
+def indices(code: MetalFile) -> Iterator[MetalReport]:
     """An index beyond the end of the buffer table."""
     for function in _entries(code):
         for parameter in function.parameters:
@@ -61,8 +62,8 @@ def indices(code: MetalCode) -> Iterator[MetalReport]:
                 )
 
 
-@metal_check("KERNEL-UNIT-003", unit_only=True)
-def results(code: MetalCode) -> Iterator[MetalReport]:
+@check("KERNEL-UNIT-003")
+def results(code: MetalFile) -> Iterator[MetalReport]:
     """A kernel that returns a value."""
     for function in _entries(code):
         result = function.result
@@ -76,8 +77,8 @@ def results(code: MetalCode) -> Iterator[MetalReport]:
             )
 
 
-@metal_check("KERNEL-UNIT-004", unit_only=True)
-def spaces(code: MetalCode) -> Iterator[MetalReport]:
+@check("KERNEL-UNIT-004")
+def spaces(code: MetalFile) -> Iterator[MetalReport]:
     """Pointers without an address space, and plain values, as arguments of an entry point."""
     for function in _entries(code):
         for parameter in function.parameters:
@@ -102,8 +103,8 @@ def spaces(code: MetalCode) -> Iterator[MetalReport]:
             )
 
 
-@metal_check("KERNEL-UNIT-005", unit_only=True)
-def attribute_types(code: MetalCode) -> Iterator[MetalReport]:
+@check("KERNEL-UNIT-005")
+def attribute_types(code: MetalFile) -> Iterator[MetalReport]:
     """An attribute of a thread with a type that it cannot have."""
     for function in _entries(code):
         for parameter in function.parameters:
@@ -122,10 +123,10 @@ def attribute_types(code: MetalCode) -> Iterator[MetalReport]:
             )
 
 
-@metal_check("KERNEL-SIG-005", unit_only=True)
-def undeclared_names(code: MetalCode) -> Iterator[MetalReport]:
+@check("KERNEL-SIG-005")
+def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
     """Names that nothing declares."""
-    from embercoach.metal.body import undeclared
+    from embercoach.metal.written.body import undeclared
 
     if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
         return  # a fragment: what it is joined with may declare anything

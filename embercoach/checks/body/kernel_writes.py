@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, metal_check
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 CODE = "KERNEL-WRITE-001"
 
 
-@metal_check(CODE)
+@check(CODE)
 def writes_to_inputs(code: MetalCode) -> Iterator[MetalReport]:
     """Assignments, atomics and writing pointers to inputs."""
     if code.whole:

@@ -12,7 +12,7 @@ from embercoach.checks.programs.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.kernels import Definition
-    from embercoach.metal.body import MetalText
     from embercoach.metal.escapes import EscapedBreak
+    from embercoach.metal.written.body import MetalText
 
 # Characters of code that a message shows.
 _SHOWN = 40
 
 
-@file_check("KERNEL-SIG-010")
+@check("KERNEL-SIG-010")
 def kernel_escapes(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each text of each kernel that the file builds."""
     for definition in definitions(module, facts):

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.scopes import display
 from embercoach.checks.programs.contracted import contracted
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import CONSTANT_BELOW
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FIXED = ("device", "constant")
 
 
-@file_check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001")
+@check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001")
 def kernel_inputs(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """The inputs of each kernel whose texts and names are known."""
     for kernel in contracted(module, facts):

@@ -11,7 +11,7 @@ from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.programs.contracted import contracted, name_node, report_argument
 from embercoach.checks.programs.kernels import Definition, definitions, names_of, source_of
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.keywords import KEYWORDS, is_identifier
 from embercoach.quoting import quoted
@@ -41,7 +41,7 @@ PREAMBLE_TYPES = frozenset(
 PREAMBLE_MACROS = frozenset(("MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"))
 
 
-@file_check("KERNEL-NAME-001")
+@check("KERNEL-NAME-001")
 def kernel_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``name``, ``input_names`` and ``output_names`` of each kernel that the file builds."""
     bodies = {kernel.definition: kernel for kernel in contracted(module, facts)}
@@ -151,7 +151,7 @@ def _has_rank(name: str, kernel: Contracted) -> bool:
     return bool(given) and all(g.declarator == "*" for g in given)
 
 
-@file_check("KERNEL-NAME-002")
+@check("KERNEL-NAME-002")
 def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Two sources under one name."""
     sources: dict[str, str] = {}

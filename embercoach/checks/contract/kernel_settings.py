@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.lattice import Dict, Str
 from embercoach.checks.programs.contracted import contracted
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.contracted import Contracted
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Place
+    from embercoach.metal.written.body import MetalText
 
 #: The specification's words, section 1.6.3: no NaNs, no INFs.
 FAST = "fast"
@@ -23,7 +23,7 @@ CONSTANTS = frozenset({"INFINITY", "NAN", "HUGE_VALF", "HUGE_VALH", "HUGE_VAL"})
 TESTS = frozenset({"isnan", "isinf", "isfinite", "isnormal", "isordered", "isunordered"})
 
 
-@file_check("KERNEL-MATH-001")
+@check("KERNEL-MATH-001")
 def math_modes(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``compile_options={"math_mode": "fast"}`` with infinities in the kernel."""
     for kernel in contracted(module, facts):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.contract.kernel_inputs import uses_of_inputs
 from embercoach.checks.programs.contracted import contracted
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STAGE_IN = frozenset(("grid_size", "grid_origin"))
 
 
-@file_check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
+@check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
 def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each kernel of the file whose texts and names are known."""
     for kernel in contracted(module, facts):
@@ -41,7 +41,7 @@ def _out_of_reach(
     """Names of the kernel that its header mentions."""
     if not kernel.above.text.strip():
         return
-    from embercoach.metal.reach import beyond_functions, beyond_macros
+    from embercoach.metal.written.reach import beyond_functions, beyond_macros
 
     metadata = {n for name in inputs for n in shape_names(name)}
     on_mention = ATTRIBUTES.keys() | metadata
@@ -84,7 +84,7 @@ def _described(kernel: Contracted) -> tuple[contract.Kernel, ...]:
 
 def _redeclared(kernel: Contracted) -> Iterator[Report]:
     """Locals with the name of a parameter, and any declaration with that of a template argument."""
-    from embercoach.metal.body import redeclared
+    from embercoach.metal.written.body import redeclared
 
     indexed = _indexed(kernel)
     signatures = [contract.signature(_with_ranks(made, indexed)) for made in _described(kernel)]

@@ -18,7 +18,7 @@ from embercoach.checks.programs.kernels import (
     target,
     template_of,
 )
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.numerals import whole_number
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.metal.body import MetalText
     from embercoach.metal.facts import Function, Use
     from embercoach.metal.source import Piece
+    from embercoach.metal.written.body import MetalText
 
 #: Attributes of parameters, besides those of threads.
 PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
@@ -39,7 +39,7 @@ PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
 )
 
 
-@file_check(
+@check(
     "KERNEL-SIG-001",
     "KERNEL-SIG-002",
     "KERNEL-SIG-003",
@@ -145,7 +145,7 @@ class _Body:
                 )
 
     def _undeclared(self) -> Iterator[Report]:
-        from embercoach.metal.body import undeclared
+        from embercoach.metal.written.body import undeclared
 
         fact = self.definition.fact
         inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")

@@ -17,7 +17,7 @@ from embercoach.analysis.facts.scopes import (
 )
 from embercoach.checks.contract.kernel_inputs import is_shape_generic, uses_of_inputs
 from embercoach.checks.programs.contracted import contracted
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.checks.source_text import code_of
 from embercoach.metal.contract import shape_names
 
@@ -38,7 +38,7 @@ VIEWS = frozenset(
 MAX_CALLERS = 4
 
 
-@file_check("KERNEL-STRIDE-001")
+@check("KERNEL-STRIDE-001")
 def strided_inputs(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """The inputs of kernels that are built with ``ensure_row_contiguous=False``."""
     for kernel in contracted(module, facts):

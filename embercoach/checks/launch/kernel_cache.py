@@ -13,7 +13,7 @@ from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import around, children, names_below
 from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class Build:
     by: FunctionInfo | None = None
 
 
-@file_check("KERNEL-CACHE-001")
+@check("KERNEL-CACHE-001")
 def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel = mx.fast.metal_kernel(...)`` and ``kernel(...)`` in one function."""
     told: set[cst.CSTNode] = set()

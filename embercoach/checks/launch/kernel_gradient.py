@@ -31,7 +31,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Value,
 )
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ class Visit:
     given: frozenset[tuple[str, Value]] = frozenset()
 
 
-@file_check("KERNEL-GRAD-001")
+@check("KERNEL-GRAD-001")
 def differentiated_kernels(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Launches that a gradient reaches."""
     calls: dict[FunctionInfo, list[CallFact]] = defaultdict(list)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts.ceil_division import alternatives, ceil_division, is_data_size
-from embercoach.analysis.facts.facts import Argument, CallFact
+from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
@@ -18,9 +19,11 @@ from embercoach.metal.numerals import whole_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Kernel
-    from embercoach.metal.body import MetalText
+    from embercoach.metal.inspections.thread_values import ThreadValues
+    from embercoach.metal.written.body import MetalText
 
 AXES = "xyz"
 THREAD = "thread_position_in_grid"
@@ -41,7 +44,7 @@ TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
 ONE_GROUP = "one threadgroup"
 
 
-@check("KERNEL-GRID-001", on=CallFact)
+@check("KERNEL-GRID-001")
 def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
     kernels = launched(fact)
@@ -104,14 +107,12 @@ class _Axis:
         else:
             return None
         for kernel in kernels:
-            body = body_of(kernel.definition)
-            if body is None or not body.parse_ok or _strides(body):
-                return None
-            if not short(body, kernel.definition):
+            texts = _texts(kernel)
+            if texts is None or _strides(texts) or not short(texts, kernel.definition):
                 return None
         return what
 
-    def _by_division(self, body: MetalText, definition: CallFact) -> bool:
+    def _by_division(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether the body needs a thread for each element, or a group for each tile."""
         divisor = self.divisor
         if divisor is None or divisor.known == 1:
@@ -126,49 +127,53 @@ class _Axis:
             return False
         if any(divisor in alternatives(group) for group in self.groups):
             return True
-        tiles = {p.factor for p in body.products if p.attributes == {GROUP}}
+        tiles = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
         return any(self._is(divisor, factor, body, definition) for factor in tiles)
 
-    def _by_item(self, body: MetalText, definition: CallFact) -> bool:
+    def _by_item(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether a whole threadgroup processes the item of its index, lane by lane."""
-        if self.group.known == 1 or self._uses(body, THREAD) or body.spans_groups:
+        if self.group.known == 1 or self._uses(body, THREAD) or body.threads.spans_groups():
             return False
-        if not any(u.name == GROUP and u.component == self.letter for u in body.attribute_uses):
+        if not any(
+            u.name == GROUP and u.component == self.letter for u in body.text.attribute_uses
+        ):
             return False
-        loops = (loop for loop in body.stride_loops if not _is_unit(loop.step_text))
+        loops = (loop for loop in body.threads.stride_loops() if not _is_unit(loop.step_text))
         if not any(loop.start and loop.start <= LANES for loop in loops):
             return False
-        factors = {p.factor for p in body.products if GROUP in p.attributes}
+        factors = {p.factor for p in body.threads.products() if GROUP in p.attributes}
         return not any(
             self._is(size, factor, body, definition)
             for size in alternatives(self.group)
             for factor in factors
         )
 
-    def _by_group(self, body: MetalText, definition: CallFact) -> bool:
+    def _by_group(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether the lanes of a threadgroup share the work among themselves."""
         if self._uses(body, THREAD) or (self.group.known or 2) <= 1:
             return False
-        lanes = [u for u in body.attribute_uses if u.name in LANES]
+        lanes = [u for u in body.text.attribute_uses if u.name in LANES]
         if not any(self.letter == (u.component or "x") for u in lanes):
             return False
-        return any(SHARED_BY in loop.step and loop.start <= LANES for loop in body.stride_loops)
-
-    def _uses(self, body: MetalText, attribute: str) -> bool:
         return any(
-            use.name == attribute and (use.component is None or self.letter in use.component)
-            for use in body.attribute_uses
+            SHARED_BY in loop.step and loop.start <= LANES for loop in body.threads.stride_loops()
         )
 
-    def _thread_takes_several(self, body: MetalText, definition: CallFact, divisor: SymInt) -> bool:
+    def _uses(self, body: _Texts, attribute: str) -> bool:
+        return any(
+            use.name == attribute and (use.component is None or self.letter in use.component)
+            for use in body.text.attribute_uses
+        )
+
+    def _thread_takes_several(self, body: _Texts, definition: CallFact, divisor: SymInt) -> bool:
         """Return whether a thread may handle as many elements as the count was divided by."""
         known = divisor.known
-        if known is not None and known in body.numbers:
+        if known is not None and known in body.text.numbers:
             return True
-        factors = {p.factor for p in body.products if THREAD in p.attributes}
+        factors = {p.factor for p in body.threads.products() if THREAD in p.attributes}
         return any(self._is(divisor, factor, body, definition) for factor in factors)
 
-    def _is(self, size: SymInt, factor: str, body: MetalText, definition: CallFact) -> bool:
+    def _is(self, size: SymInt, factor: str, body: _Texts, definition: CallFact) -> bool:
         """Return whether a factor of the body has a size's value."""
         known = _number(factor)
         if known is not None:
@@ -180,8 +185,7 @@ class _Axis:
         passed = self._passed(factor, definition)
         if passed is not None:
             return passed == size
-        header = header_of(definition)
-        written = _written(factor, body, parsed_header(header.text.text if header else ""))
+        written = _written(factor, body)
         return written is not None and written == size.known
 
     def _passed(self, name: str, definition: CallFact) -> SymInt | None:
@@ -199,13 +203,33 @@ class _Axis:
         return () if argument is None else items(Expression(argument.node, self.scope)) or ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The body and the header of a kernel."""
+
+    text: MetalText
+    header: MetalText
+    threads: ThreadValues
+
+
+def _texts(kernel: Kernel) -> _Texts | None:
+    """The texts of a kernel, None where some of them is unknown or not understood."""
+    from embercoach.metal.inspections.thread_values import ThreadValues
+
+    body, header = body_of(kernel.definition), header_of(kernel.definition)
+    if body is None or header is None or not body.parse_ok:
+        return None
+    above = parsed_header(header.text.text)
+    return _Texts(body, above, ThreadValues(body.text, above.text))
+
+
 def _is_string(node: cst.CSTNode, text: str) -> bool:
     return isinstance(node, cst.SimpleString) and node.raw_value == text
 
 
-def _written(name: str, body: MetalText, header: MetalText) -> int | None:
+def _written(name: str, body: _Texts) -> int | None:
     """Return the value of a constant or macro of the Metal text, None if not an integer literal."""
-    for text in (body, header):
+    for text in (body.text, body.header):
         for macro in text.macros.items:
             if macro.name == name:
                 return _number(macro.text)
@@ -221,12 +245,13 @@ def _number(text: str) -> int | None:
     return whole_number(digits) if digits.isascii() and digits.isdecimal() else None
 
 
-def _strides(body: MetalText) -> bool:
+def _strides(body: _Texts) -> bool:
     """Return whether threads may go on to further elements, as far as they are needed."""
-    if any(use.name in TOTALS for use in body.attribute_uses):
+    if any(use.name in TOTALS for use in body.text.attribute_uses):
         return True
     return any(
-        loop.start & {THREAD, GROUP} and not _is_unit(loop.step_text) for loop in body.stride_loops
+        loop.start & {THREAD, GROUP} and not _is_unit(loop.step_text)
+        for loop in body.threads.stride_loops()
     )
 
 

@@ -36,6 +36,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Kernel
 
@@ -43,7 +44,7 @@ REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
 
 
-@check("KERNEL-ARGS-003", on=CallFact)
+@check("KERNEL-ARGS-003")
 def built(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fast.metal_kernel(input_names="x", ...)``."""
     if not is_definition(fact):
@@ -66,7 +67,7 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
         yield _wrong_keywords(fact, module, "metal_kernel", missing, surplus)
 
 
-@check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003", on=CallFact)
+@check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003")
 def launch_arguments(fact: CallFact, module: Module) -> Iterator[Report]:
     """The inputs, shapes and dtypes of a launch."""
     kernels = launched(fact)
@@ -270,7 +271,7 @@ def _or(counts: frozenset[int]) -> str:
     return " or ".join(map(str, sorted(counts)))
 
 
-@check("KERNEL-GRID-002", "KERNEL-GRID-003", on=CallFact)
+@check("KERNEL-GRID-002", "KERNEL-GRID-003")
 def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=(n / 2, 1, 1)``, ``grid=(n, 1)``, ``threadgroup=256``."""
     if not launched(fact):

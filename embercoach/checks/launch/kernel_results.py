@@ -13,7 +13,7 @@ from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Value
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ ARRAYS_ALONE = frozenset({"array", "scalar|array"})
 OF_LISTS = frozenset(dir(list))
 
 
-@file_check("KERNEL-ARGS-004")
+@check("KERNEL-ARGS-004")
 def results_as_arrays(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel(...) * 2``, ``mx.sum(kernel(...))``, ``y = kernel(...)`` and ``y.shape``."""
     lists = _Lists(module, facts)

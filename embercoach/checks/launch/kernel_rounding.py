@@ -14,7 +14,7 @@ from embercoach.analysis.facts.symbolic import Term, symbolic
 from embercoach.analysis.syntax.trees import walk
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AXES = "xyz"
 
 
-@file_check("KERNEL-GRID-004")
+@check("KERNEL-GRID-004")
 def rounded_grids(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``grid=((n + 255) // 256 * 256, 1, 1)`` and ``y[thread_position_in_grid.x] = ...``."""
     for definition in definitions(module, facts):

@@ -14,6 +14,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.launch_entries import Entries, Entry
 
@@ -23,7 +24,7 @@ SIMD_WIDTH = 32
 MANY_THREADS = 1024
 
 
-@check("KERNEL-GRID-005", "KERNEL-GRID-006", on=CallFact)
+@check("KERNEL-GRID-005", "KERNEL-GRID-006")
 def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
     """``threadgroup=(64, 32, 1)``, ``threadgroup=(48, 1, 1)``."""
     argument = fact.keyword("threadgroup")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
+    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
 
 #: Integers of a template are C ints.
@@ -38,7 +39,7 @@ STREAMS = frozenset({"mlx.core.default_stream", "mlx.core.new_stream", "mlx.core
 PAIRS = 'Write a list of pairs: `template=[("T", x.dtype), ("N", 4)]`'
 
 
-@check("KERNEL-ARGS-005", on=CallFact)
+@check("KERNEL-ARGS-005")
 def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``template=[("N", 0.5)]``, ``template=("T", mx.float32)``."""
     argument = fact.keyword("template")
@@ -116,7 +117,7 @@ def _unfit(value: Value, size: Expression | None) -> tuple[str, str] | None:
     return what, instead
 
 
-@check("KERNEL-ARGS-006", on=CallFact)
+@check("KERNEL-ARGS-006")
 def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     """``stream=mx.cpu``, ``output_dtypes=[mx.float64]``."""
     if not launched(fact):

@@ -25,7 +25,7 @@ from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.launch.kernel_cache import runs_once
 from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ KEEPING = (cst.Add, cst.Subtract, cst.Multiply)
 TEXTS = ("source", "header", "name")
 
 
-@file_check("KERNEL-CACHE-002")
+@check("KERNEL-CACHE-002")
 def compiled_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``template=[("STEP", self.step)]`` with ``self.step += 1``."""
     for definition in definitions(module, facts):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.launches import Launch
-    from embercoach.metal.body import MetalText
     from embercoach.metal.contract import Input
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program
+    from embercoach.metal.written.body import MetalText
 
 
 @dataclass(frozen=True, slots=True, eq=False)

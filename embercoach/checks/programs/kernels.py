@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.metal.body import MetalText
+    from embercoach.metal.written.body import MetalText
 
 #: The parameters of ``metal_kernel`` that checks ask for by their place too.
 PARAMETERS = ALL_PARAMETERS[:5]
@@ -203,14 +203,14 @@ def body_of(definition: CallFact) -> MetalText | None:
 @lru_cache(maxsize=256)
 def parsed(source: str, header: str) -> MetalText:
     """The facts of a body under a header."""
-    from embercoach.metal.body import read_body
+    from embercoach.metal.written.body import read_body
 
     return read_body(source, parsed_header(header))
 
 
 def parsed_header(header: str) -> MetalText:
     """The facts of a header."""
-    from embercoach.metal.body import read_unit
+    from embercoach.metal.written.body import read_unit
 
     return read_unit(header)
 

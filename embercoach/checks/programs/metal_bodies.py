@@ -19,8 +19,8 @@ from embercoach.checks.programs.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.programs.metal_checks import ELSEWHERE, METAL_CHECKS, OTHER, MetalCode
-from embercoach.checks.registry import Report, file_check
+from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalCode
+from embercoach.checks.registry import Report, check, checks_on
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.metal_checks import MetalKernel, MetalReport
 
 
-@file_check()
+@check()
 def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each kernel whose body is known, once. A body that holds a whole function has no checks."""
-    if not METAL_CHECKS:
-        return
     for definition in definitions(module, facts):
         source, header = source_of(definition.fact), header_of(definition.fact)
         if source is None:
@@ -46,9 +44,9 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         budget_of(module).note(code.text.refusal or code.header.refusal)
         if code.text.entry_points:
             continue
-        for check in METAL_CHECKS:
+        for body_check in checks_on("MetalCode"):
             with suppress(WorkBudgetExceeded):
-                for report in check(code):
+                for report in body_check(code):
                     yield from _placed(report, definition, source, header, module)
 
 
@@ -63,7 +61,6 @@ def code_of(
     return MetalCode(
         text=parsed(source.text.text, above),
         header=parsed_header(above),
-        whole=False,
         # Those that keep a program from being made.
         holes=frozenset() if followed else source.holes | (header.holes if header else frozenset()),
         header_known=header is not None,

@@ -1,8 +1,8 @@
 """Checks of Metal text, written once: for kernels in Python strings and for whole files.
 
-A check is a generator over a :class:`MetalCode`, registered with :func:`metal_check`::
+A check is a generator over a :class:`MetalCode`, or a :class:`MetalFile` for files alone::
 
-    @metal_check("KERNEL-MSL-001")
+    @check("KERNEL-MSL-001")
     def doubles(code: MetalCode) -> Iterator[MetalReport]:
         for declaration in code.text.declarations:
             if declaration.type == "double":
@@ -16,19 +16,18 @@ to look at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
-
-from embercoach.checks.registry import CODES
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from embercoach.metal.body import MetalText
+    from collections.abc import Callable, Iterable, Iterator
+
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.facts import Place
     from embercoach.metal.program.nodes import Program, Spot, Text
     from embercoach.metal.work_budget import WorkBudget
+    from embercoach.metal.written.body import MetalText
 
 #: The text of that place where it is shown itself.
 OTHER = "the other place"
@@ -111,16 +110,16 @@ class MetalCode:
     Attributes:
         text: the facts of the body, or of the file.
         header: of a body's header; ``body.EMPTY`` for a file.
-        whole: it is a file: its functions have their signatures, and no names come from MLX.
         holes: kinds of parts that are not known, as in ``strings.Folded``: a ``number`` (written
             as ``1``), or ``any`` text (written as ``strings.ANYTHING``). Empty for a file.
         header_known: False where nothing is known of a body's header; ``header`` is empty then.
         plan: makes ``kernels``.
     """
 
+    whole: ClassVar[bool] = False
+
     text: MetalText
     header: MetalText
-    whole: bool
     holes: frozenset[str] = frozenset()
     header_known: bool = True
     plan: Callable[[], tuple[MetalKernel, ...]] = field(default=tuple, repr=False)
@@ -135,10 +134,10 @@ class MetalCode:
         return self.plan()
 
 
-MetalCheck = Callable[[MetalCode], Iterator[MetalReport]]
-#: By file and by body; ``UNIT_ONLY`` are for files alone.
-METAL_CHECKS: list[MetalCheck] = []
-UNIT_ONLY: list[MetalCheck] = []
+class MetalFile(MetalCode):
+    """A file with Metal text: entry points with their signatures, and no names from MLX."""
+
+    whole = True
 
 
 def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
@@ -151,22 +150,3 @@ def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
     for report in reports:
         found.setdefault((report.text, report.place.start), report)
     return iter(found.values())
-
-
-C = TypeVar("C", bound=MetalCheck)
-
-
-def metal_check(*codes: str, unit_only: bool = False) -> Callable[[C], C]:
-    """Register a check of Metal text, by the codes that it may report.
-
-    Args:
-        codes: the codes.
-        unit_only: run over files alone, not over bodies in Python.
-    """
-
-    def register(function: C) -> C:
-        CODES.update(codes)
-        (UNIT_ONLY if unit_only else METAL_CHECKS).append(function)
-        return function
-
-    return register

@@ -7,66 +7,63 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.checks.file_reports import Lines
-from embercoach.checks.programs.metal_checks import (
-    ELSEWHERE,
-    METAL_CHECKS,
-    OTHER,
-    UNIT_ONLY,
-    MetalCode,
-)
-from embercoach.finding import RawFinding, Step
+from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile
+from embercoach.checks.registry import checks_on, load_kernel_checks
+from embercoach.finding import Finding, Step
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.checks.programs.metal_checks import MetalReport
-    from embercoach.metal.body import MetalText
     from embercoach.metal.work_budget import WorkBudget
+    from embercoach.metal.written.body import MetalText
 
 #: Where a finding of these files stands: there is nothing like a loop of Python around it.
 CONTEXT = "default"
 
 
-def check_unit(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
+def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of a ``.metal`` file, as far as the budget goes."""
-    from embercoach.metal.body import read_unit
+    from embercoach.metal.written.body import read_unit
 
     return placed(reports_of(read_unit(source), budget), source)
 
 
-def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[RawFinding, ...]:
+def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
-    from embercoach.checks.body.host_copies import host_copies
-    from embercoach.metal.embedded import embedded_units
     from embercoach.metal.objective_c import parse
+    from embercoach.metal.written.embedded import embedded_units
 
+    load_kernel_checks()
     file = parse(source)
     if file.syntax.is_exceeded:
         budget.note(TOO_INTRICATE)
-    found = list(placed(host_copies(file), source))
+    found: list[Finding] = []
+    for check in checks_on("ObjectiveC"):
+        found += placed(check(file), source)
     for unit in embedded_units(file):
         found += placed(reports_of(unit.text, budget), source, unit.offsets)
-    return tuple(sorted(found, key=lambda f: (f.line, f.column, f.code)))
+    return tuple(found)
 
 
 def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     """Run the checks over a text at file scope, within the remaining steps of its file."""
-    from embercoach.checks import of_kernels  # noqa: F401  (registers the checks)
     from embercoach.checks.programs.unit_plans import kernels_of_unit
-    from embercoach.metal.body import EMPTY
+    from embercoach.metal.written.body import EMPTY
 
+    load_kernel_checks()
     budget.note(text.refusal)
-    code = MetalCode(text, EMPTY, whole=True, plan=partial(kernels_of_unit, text.text, budget))
-    for check in (*METAL_CHECKS, *UNIT_ONLY):
+    code = MetalFile(text, EMPTY, plan=partial(kernels_of_unit, text.text, budget))
+    for check in (*checks_on("MetalCode"), *checks_on("MetalFile")):
         with suppress(WorkBudgetExceeded):
             yield from check(code)
 
 
 def placed(
     reports: Iterable[MetalReport], source: str, offsets: Sequence[int] | None = None
-) -> tuple[RawFinding, ...]:
-    """Findings with their positions in a file, each once, in the order of the file.
+) -> tuple[Finding, ...]:
+    """Findings with their positions in a file, each once.
 
     Args:
         reports: places count characters of a text.
@@ -74,7 +71,7 @@ def placed(
         offsets: of that text's characters in the file; None where the text is the file.
     """
     lines = Lines(source)
-    unique: dict[tuple[str, int, int], RawFinding] = {}
+    unique: dict[tuple[str, int, int], Finding] = {}
     for report in reports:
         start, end = report.place.start, report.place.end
         if offsets is not None:
@@ -87,8 +84,8 @@ def placed(
                 other = offsets[other[0]], offsets[max(other[1] - 1, other[0])] + 1
             line, _ = lines.position(other[0])
             message = message.replace(ELSEWHERE, f"line {line}")
-            related = (Step("", *_place(lines, other[0]), *_place(lines, other[1]), OTHER),)
-        finding = RawFinding(
+            related = (Step(*_place(lines, other[0]), *_place(lines, other[1]), OTHER),)
+        finding = Finding(
             report.code,
             *_place(lines, start),
             *_place(lines, end),
@@ -98,7 +95,7 @@ def placed(
             related=related,
         )
         unique.setdefault((report.code, start, end), finding)
-    return tuple(sorted(unique.values(), key=lambda f: (f.line, f.column, f.code)))
+    return tuple(unique.values())
 
 
 def _place(lines: Lines, offset: int) -> tuple[int, int]:

@@ -1,10 +1,9 @@
-"""``embercoach baseline``: the file of findings that are known and let be."""
+"""``embercoach baseline``: write the file of known findings."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,29 +26,27 @@ if TYPE_CHECKING:
 
 @click.group("baseline")
 def command() -> None:
-    """Keep a file of today's findings, so that checks tell of new ones only."""
+    """Record today's findings, so that checks report only new ones."""
 
 
-@command.command("update", epilog="Exit code: 0 written, 2 some files could not be checked.")
+@command.command("update", epilog="Exit code: 0 if written, 2 if some files could not be checked.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str))
 @click.option(
     "--baseline",
     "file",
     type=click.Path(dir_okay=False),
-    help=f"The file to write (default: the configuration's, else {DEFAULT_FILE}).",
+    help=f"File to write (default: the configured one, else {DEFAULT_FILE}).",
 )
 @shared_options.profile
 @shared_options.source
-@click.option(
-    "--show-notes/--no-notes", default=None, help="Write notes too, or not (the default)."
-)
+@click.option("--show-notes/--no-notes", default=None, help="Also write notes (default: no).")
 @shared_options.running
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what went wrong.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.pass_context
 def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
-    """Write today's errors and warnings into the baseline; entries that are fixed go.
+    """Write today's errors and warnings to the baseline, and remove fixed entries.
 
-    PATHS are files and folders (default: the current one); entries of other files stay.
+    PATHS are files and folders (default: the current folder). Entries of other files are kept.
     """
     from embercoach.cli.baseline_filter import guards
     from embercoach.cli.config_warnings import warn
@@ -80,11 +77,11 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
 
 
 def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:
-    """Check the files that a baseline holds for, and write it; what could not be checked."""
-    from embercoach.cli.progress import ProgressBar
+    """Check the files of a baseline and write it; return the problems."""
+    from embercoach.cli.progress import progress_of
 
     listed: set[Finding] = set()
-    with closing(ProgressBar(wanted=not options["quiet"])) as progress:
+    with progress_of(quiet=options["quiet"]) as progress:
         outcome = plan.run(
             guard.scopes,
             jobs=options["jobs"],
@@ -94,7 +91,7 @@ def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem,
     for scope, part in outcome.scopes.items():
         notes = scope.settings.show_notes
         listed.update(f for f in part.findings if notes or f.severity != "note")
-    result = outcome.result
+    result = outcome.result()
     _write(guard, result, listed, quiet=options["quiet"])
     return result.problems
 

@@ -16,7 +16,7 @@ COUNTING = ("text", "concise", "json")
 
 @click.command(
     "check",
-    epilog="Exit code: 0 nothing found but notes, 1 errors or warnings, 2 the run is incomplete.",
+    epilog="Exit code: 0 only notes found, 1 errors or warnings, 2 the run is incomplete.",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str, allow_dash=True))
 # What to check
@@ -26,7 +26,7 @@ COUNTING = ("text", "concise", "json")
     "--shard",
     type=ShardNumber(),
     metavar="N/COUNT",
-    help="Check this part of the files only; `embercoach merge` puts the parts together.",
+    help="Check only this part of the files; `embercoach merge` merges the reports.",
 )
 # What to show
 @click.option(
@@ -34,56 +34,55 @@ COUNTING = ("text", "concise", "json")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="How findings are written.",
+    help="Output format.",
 )
 @shared_options.output_file
 @shared_options.shown
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
-@click.option("-q", "--quiet", is_flag=True, help="List findings and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings only.")
 @click.option(
     "-w",
     "--watch",
     is_flag=True,
-    help="Check again whenever something changes, until Ctrl-C. Needs embercoach[watch].",
+    help="Check again after every change, until Ctrl-C. Requires embercoach[watch].",
 )
 # What to change
-@click.option("--fix", is_flag=True, help="Apply safe fixes of what is listed.")
-@click.option("--unsafe-fixes", is_flag=True, help="Let --fix and --diff apply unsafe fixes too.")
+@click.option("--fix", is_flag=True, help="Apply safe fixes of listed findings.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also apply unsafe fixes with --fix and --diff.")
 @click.option(
     "--diff",
     is_flag=True,
-    help="Show what --fix would change, and change nothing; exit 1 if anything.",
+    help="Print the diff of --fix without a change; exit with 1 if there is one.",
 )
 @click.option(
     "--add-noqa",
     is_flag=True,
-    help="Suppress every error and warning of today, with `# embercoach: ignore[CODE]` comments "
-    "(which, unlike `# noqa: CODE`, other linters leave alone).",
+    help="Suppress today's errors and warnings with `# embercoach: ignore[CODE]` comments.",
 )
 # Where from
 @click.option(
     "--stdin-filename",
     type=click.Path(path_type=str),
-    help="The name of what `-` reads from standard input: for settings, imports and reports.",
+    help="File name of standard input (`-`), for settings, imports and reports.",
 )
 @shared_options.source
 @shared_options.running
 # What to answer
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even with findings.")
 @click.option(
     "--baseline-strict",
     is_flag=True,
-    help="Exit with 1, too, if something of the baseline is fixed and still listed there.",
+    help="Also exit with 1 if the baseline lists fixed findings.",
 )
-@click.option("--show-files", is_flag=True, help="List the files that would be checked, and stop.")
-@click.option("--show-settings", is_flag=True, help="Show the settings in force, and stop.")
-@click.option("--debug", is_flag=True, hidden=True, help="Show tracebacks of internal errors.")
+@click.option("--show-files", is_flag=True, help="List the files that would be checked and exit.")
+@click.option("--show-settings", is_flag=True, help="Print the effective settings and exit.")
+@click.option("--debug", is_flag=True, hidden=True, help="Print tracebacks of internal errors.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Find what hurts in MLX and Metal code.
+    """Check MLX and Metal code for bugs and slow code.
 
     PATHS are files, folders and checkouts, each with its own configuration (default: the current
-    folder); `-` is standard input, and `@FILE` stands for the lines of a file.
+    folder). `-` is standard input, `@FILE` the lines of a file.
     """
     from embercoach.cli.flow import Request, execute
 
@@ -116,7 +115,7 @@ def _refuse_contradictions(request: Any) -> None:
             raise click.UsageError(f"{names} exclude each other")
     if request.statistics and request.output_format not in COUNTING:
         raise click.UsageError(
-            f"--statistics has no {request.output_format} form; use text or json"
+            f"--output-format must be text or json with --statistics, got {request.output_format}"
         )
     if request.reads_stdin and [*request.paths] not in ([], ["-"]):
         raise click.UsageError("standard input (-) and other paths exclude each other")
@@ -125,17 +124,19 @@ def _refuse_contradictions(request: Any) -> None:
         other = f"--{changes}".replace("_", "-") if changes else "standard input (-)"
         raise click.UsageError(f"--shard and {other} exclude each other")
     if request.reads_stdin and request.add_noqa:
-        raise click.UsageError("--add-noqa needs files to write to")
+        raise click.UsageError("--add-noqa and standard input (-) exclude each other")
 
 
 def _refuse_beside_watch(request: Any) -> None:
     from embercoach.cli.output import FOR_PEOPLE
 
     if request.reads_stdin:
-        raise click.UsageError("--watch needs files: standard input comes once")
+        raise click.UsageError("--watch and standard input (-) exclude each other")
     for other in ("diff", "add_noqa", "output_file", "show_files", "show_settings"):
         if getattr(request, other):
             name = f"--{other}".replace("_", "-")
             raise click.UsageError(f"--watch and {name} exclude each other")
     if request.output_format not in FOR_PEOPLE:
-        raise click.UsageError(f"--watch has no {request.output_format} form; use text or concise")
+        raise click.UsageError(
+            f"--output-format must be text or concise with --watch, got {request.output_format}"
+        )

@@ -1,4 +1,4 @@
-"""``embercoach config``: what applies to a file, and why."""
+"""``embercoach config``: the effective configuration of files."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from embercoach.cli import shared_options
 from embercoach.terminal_text import json_text
 
 
-@click.command("config", epilog="Exit code: 0, or 2 for a mistake in options or configuration.")
+@click.command("config", epilog="Exit code: 0, or 2 if options or configuration are invalid.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str))
 @shared_options.choice
 @shared_options.shown
 @shared_options.source
-@click.option("--all", "everything", is_flag=True, help="Defaults too, and every rule.")
+@click.option("--all", "everything", is_flag=True, help="Also show defaults and all rules.")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How to print it. JSON always holds everything.",
+    help="Output format. JSON always contains everything.",
 )
 @click.option(
-    "--schema", is_flag=True, help="Print the JSON Schema of configuration files, and stop."
+    "--schema", is_flag=True, help="Print the JSON Schema of configuration files and exit."
 )
 @click.pass_context
 def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
-    """Show what applies to files, and why: settings, rules, what is passed over.
+    """Show the effective configuration of files: settings, rules, exclusions.
 
-    Whether a run over the project checks them, and what passes over them if not; their profile;
-    which rules are on, how loud, and what turns the others off; every setting, and where it comes
-    from. PATHS default to the current folder. Options are those of `check`, to be tried out.
+    For each path: whether a run over the project checks it, and the reason if not; its profile; the
+    enabled rules with their severities, and what disables the others; every setting with its
+    origin. PATHS default to the current folder. Options have the same effect as in `check`.
     """
     if options["schema"]:
         from embercoach.config.json_schema import rendered
@@ -46,7 +46,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     from embercoach.config import ConfigError, Configurations
     from embercoach.config.load import compiler_allowed
 
-    # Shown as `simulate` takes it: what it leaves out is among the warnings.
+    # As in `simulate`: a compiler that is not allowed is among the warnings.
     allowed = compiler_allowed()
     overrides = replace(shared_options.overrides(options), allow_compiler=allowed)
     try:

@@ -20,16 +20,16 @@ from embercoach.terminal_text import json_text
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How to print it.",
+    help="Output format.",
 )
 @click.pass_context
 def command(ctx: click.Context, code: str, output_format: str) -> None:
-    """Tell what a rule is about: what it flags, why that hurts, evidence, and examples.
+    """Explain a rule: what it reports, why, evidence and examples.
 
     CODE is a rule's code, or its name as `embercoach rules` shows it.
 
-    With a place, as in `kernels.py:12`, tell what is found there, notes included; and of a Metal
-    kernel the signature that MLX writes for it.
+    With a location such as `kernels.py:12`, explain the findings there, notes included, and show
+    the signature that MLX generates for a Metal kernel.
     """
     if code.rpartition(":")[2].isdecimal():
         from embercoach.cli.place import explain, place_of
@@ -55,4 +55,4 @@ def _find(word: str) -> rulebook.Rule:
     if word.lower() in names:
         return names[word.lower()]
     hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
-    raise click.UsageError(f"there is no rule '{word}'{hint}")
+    raise click.UsageError(f"unknown rule '{word}'{hint}")

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "merge",
-    epilog="Exit code: that of one run over all: 0 nothing found but notes, 1 errors or warnings, "
-    "2 a run was incomplete, or a shard is missing.",
+    epilog="Exit code: 0 only notes found, 1 errors or warnings, 2 a run or a shard is missing.",
 )
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE.json..."
@@ -31,13 +30,15 @@ if TYPE_CHECKING:
     type=click.Choice(FORMATS),
     default="json",
     show_default=True,
-    help="How findings are written.",
+    help="Output format.",
 )
 @shared_options.output_file
-@click.option("--show-notes/--no-notes", default=False, help="List notes, or only count them.")
+@click.option(
+    "--show-notes/--no-notes", default=False, help="List notes (default: only count them)."
+)
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
-@click.option("-q", "--quiet", is_flag=True, help="Don't tell what is odd about the reports.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something was found.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no warnings about the reports.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even with findings.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -50,15 +51,17 @@ def command(
     quiet: bool,
     exit_zero: bool,
 ) -> None:
-    """Put together what `embercoach check --output-format json` wrote, run by run.
+    """Merge reports that `embercoach check --output-format json` wrote.
 
-    All shards of a run give the very report of the whole run, which `embercoach report --from`
-    takes. A finding that several reports hold is told once.
+    All shards of a run together give the report of the whole run, which `embercoach report --from`
+    accepts. A finding in several reports is listed once.
     """
     from embercoach.cli.output import deliver
 
     if statistics and output_format not in COUNTING:
-        raise click.UsageError(f"--statistics has no {output_format} form; use text or json")
+        raise click.UsageError(
+            f"--output-format must be text or json with --statistics, got {output_format}"
+        )
     merged = merged_files(files, quiet=quiet)
     write = partial(
         _write, merged, output_format, show_notes=show_notes, with_statistics=statistics
@@ -68,10 +71,10 @@ def command(
 
 
 def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
-    """Saved reports as one; what is odd about them is told on standard error.
+    """Merge saved reports; print warnings about them on standard error.
 
     Raises:
-        UserError: one of them can't be read, or is no report.
+        UserError: one of them can't be read or is not a report.
     """
     from embercoach.cli.flow import UserError
     from embercoach.report.html.saved import SavedReportError, parse
@@ -105,16 +108,11 @@ def _exit_code(document: dict[str, Any], *, exit_zero: bool) -> int:
 def _write(
     merged: Merged, form: str, stream: TextIO, *, show_notes: bool, with_statistics: bool
 ) -> None:
-    from embercoach.report import json_report
+    if form == "json" and not with_statistics:
+        from embercoach.report import json_report
 
-    if with_statistics:
-        from embercoach.cli.recovered import write_statistics
-
-        write_statistics(merged.document, form, stream, show_notes=show_notes)
-        return
-    if form == "json":
         stream.write(json_report.written(merged.document))
         return
     from embercoach.cli.recovered import write
 
-    write(merged.document, form, stream, show_notes=show_notes)
+    write(merged.document, form, stream, statistics=with_statistics, show_notes=show_notes)

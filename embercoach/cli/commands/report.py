@@ -21,7 +21,7 @@ DEFAULT_FILE = Path("embercoach-report.html")
 
 @click.command(
     "report",
-    epilog="Exit code: 0 the report is written, 2 it is not, or the run is incomplete.",
+    epilog="Exit code: 0 if the report is written, 2 if not or if the run is incomplete.",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=str))
 @click.option(
@@ -30,8 +30,7 @@ DEFAULT_FILE = Path("embercoach-report.html")
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.json",
-    help="Report what `embercoach check --output-format json` has written, and check nothing; "
-    "several are put together as by `embercoach merge`.",
+    help="Render a saved JSON report instead of a run; several are merged.",
 )
 @click.option(
     "-o",
@@ -47,7 +46,7 @@ DEFAULT_FILE = Path("embercoach-report.html")
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False),
-    help="Report what is new beside this file of `embercoach baseline update`, and what is fixed.",
+    help="Report new findings only, and count those of this baseline that are fixed.",
 )
 @shared_options.no_baseline
 @click.option(
@@ -55,12 +54,11 @@ DEFAULT_FILE = Path("embercoach-report.html")
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="OLD.json",
-    help="Compare with what a run of before has written (`--output-format json`); several, the "
-    "oldest first, are shown run by run, and the last one is compared with.",
+    help="Compare with an earlier JSON report; of several, the oldest first, with the last.",
 )
 @shared_options.source
 @shared_options.running
-@click.option("-q", "--quiet", is_flag=True, help="Don't tell where the report is.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the report's path.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -71,10 +69,10 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Write an HTML report: charts, a list to search, every file with its findings.
+    """Write an HTML report: charts, a searchable list, annotated sources.
 
-    PATHS are files and folders (default: the current one). The report is one file that needs no
-    network; it holds the sources of files with findings.
+    PATHS are files and folders (default: the current folder). The report is one file that needs no
+    network; it contains the sources of files with findings.
     """
     earlier = _earlier(against)
     if not saved:
@@ -91,7 +89,7 @@ def command(
 
 
 def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
-    """The reports of runs before, by the names of their files."""
+    """Earlier reports by the names of their files."""
     from embercoach.cli.commands.merge import merged_files
 
     found = [(str(file), merged_files([file], quiet=True).document) for file in files]
@@ -105,14 +103,11 @@ def _require_fingerprints(document: dict[str, Any], name: str) -> None:
     from embercoach.report.html.changes import has_fingerprints
 
     if not has_fingerprints(document):
-        raise UserError(
-            f"{name}: its findings have no fingerprints to be known again by: write it again with "
-            "`embercoach check --output-format json`"
-        )
+        raise UserError(f"{name}: findings have no fingerprints; run the check again")
 
 
 def _require_alike(document: dict[str, Any], earlier: list[tuple[str, dict[str, Any]]]) -> None:
-    """Refuse to compare all findings with those that a baseline doesn't know."""
+    """Refuse to compare a report made with a baseline with one made without."""
     from embercoach.cli.flow import UserError
 
     made = {True: "with a baseline", False: "without a baseline"}
@@ -120,8 +115,7 @@ def _require_alike(document: dict[str, Any], earlier: list[tuple[str, dict[str, 
     for name, before in earlier:
         if ("baseline" in before["summary"]) != now:
             raise UserError(
-                f"{name} was made {made[not now]}, and what it is compared with {made[now]}: "
-                "make both with the same one, or with --no-baseline"
+                f"{name} was made {made[not now]}, the other report {made[now]}; use the same one"
             )
 
 
@@ -132,26 +126,22 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
         name = parameter.name or ""
         if name not in own and ctx.get_parameter_source(name) is given and ctx.params[name]:
             shown = "PATHS" if name == "paths" else parameter.opts[-1]
-            raise click.UsageError(
-                f"--from reports a run of before: {shown} has no place beside it"
-            )
+            raise click.UsageError(f"--from and {shown} exclude each other")
 
 
 def _of_run(
     *, quiet: bool, marked: bool, **options: Any
 ) -> tuple[dict[str, Any], Callable[..., str]]:
-    """The findings of a run, and what makes the page of them."""
-    from contextlib import closing
+    """The document of a run, and a function that renders it."""
     from dataclasses import replace
 
     from embercoach.cli.baseline_filter import guards, judge
     from embercoach.cli.config_warnings import idle_patterns, warn
     from embercoach.cli.flow import UserError
-    from embercoach.cli.progress import ProgressBar
+    from embercoach.cli.progress import progress_of
     from embercoach.cli.run_origin import origin_of, problems_of
     from embercoach.config import ConfigError, Configurations
     from embercoach.engine.checkouts import Plan
-    from embercoach.engine.run import RunResult, joined
     from embercoach.report import json_report
     from embercoach.report.fingerprints import fingerprints
     from embercoach.report.html.rendering import render
@@ -172,14 +162,14 @@ def _of_run(
     watching = guards(
         plan.scopes, configurations, plan.division, problems=problems if several else None
     )
-    with closing(ProgressBar(wanted=not quiet)) as progress:
+    with progress_of(quiet=quiet) as progress:
         outcome = plan.run(
             jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
         )
-    result = joined([outcome.result, RunResult(problems=tuple(problems))])
+    result = outcome.result(problems)
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError(
-            "there are no Python, notebook, Metal or Objective-C files under the given paths"
+            "no Python, notebook, Metal or Objective-C files found under the given paths"
         )
     sources, comparison = Sources(), None
     marks = fingerprints(result.findings, sources) if marked else None
@@ -193,7 +183,7 @@ def _of_run(
         show_notes=True,
         comparison=comparison,
         marks=marks,
-        origin=origin_of(outcome.checkouts, None),
+        origin=origin_of(outcome),
     )
     return document, partial(render, document, readable=lambda _: True)
 
@@ -205,7 +195,7 @@ def _overrides(options: dict[str, Any]) -> Overrides:
 
 
 def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:
-    """The findings of saved runs, and what makes the page of them."""
+    """The document of saved runs, and a function that renders it."""
     from embercoach.cli.commands.merge import merged_files
     from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
@@ -254,8 +244,7 @@ def _tell_absent(document: dict[str, Any]) -> None:
     if absent:
         some = f"{absent[0]} and others" if len(absent) > 1 else absent[0]
         message = (
-            f"The sources of {len(absent)} of {plural(len(paths), 'file')} with findings are not "
-            f"here, so not shown ({some}): write the report in the folder where "
-            "`embercoach check` ran"
+            f"Sources of {len(absent)} of {plural(len(paths), 'file')} not found: {some}; run "
+            "`embercoach report` in the folder of the check"
         )
         print_text(message, sys.stderr)

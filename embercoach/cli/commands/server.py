@@ -21,28 +21,28 @@ class MissingError(click.ClickException):
 
 
 @click.command("server")
-@click.option("--stdio", is_flag=True, help="Standard input and output; there is no other way.")
+@click.option("--stdio", is_flag=True, help="Use standard input and output (the only transport).")
 @click.option(
     "--deadline",
     type=click.IntRange(1, 3600),
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="CPU time for the analysis of a document; a longer one is ended.",
+    help="Limit of CPU time for the analysis of a document.",
 )
 @click.pass_context
 def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
-    """Speak the Language Server Protocol on standard input and output.
+    """Serve the Language Server Protocol on standard input and output.
 
-    Editors start it: findings while typing, rule pages and kernel signatures on hover, quick fixes.
-    It needs `pip install 'embercoach[server]'`.
+    Started by editors: diagnostics while typing, rule pages and kernel signatures on hover, quick
+    fixes. Requires `pip install 'embercoach[server]'`.
     """
     del stdio  # many editors pass it to any server
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         interpreter = shlex.quote(sys.executable)
         raise MissingError(
-            f"the language server needs {' and '.join(missing)}; "
+            f"the language server requires {' and '.join(missing)}; "
             f"install with: {interpreter} -m pip install 'embercoach[server]'"
         )
     from embercoach.server.pool import Pool

@@ -15,28 +15,26 @@ FORMATS = ("text", "json", "sarif")
 @click.command(
     "simulate",
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit code: that of the program where it is not 0; else 1 if something was found but "
-    "notes, and 0 if not; 2 if the program could not be run. The simulator's packages: "
-    "python -m pip install 'embercoach[simulator]'.",
+    epilog="Exit code: the program's if it is not 0; else 0 only notes found, 1 errors or "
+    "warnings; 2 if the program cannot be run. Requires `pip install 'embercoach[simulator]'`.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=files)
 # How to run
-@click.option("--no-checks", is_flag=True, help="Run kernels, several times faster, unchecked.")
+@click.option("--no-checks", is_flag=True, help="Run kernels without checks, several times faster.")
 @click.option(
     "--compile-only",
     is_flag=True,
-    help="Run no kernel: compile each that is launched, also for small inputs, scalars and other "
-    "floating dtypes, and tell what does not compile. Launches give zeros.",
+    help="Only compile launched kernels, also for other dtypes; launches return zeros.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="Seconds that one launch may run (default: 60, or what the configuration says).",
+    help="Timeout of a launch in seconds (default: the configured one, else 60).",
 )
 @click.option(
     "--allow-compiler",
     is_flag=True,
-    help="Run the compiler that the configuration file names; EMBERCOACH_ALLOW_COMPILER=1 too.",
+    help="Allow the configured compiler (also: EMBERCOACH_ALLOW_COMPILER=1).",
 )
 # What to show
 @click.option(
@@ -44,14 +42,15 @@ FORMATS = ("text", "json", "sarif")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="How findings are written. For json and sarif without -o, what the program prints goes to "
-    "standard error.",
+    help="Output format. json and sarif move the program's output to standard error.",
 )
 @shared_options.output_file
-@click.option("--show-notes/--no-notes", default=None, help="List notes, or only count them.")
+@click.option(
+    "--show-notes/--no-notes", default=None, help="List notes (default: only count them)."
+)
 # Where from, what to answer
 @shared_options.source
-@click.option("--exit-zero", is_flag=True, help="Don't let findings change the exit code.")
+@click.option("--exit-zero", is_flag=True, help="Ignore findings in the exit code.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a program whose Metal kernels run on the CPU and are checked.

@@ -1,4 +1,4 @@
-"""Why a run over the project passes over a file or a folder: what ``files`` does, told for one."""
+"""The reason why a run skips a file or a folder: ``files`` for a single path."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Reason:
     scope: Scope | None = None
 
 
-def passed_over(path: str, configurations: Configurations) -> Reason | None:
-    """Why a run over the project does not check an absolute path; None if it does.
+def skip_reason(path: str, configurations: Configurations) -> Reason | None:
+    """The reason why a run over the project skips an absolute path; None if it does not.
 
     Raises:
         ConfigError: a mistake in its configuration.
@@ -100,7 +100,7 @@ def _at(path: str, scope: Scope, ignored: Ignored | None, top: str) -> Reason | 
 
 
 def _unread(path: str, settings: Settings) -> Reason | None:
-    """What a run makes of a file's bytes before it checks them; see `Inspector`."""
+    """The reason why a run skips a file for its content; see `Inspector`."""
     from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
     from embercoach.fixes.source_file import decode
 

@@ -1,4 +1,4 @@
-"""Which files a run checks: folders walked, ignored and excluded files passed over."""
+"""Find the files of a run: folders are walked, ignored and excluded files skipped."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class SourceFile:
 
 
 class Discovery:
-    """The files found, in order of how they are shown, and what could not be looked at.
+    """The files found, sorted by shown path, and the problems.
 
     Attributes:
         files: each with the configuration that holds for it.
-        problems: paths that could not be looked at, and named files that are of no known kind.
+        problems: paths that could not be examined, and named files of an unknown kind.
         mistakes: in configuration files, each once; nothing below their folders is among the files.
         folders: that were walked, absolute.
-        scopes: configurations that were met on the way, and those of files.
+        scopes: configurations of the walked folders and of the files.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def discover(
 
 
 def is_excluded(path: str, configurations: Configurations) -> bool:
-    """Whether a walk over the project would leave out an absolute path, by a pattern."""
+    """Return whether a pattern excludes an absolute path."""
     return excluding(path, configurations, Path.cwd()) is not None
 
 
@@ -106,7 +106,7 @@ def _take_named(
         found.files.append((SourceFile(Path(absolute), os.path.normpath(given)), scope))
         return
     suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
-    message = f"unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}"
+    message = f"suffix must be one of {', '.join(SUFFIXES)}, got '{suffix}'"
     found.problems.append(Problem(given, 1, 1, message))
 
 
@@ -116,8 +116,8 @@ def _leads_outside(path: str) -> bool:
 
 
 def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Problem:
-    if os.path.islink(absolute):  # noqa: PTH114  (a path with a null byte is no link, too)
-        return Problem(shown, 1, 1, "a symbolic link to nowhere")
+    if os.path.islink(absolute):  # noqa: PTH114  (also for a path with a null byte)
+        return Problem(shown, 1, 1, "dangling symbolic link")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return Problem(shown, 1, 1, f"cannot be read: {reason}")
 
@@ -195,10 +195,10 @@ class _Walk:
             if not self._leads_outside(entry):
                 self._found.files.append((SourceFile(Path(entry.path), shown), scope))
         elif _dangling(entry):
-            self._found.problems.append(Problem(shown, 1, 1, "a symbolic link to nowhere"))
+            self._found.problems.append(Problem(shown, 1, 1, "dangling symbolic link"))
 
     def _leads_outside(self, entry: os.DirEntry[str]) -> bool:
-        """Whether an entry is a link to a file outside the project: a folder's author names it."""
+        """Return whether an entry is a link to a file outside the project."""
         return entry.is_symlink() and not is_inside(entry.path, self._project)
 
 

@@ -1,4 +1,4 @@
-"""What git ignores: the ``.gitignore`` files from the repository's top down, deepest first."""
+"""The ignore files of git, from the repository's root down, deepest first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A chain of ignore files; each speaks of paths below its folder."""
+    """A chain of ignore files; each matches paths below its folder."""
 
     folder: str = ""
     spec: GitIgnoreSpec | None = None
@@ -34,7 +34,7 @@ class Ignored:
         return self if spec is None else Ignored(folder, spec, self, file)
 
     def match(self, path: str, *, folder: bool) -> bool:
-        """Whether git ignores an absolute path; its parents are taken as not ignored."""
+        """Return whether git ignores an absolute path, whose parents it does not ignore."""
         link: Ignored | None = self
         while link is not None and link.spec is not None:
             name = relative(path, link.folder)
@@ -56,7 +56,7 @@ class Ignored:
 
 
 def ignored_in(folder: str) -> Ignored | None:
-    """What git ignores in a folder by the files above it; None outside of a git repository.
+    """The ignore files that apply to a folder; None outside of a git repository.
 
     A folder that git itself ignores was named on purpose: then nothing above it counts.
     """
@@ -93,5 +93,5 @@ def _read(file: str) -> GitIgnoreSpec | None:
     try:
         return spec_of(lines)
     except (ValueError, re.error):
-        # git passes over a line that is no pattern, and uses the others.
+        # git ignores an invalid line and uses the others.
         return spec_of([line for line in lines if check_pattern(line) is None])

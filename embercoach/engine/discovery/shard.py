@@ -10,8 +10,8 @@ from hashlib import blake2b
 class Shard:
     """One of ``count`` parts; ``number`` counts from 1.
 
-    A part is known by a name alone: what has it stays there when others come and go, so that a
-    shard's cache stays good, and what is no more has a part too.
+    A part depends on names alone: a file stays in its part when others come and go, so that a
+    shard's cache stays valid, and deleted files have a part too.
     """
 
     number: int
@@ -22,6 +22,6 @@ class Shard:
         return files / self.count / 2
 
     def holds(self, name: str) -> bool:
-        """Whether something is in this part; ``name`` is the same on every machine."""
+        """Return whether a name, the same on every machine, is in this part."""
         digest = blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.count == self.number - 1

@@ -1,4 +1,4 @@
-"""Bounds of one file's check in processor time and memory, behind the work that is counted.
+"""Limits of processor time and memory for one file, in addition to counted work.
 
 Counted work (`analysis.work`, `metal.work_budget`) is the same on every machine. These bounds are
 for what is not counted: parsers in native code, and faults. They are wide, and in seconds of the
@@ -48,7 +48,7 @@ MEMORY_EXIT = 86
 
 
 def size_problem(size: int, language: Language, limit: float | None) -> str | None:
-    """What is said of a file that holds more source than it may, None of another.
+    """The message about a file that is too large, None for other files.
 
     Args:
         size: bytes of source; of a notebook, those of its code cells.
@@ -64,7 +64,7 @@ def size_problem(size: int, language: Language, limit: float | None) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Exceeded:
-    """Checking a file took more than it may."""
+    """The check of a file exceeded a limit."""
 
     what: What
 
@@ -122,11 +122,11 @@ class Watch:
             return what
 
     def seconds(self) -> float:
-        """What the task may take: more for a file that many others are read for."""
+        """The limit of the task: higher for a file with many imports."""
         return SECONDS + SECONDS_A_CHARACTER * (characters_read() - self._read)
 
     def left(self) -> float:
-        """What of that is left."""
+        """The rest of that limit."""
         return max(0.0, self.seconds() - (time.process_time() - self._begun))
 
     def _begin(self) -> None:

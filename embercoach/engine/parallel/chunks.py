@@ -40,7 +40,7 @@ class Chunks:
             self._left[group] = self._left.get(group, 0) + sizes[number]
 
     def __bool__(self) -> bool:
-        """Whether any tasks are left."""
+        """Return whether any tasks are left."""
         return bool(self._queues)
 
     def take(self, last: Hashable = None) -> tuple[Hashable, list[int]]:

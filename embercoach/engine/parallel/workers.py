@@ -1,4 +1,4 @@
-"""Work spread over processes that may die: a crash costs one task, never the run."""
+"""Distribute tasks over processes that may die: a crash costs one task, never the run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LEVEL = 8_500
 LARGE = 240_000
 STACK = 2 << 30
 SMALLEST_STACK = 64 << 20
-LEAST_STACK = 1 << 20  # with less than this, a thread is no better than the main one
+LEAST_STACK = 1 << 20  # with less than this, a thread has no more than the main one
 #: Containers that survive a task without the collector until it runs. Modules and their functions
 #: refer to each other, so modules that the project's store has dropped wait for it.
 UNCOLLECTED = 2_000_000
@@ -142,7 +142,7 @@ def _next_done(done: SimpleQueue[T], watch: Watch) -> T:
 
 
 def _drop_remains() -> None:
-    """Free what a worker that is no more has kept: it would be on the next task's account."""
+    """Free the memory of a discarded worker, which would count for the next task."""
     forget()
     gc.collect()
 
@@ -207,7 +207,7 @@ class _Child(Generic[T]):
     def give(self, chunks: Chunks, tasks: Sequence[T]) -> None:
         self.group, chunk = chunks.take(self.group)
         self.assigned.extend(chunk)
-        # If it has died already, waiting for it tells.
+        # If it has died already, waiting for it reports that.
         with contextlib.suppress(OSError):
             self.pipe.send([(number, tasks[number]) for number in chunk])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.syntax import Syntax
 
-#: What a comment at its last line speaks for; of one with a body only what stands before it.
+#: Statements that a comment on their last line suppresses; of one with a body, its head.
 _STATEMENTS = frozenset(
     {
         "alias_declaration",
@@ -81,7 +81,7 @@ def _syntax(source: str, language: Language) -> Syntax:
 
 
 def _ends(source: str, index: LineIndex) -> set[int]:
-    """The lines that do not go on behind a backslash."""
+    """The lines that do not end with a backslash."""
     rows = range(1, len(index.starts) + 1)
     return {row for row in rows if not index.line(row).endswith("\\")}
 

@@ -1,10 +1,10 @@
-"""Suppressions as data: read by ``suppressions``, kept by the cache, matched by ``verdict``."""
+"""Suppression comments as data: read by ``suppressions``, matched by ``verdict``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 from embercoach.finding import Edit
 
@@ -54,36 +54,3 @@ class Directive:
         if not kept:
             return Edit(self.removal, self.removal_end, self.remains)
         return Edit(self.items[0].start, self.items[-1].end, ", ".join(kept))
-
-    def to_tuple(self) -> tuple[Any, ...]:
-        """Nested plain tuples, to store as JSON."""
-        items = tuple((item.word, item.start, item.end) for item in self.items)
-        return (
-            self.kind,
-            self.line,
-            self.column,
-            self.end_column,
-            self.removal,
-            self.removal_end,
-            self.remains,
-            items,
-            self.blanket,
-            self.spans,
-        )
-
-    @classmethod
-    def from_tuple(cls, data: list[Any]) -> Directive:
-        """The inverse of :meth:`to_tuple`, from lists as JSON yields them."""
-        kind, line, column, end_column, removal, removal_end, remains, items, blanket, spans = data
-        return cls(
-            kind,
-            line,
-            column,
-            end_column,
-            removal,
-            removal_end,
-            remains,
-            tuple(Item(*item) for item in items),
-            blanket,
-            tuple((low, high) for low, high in spans),
-        )

@@ -1,4 +1,4 @@
-"""Physical lines of a file, and how they belong together: what suppressions go by."""
+"""Physical and logical lines of a file, on which suppressions depend."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ class LineSpans:
         return ((row, row), *(self._logical[number] for number in numbers), *self._strings[row])
 
     def _is_inside(self, row: int) -> bool:
-        """Whether a statement that begins above a line goes on there."""
+        """Return whether a statement that begins above a line continues there."""
         above = bisect_left(self._first, row)
         return above > 0 and self._reach[above - 1] >= row

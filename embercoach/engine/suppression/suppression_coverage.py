@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.engine.suppression.directives import Directive
+    from embercoach.finding import Finding
 
 #: Stands for all codes: what suppresses whatever is found lists no words.
 ALL = ""
@@ -31,7 +32,7 @@ class CoveredLines:
         self._spans = {word: _merged(found) for word, found in spans.items()}
 
     def covers(self, code: str, line: int, end_line: int) -> bool:
-        """Whether a finding that starts and ends on these lines is suppressed."""
+        """Return whether a finding that starts and ends on these lines is suppressed."""
         return any(
             self._holds(word, line) or self._holds(word, end_line)
             for word in (ALL, *words_for(code))
@@ -49,16 +50,16 @@ class CoveredLines:
 class FoundLines:
     """The lines where findings start and end, by the words that name their codes."""
 
-    def __init__(self, found: Iterable[tuple[str, int, int]]) -> None:
-        """Index findings: the code and the lines of each."""
+    def __init__(self, found: Iterable[Finding]) -> None:
+        """Index findings."""
         lines: defaultdict[str, set[int]] = defaultdict(set)
-        for code, line, end_line in found:
-            for word in (ALL, *words_for(code)):
-                lines[word].update((line, end_line))
+        for one in found:
+            for word in (ALL, *words_for(one.code)):
+                lines[word].update((one.line, one.end_line))
         self._lines = {word: sorted(known) for word, known in lines.items()}
 
     def within(self, word: str, spans: Iterable[tuple[int, int]]) -> bool:
-        """Whether a finding that a word names starts or ends on some lines."""
+        """Return whether a finding that a word names starts or ends on some lines."""
         lines = self._lines.get(word.upper(), ())
         for low, high in spans:
             at = bisect_left(lines, low)

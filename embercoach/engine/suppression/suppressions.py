@@ -1,4 +1,4 @@
-"""Suppression comments: reading them, matching them with findings, reporting the idle ones."""
+"""Read suppression comments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OURS = re.compile(r"[A-Z]+(?:-[A-Z]+)*(?:-[0-9]+)?\Z")
 
 
 def may_hold_directives(data: bytes) -> bool:
-    """Whether a file's bytes are worth tokenising for suppressions."""
+    """Return whether a file may contain suppressions and must be tokenized."""
     return _MARKER.search(data) is not None
 
 
@@ -203,7 +203,7 @@ def _end_of_reason(text: str, start: int, marker: str) -> int:
 def _removal(
     source: str, start: int, end: int, comment: Comment, base: int, marker: str
 ) -> tuple[int, int, str]:
-    """What to delete so that a directive goes, and what stays in its place."""
+    """The range to delete with a directive, and its replacement."""
     comment_end = base + len(comment.text)
     rest = source[end:comment_end].lstrip()
     if rest.startswith(marker):

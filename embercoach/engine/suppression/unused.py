@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.config.errors import Vocabulary
 from embercoach.engine.suppression.directives import CODES, Directive, Item, words_for
-from embercoach.finding import Edit, Fix, RawFinding
+from embercoach.finding import Edit, Finding, Fix
 from embercoach.rulebook import SIMULATED
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def report(
     used: AbstractSet[Item],
     enabled: AbstractSet[str],
     known: frozenset[str],
-) -> Iterator[RawFinding]:
+) -> Iterator[Finding]:
     """Findings about a suppression.
 
     Args:
@@ -62,7 +62,7 @@ def _words(known: frozenset[str]) -> Vocabulary:
     return Vocabulary(known | {code.rpartition("-")[0] for code in known})
 
 
-def _unused(directive: Directive, idle: list[Item]) -> RawFinding:
+def _unused(directive: Directive, idle: list[Item]) -> Finding:
     kept = [item.word for item in directive.items if item not in idle]
     of = f" of {_names(idle)}" if idle else ""
     where = " in this file" if directive.kind == "ignore-file" else ""
@@ -82,7 +82,7 @@ def _names(items: list[Item]) -> str:
     return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
-def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[RawFinding]:
+def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[Finding]:
     if item.word.upper().startswith(SIMULATED):
         yield _finding(
             directive,
@@ -108,8 +108,8 @@ def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterato
 
 def _finding(
     directive: Directive, code: str, message: str, advice: str, fix: Fix | None
-) -> RawFinding:
-    return RawFinding(
+) -> Finding:
+    return Finding(
         code=code,
         line=directive.line,
         column=directive.column,
@@ -117,6 +117,5 @@ def _finding(
         end_column=directive.end_column,
         message=message,
         help=advice,
-        context="default",
         fix=fix,
     )

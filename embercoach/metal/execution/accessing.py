@@ -35,7 +35,7 @@ _READ_ONLY = frozenset({"input", "metadata", "constant"})
 
 
 def given_pointer(m: Machine, variable: Variable) -> Pointer:
-    """What a pointer that nothing was assigned to holds."""
+    """The value of a pointer that nothing was assigned to."""
     place = place_of_variable(m, variable)
     if variable.kind in ("local", "template", "unknown"):
         # It was never set.
@@ -44,13 +44,13 @@ def given_pointer(m: Machine, variable: Variable) -> Pointer:
 
 
 def holds_pointer(variable: Variable) -> bool:
-    """Whether a variable is a pointer, which may be moved."""
+    """Return whether a variable is a pointer, which may be moved."""
     given = variable.kind in ("input", "output") or variable.type.pointer
     return given and not variable.type.reference
 
 
 def place_of_variable(m: Machine, variable: Variable) -> Pointer:
-    """Where a variable lives; for a buffer where it points to."""
+    """The memory of a variable; for a buffer the memory that it points to."""
     kind = m.resolved(variable.type)
     if variable.kind in ("input", "output", "metadata"):
         pointee = _pointee(m.root_type(variable))
@@ -95,7 +95,7 @@ def decayed(place: Pointer) -> Pointer:
 
 
 def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
-    """What a place holds; of an array the pointer to its first element."""
+    """The value at a place; of an array the pointer to its first element."""
     if place.type.dimensions:
         return decayed(place)
     if place.memory == "thread":
@@ -316,5 +316,5 @@ def component(m: Machine, place: Pointer, k: int, width: int) -> Pointer:
 
 
 def is_vector(kind: Type) -> bool:
-    """Whether members of the type are components."""
+    """Return whether members of the type are components."""
     return kind.width > 1 and not kind.dimensions and not kind.pointer

@@ -37,7 +37,7 @@ _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
 
 @link("call")
 def call(m: Machine, state: State, node: Call) -> Result:
-    """What a call gives."""
+    """The value of a call."""
     functions = node.functions or _own_methods(m, node)
     followed = [function for function in functions if function.bodies]
     if followed:

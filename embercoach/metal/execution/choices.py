@@ -55,7 +55,7 @@ def _within(
 
 
 def _is_pure(m: Machine, node: Expression) -> bool:
-    """Whether evaluating it changes no variable and stops no thread."""
+    """Return whether evaluating it changes no variable and stops no thread."""
     known = m.marks.get(("pure", node))
     if known is None:
         known = m.marks["pure", node] = not any(

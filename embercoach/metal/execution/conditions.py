@@ -20,7 +20,7 @@ _NEGATED: dict[tuple[str, bool], Comparison] = {
     ("==", True): "==",
     ("==", False): "!=",
 }
-#: Larger than any number that stands in a kernel.
+#: Larger than any number that is in a kernel.
 _FAR = 1 << 80
 #: Conditions of a path; with more of them it is not followed any further.
 MAX_CONDITIONS = 128
@@ -46,12 +46,12 @@ class Condition(NamedTuple):
 
     @property
     def varies(self) -> bool:
-        """Whether threads of one threadgroup may differ in it."""
+        """Return whether threads of one threadgroup may differ in it."""
         return bool(self.symbol.bits & (LANE | SIMD))
 
     @property
     def operator(self) -> Comparison:
-        """How ``left`` compares with ``right``; ``?`` for what is no comparison."""
+        """The comparison of ``left`` with ``right``; ``?`` for other operations."""
         return _NEGATED.get((self.symbol.operation, self.holds), "?")
 
     @property
@@ -149,7 +149,7 @@ def _extended(conditions: Conditions, new: Condition) -> Conditions | None:
 
 
 def _bounds(condition: Condition, terms: _Terms) -> bool:
-    """Whether a condition bounds the same as others do, or a multiple of it."""
+    """Return whether a condition bounds the same as others do, or a multiple of it."""
     if condition.varies:
         return False
     bound = _bound(condition, 0)
@@ -171,7 +171,7 @@ def common(left: Conditions, right: Conditions) -> Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What must hold in another threadgroup.
+    """The conditions that must hold in another threadgroup.
 
     Attributes:
         required: conditions with their threads.
@@ -189,7 +189,7 @@ class Elsewhere:
 
 
 def possible(required: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | None = None) -> bool:
-    """Whether conditions can hold together, each for its thread of the same threadgroup.
+    """Return whether conditions can hold together, each for its thread of the same threadgroup.
 
     Only what certainly contradicts is found: a condition and its opposite, and bounds on the same
     unknown that leave no number between them.
@@ -245,7 +245,7 @@ class _Ranges:
         self.bounds[terms] = (max(low, old_low), min(high, old_high))
 
     def open(self) -> bool:
-        """Whether some number is left for each of them."""
+        """Return whether some number is left for each of them."""
         return not any(
             low > high or (low == high and low in self.excluded.get(terms, ()))
             for terms, (low, high) in self.bounds.items()
@@ -254,7 +254,7 @@ class _Ranges:
 
 @lru_cache(maxsize=8192)
 def _bound(condition: Condition, thread: int) -> tuple[_Terms, int, int, int | None] | None:
-    """What a comparison says of the unknown that both sides' difference holds: low, high, not."""
+    """The bounds that a comparison sets on the unknown in the sides' difference: low, high, not."""
     sides = condition.sides
     if sides is None:
         return None

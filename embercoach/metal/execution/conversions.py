@@ -27,7 +27,7 @@ def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
         return result
     if isinstance(result, Pointer):
         if result.root is not None and result.root.kind in ("input", "metadata"):
-            # A 0-d input is a reference: its name stands for its value.
+            # A 0-d input is a reference: its name represents its value.
             loaded = accessing.load(m, state, result._replace(type=_plain(result.type)), node.spot)
             return loaded if isinstance(loaded, Value) else m.pool.unknown()
         return m.pool.symbol("address", (result.root, result.member, result.offset))
@@ -49,7 +49,7 @@ def converted(m: Machine, value: Value, origin: Type, kind: Type) -> Value:
 
 
 def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression) -> Result:
-    """What is put into a variable of a type."""
+    """The value that a variable of a type takes."""
     if kind.pointer or isinstance(value, Cells):
         return value
     if isinstance(value, Pointer):

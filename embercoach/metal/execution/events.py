@@ -1,4 +1,4 @@
-"""What a followed kernel did: accesses, barriers and SIMD operations, each with its threads."""
+"""The events of a followed kernel: accesses, barriers and SIMD operations with their threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How a kernel is launched, as far as it is known.
+    """The launch of a kernel, as far as it is known.
 
     Attributes:
         threadgroup: threads of a group along x, y, z. Known, or assumed (see ``assumed``).
@@ -54,7 +54,7 @@ class Configuration:
 
 
 class Mask(NamedTuple):
-    """Which threads of the group run something.
+    """The threads of the group that run something.
 
     Attributes:
         lanes: a bit for each thread of the group that certainly gets here, or would if the
@@ -102,7 +102,7 @@ class Synchronization:
 
     Attributes:
         name: ``threadgroup_barrier``, ``simdgroup_barrier``, or that of a fence.
-        flags: the names behind ``mem_flags::``, None when they are not plain.
+        flags: the names after ``mem_flags::``, None when they are not plain.
         returned: threads that had left the kernel before (see ``Mask``).
         phase: number of threadgroup barriers before it.
     """
@@ -141,11 +141,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a run of one threadgroup did, in order.
+    """The events of a run of one threadgroup, in order.
 
     Attributes:
         threads: number of threads in the group.
-        lost: where something was met that is not followed; what comes behind is not known.
+        lost: where something was met that is not followed; what comes after is not known.
         steps: thread operations that following it took.
         inspected: what looking at the events took.
         too_deep: it ended where calls and statements nest deeper than is followed.

@@ -253,7 +253,7 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
 
 @link("assign")
 def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
-    """What an assignment gives, and the place that it designates."""
+    """The value of an assignment, and the place that it designates."""
     value = evaluate(m, state, node.value)
     found = places.designated(m, state, node.target)
     place = found.place

@@ -94,7 +94,7 @@ def _narrow(m: Machine, variable: Variable) -> None:
 
 
 def _metadata(m: Machine) -> None:
-    """What is known of the inputs' ranks and shapes."""
+    """The known ranks and shapes of the inputs."""
     for given in m.configuration.inputs:
         rank = m.program.variables.get(f"{given.name}_ndim")
         if rank is not None and given.ndim is not None:

@@ -46,12 +46,12 @@ _TOGETHER = REDUCTIONS | {"all", "any", "ballot", "active_threads_mask", "broadc
 _BARRIERS = frozenset({"threadgroup_barrier", "simdgroup_barrier", "quadgroup_barrier"})
 #: Rows and columns of a SIMD group's matrix.
 TILE = 8
-#: They write behind their pointers.
+#: They write through their pointers.
 _WRITING = frozenset({"sincos", "modf", "frexp", "memcpy", "memset", "swap"})
 
 
 def call(m: Machine, state: State, node: Call) -> Result:
-    """What a function of the library gives."""
+    """The value of a library function."""
     name = node.name
     if name in _BARRIERS or name == "atomic_thread_fence":
         return _synchronize(m, state, node)
@@ -143,7 +143,7 @@ def _applied(m: Machine, node: Call, values: list[Value]) -> Value:
 
 
 def flags_of(expression: Expression) -> frozenset[str] | None:
-    """The names behind ``mem_flags::`` that an argument joins, None where it is another thing."""
+    """The names after ``mem_flags::`` that an argument joins, None where it is another thing."""
     if isinstance(expression, Name):
         name = expression.variable.name.rpartition("::")[2]
         return frozenset({name}) if name.startswith("mem_") else None
@@ -195,7 +195,7 @@ def _atomic(m: Machine, state: State, node: Call) -> Result:
 
 
 def _matrix(m: Machine, state: State, node: Call) -> Result:
-    """A SIMD group's matrix: its tile is somewhere behind the pointer."""
+    """A SIMD group's matrix: its tile is somewhere after the pointer."""
     given, designated = _given(m, state, node)
     shared = [g for g in given if isinstance(g, Pointer) and g.memory not in ("thread", "constant")]
     if node.name not in ("simdgroup_store", "simdgroup_load"):

@@ -81,7 +81,7 @@ def _allowance(m: Machine, node: Loop) -> int:
 
 
 def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
-    """Split off those that leave the loop; tell whether it is known who does."""
+    """Split off those that leave the loop, and return whether it is known who does."""
     if node.condition is None:
         return True
     condition = truth(m.pool, evaluate_number(m, state, node.condition))
@@ -96,7 +96,7 @@ def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
 
 
 def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
-    """Follow the body and the step once; tell whether everybody came through."""
+    """Follow the body and the step once, and return whether everybody came through."""
     lanes = state.lanes
     turn = Turn()
     m.turns.append(turn)
@@ -112,12 +112,12 @@ def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
 
 
 def _is_open(state: State, exits: list[State]) -> bool:
-    """Whether it depends on something unknown who left the loop, and somebody stayed."""
+    """Return whether it depends on something unknown who left the loop, and somebody stayed."""
     return bool(state.lanes) and any(path.lanes & state.lanes for path in exits)
 
 
 def _synchronizes(m: Machine, node: Loop) -> bool:
-    """Whether the loop holds a barrier."""
+    """Return whether the loop holds a barrier."""
     return "barrier" in _traits(m, node)
 
 

@@ -1,4 +1,4 @@
-"""What is the same for all paths of a run: the program, the launch, and what was met."""
+"""The state that all paths of a run share: the program, the launch, and the events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Frame:
     """A function that is being followed.
 
     Attributes:
-        result: stands for what it returns among a path's variables.
+        result: represents what it returns among a path's variables.
         returns: the paths that left it.
     """
 
@@ -66,7 +66,7 @@ class Machine:
     """A run.
 
     Attributes:
-        types: what template types stand for.
+        types: what template types represent.
         versions: how often each variable's memory was written.
         epoch: how often something was written that is not known.
         gaps: what was not followed, and changed no shared memory that is reported on.
@@ -99,12 +99,12 @@ class Machine:
             raise LostError(spot)
 
     def resolved(self, kind: Type) -> Type:
-        """The type with what its template type stands for."""
+        """The type with what its template type represents."""
         real = self.types.get(kind.scalar or "")
         return kind if real is None else replace(kind, scalar=real)
 
     def scalar(self, kind: Type) -> str | None:
-        """The scalar of a type, or what its template type stands for."""
+        """The scalar of a type, or what its template type represents."""
         name = kind.scalar
         return self.types.get(name, name) if name else name
 
@@ -119,7 +119,7 @@ class Machine:
         return self.resolved(root.type)
 
     def width(self, place: Pointer) -> int:
-        """How many components of the root's elements an access to a place touches."""
+        """The number of components of the root's elements that an access to a place touches."""
         if place.root is None:
             return place.type.width
         factor = ratio(place.type.scalar, self.root_type(place.root).scalar)
@@ -143,7 +143,7 @@ class Machine:
         value: Value | None,
         by: Spot | Call,
     ) -> None:
-        """Record an access to memory, by what stands at a spot or by an atomic's call."""
+        """Record an access to memory, by what is at a spot or by an atomic's call."""
         if place.root is None:
             return
         choices = (
@@ -195,7 +195,7 @@ class Machine:
     def _outcomes(
         self, here: tuple[int, Conditions], symbol: Symbol, depth: int
     ) -> list[tuple[int, Conditions, Value]]:
-        """What a choice gives; of ``min(max(i, 0), n)`` the inner one is made first."""
+        """The value of a choice; of ``min(max(i, 0), n)`` the inner one is made first."""
         *condition, left, right = [part for part in symbol.operands if isinstance(part, Value)]
         if condition:
             return self._parted(here, condition[0], (left, right))

@@ -1,4 +1,4 @@
-"""Where values live: pointers into memory, and the private variables of a thread."""
+"""The memory of values: pointers, and the private variables of a thread."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def size_of(scalar: str | None) -> int | None:
 
 
 def ratio(scalar: str | None, root: str | None) -> int | None:
-    """How many of the root's scalars one of the type takes, None where unknown or a fraction."""
+    """The number of the root's scalars that one of the type takes, None where unknown."""
     if scalar == root:
         return 1
     size, unit = size_of(scalar), size_of(root)

@@ -1,4 +1,4 @@
-"""One path through a kernel: its threads, conditions and private variables; how paths meet."""
+"""One path through a kernel: its threads, conditions and private variables; joins of paths."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _chooser(pool: Pool, left: State, right: State, shared: Conditions) -> Value
 
 
 def joined(pool: Pool, chooser: Value, one: Binding, other: Binding) -> Binding:
-    """What a variable holds behind two paths."""
+    """The value of a variable after two paths."""
     if one == other:
         return one
     if isinstance(one, Value) and isinstance(other, Value):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @link("execute")
 def execute(m: Machine, state: State, node: Statement) -> None:
-    """Follow a statement; the state is then that of the threads that reach what comes behind."""
+    """Follow a statement; the state is then that of the threads that reach the next one."""
     if not state.lanes:
         return
     m.tick(node.spot)

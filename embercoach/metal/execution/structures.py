@@ -1,4 +1,4 @@
-"""Structures that the texts define: made of parts, and what their templates stand for."""
+"""Structures that the texts define: made of parts, with the types of their templates."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def made(struct: Struct, parts: Sequence[Result]) -> Cells:
 def bind_template(
     m: Machine, state: State, parameters: Sequence[Variable], texts: Sequence[str]
 ) -> None:
-    """Give template parameters what stands for them."""
+    """Give template parameters their values."""
     for parameter, text in zip(parameters, texts, strict=False):
         number = _number(m, state, text)
         if number is not None:

@@ -115,7 +115,7 @@ class Value(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether it is known for each thread."""
+        """Return whether it is known for each thread."""
         return not self.terms
 
     @property
@@ -132,7 +132,7 @@ class Value(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """Where its unknowns come from."""
+        """The origins of its unknowns."""
         terms = self.terms
         if not terms:
             return NOWHERE
@@ -150,7 +150,7 @@ ZERO, ONE = Value(0), Value(1)
 
 
 def spread(offsets: tuple[int, ...]) -> int:
-    """How numbers differ between the threads that they stand for, as bits."""
+    """The differences of numbers between the threads that have them, as bits."""
     bits = 0
     if offsets[SIMD_WIDTH:] != offsets[:-SIMD_WIDTH]:
         bits = SIMD
@@ -235,7 +235,7 @@ class Pool:
 
 
 def joined_origin(values: Iterable[Value]) -> Origin:
-    """Where several values come from."""
+    """The origins of several values."""
     origin = NOWHERE
     for value in values:
         if value.terms:

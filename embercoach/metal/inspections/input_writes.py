@@ -22,7 +22,6 @@ from embercoach.metal.program.walk import base, below
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.program.nodes import (
         Expression,
         Function,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         Variable,
     )
     from embercoach.metal.program.walk import Node
+    from embercoach.metal.written.body import MetalText
 
 _READ_ONLY = frozenset({"input", "metadata"})
 # Atomic functions that write nothing.

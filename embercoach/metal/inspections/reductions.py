@@ -66,7 +66,7 @@ def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
 
 
 def _reductions_in(access: Access) -> frozenset[Call]:
-    """The reductions whose results an access uses: stores, goes by, or stands under."""
+    """The reductions whose results an access uses: stores, goes by, or is under."""
     calls = access.index.origin.reduced
     if access.value is not None:
         calls |= access.value.origin.reduced

@@ -105,7 +105,7 @@ class Unfilled:
 
     Attributes:
         reason: ``atomic``: it is only updated atomically, from a value that nobody set;
-            ``condition``: each store stands under a condition on data, and nothing is stored where
+            ``condition``: each store is under a condition on data, and nothing is stored where
             that fails; ``never``: there is no store.
         access: one of the stores; None where there is none.
         condition: for that reason, the condition of that store.
@@ -150,7 +150,7 @@ def _unfilled(variable: Variable, stores: list[Access]) -> Unfilled | None:
 
 
 def _deciding(store: Access) -> Condition | None:
-    """The first condition on data that a store stands under."""
+    """The first condition on data around a store."""
     for condition in store.mask.conditions:
         if condition.varies and not _is_guard(condition) and not condition.symbol.origin.blurred:
             return condition

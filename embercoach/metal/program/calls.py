@@ -133,7 +133,7 @@ def made(work: Lowering, part: Part, kind: Type, given: tuple[Expression, ...]) 
 
 
 def constructed(work: Lowering, kind: Type) -> bool:
-    """Whether a struct has a constructor, which may do anything with what it is given."""
+    """Return whether a struct has a constructor, which may do anything with what it is given."""
     struct = None if kind.dimensions else work.structs.get((kind.scalar or "").partition("<")[0])
     return struct is not None and struct.name in struct.methods
 
@@ -162,7 +162,7 @@ def _accepting(functions: tuple[Function, ...], given: tuple[Type, ...]) -> tupl
 
 
 def _takes(function: Function, given: tuple[Type, ...]) -> bool:
-    """Whether the parameters have the types of the arguments, which are all known."""
+    """Return whether the parameters have the types of the arguments, which are all known."""
     return all(
         argument.scalar is not None and value(parameter.type) == value(argument)
         for parameter, argument in zip(function.parameters, given, strict=False)

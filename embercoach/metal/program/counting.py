@@ -131,5 +131,5 @@ def _goes_on(value: int, operator: str, last: int) -> bool:
 
 
 def has_loops(loop: Loop) -> bool:
-    """Whether other loops stand in a loop."""
+    """Return whether other loops are in a loop."""
     return any(node is not loop and type(node) is type(loop) for node in below(loop))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.program import typing
 from embercoach.metal.program.calls import made
+from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.expressions import initial_value
 from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.nodes import Construct, Declare, Opaque, Variable
@@ -15,10 +16,10 @@ from embercoach.metal.program.types import INT, UNKNOWN, Type
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.nodes import Expression, Statement
     from embercoach.metal.program.state import Lowering
     from embercoach.metal.program.tree import Part
-    from embercoach.metal.program.typing import Declarator
 
 _TYPES_WITH_BODY = frozenset(
     {"struct_specifier", "class_specifier", "union_specifier", "enum_specifier"}
@@ -36,14 +37,14 @@ def declaration(work: Lowering, part: Part) -> list[Statement]:
         inner, initial = declarator, part.get("value")
         if declarator.kind == "init_declarator":
             inner, initial = declarator.get("declarator") or declarator, declarator.get("value")
-        found += _declared(work, part, typing.unpack(work, inner), initial, declarator)
+        found += _declared(work, part, unpack(inner), initial, declarator)
     return found
 
 
 def _declared(
     work: Lowering, part: Part, declarator: Declarator, initial: Part | None, whole: Part
 ) -> Iterator[Statement]:
-    if declarator.names:
+    if declarator.bindings:
         yield from _bindings(work, declarator, initial, whole)
         return
     if declarator.name is None:
@@ -68,7 +69,7 @@ def _bindings(
     """``auto [a, b] = pair``: the names are there, what they hold is not followed."""
     if initial is not None:
         work.expression(initial)
-    for name in declarator.names:
+    for name in declarator.bindings:
         variable = Variable(work.word(name), "local", UNKNOWN, work.spot(name), loops=work.loops)
         work.declare(variable.name, variable)
     yield _opaque(work, whole, "a structured binding")
@@ -149,7 +150,7 @@ def _variable(
     whole: Part | None = None,
 ) -> Declare:
     name = declarator.name or part
-    constant = declarator.fixed if kind.pointer else typing.is_constant(work, part)
+    constant = typing.is_fixed(work, declarator) if kind.pointer else typing.is_constant(work, part)
     variable = Variable(
         work.word(name),
         "constant" if work.at_file_scope or part.kind == "field_declaration" else "local",
@@ -182,7 +183,7 @@ def alias(work: Lowering, part: Part) -> list[Statement]:
 def typedef(work: Lowering, part: Part) -> list[Statement]:
     """``typedef type A``."""
     found: list[Statement] = []
-    declarators = [typing.unpack(work, declarator) for declarator in part.all("declarator")]
+    declarators = [unpack(declarator) for declarator in part.all("declarator")]
     written = part.get("type")
     base = typing.written_type(work, part)
     if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):

@@ -48,9 +48,19 @@ class Macro:
     variadic: bool
     body: tuple[Token, ...]
 
+    @property
+    def text(self) -> str:
+        """The replacement, its tokens apart as they are written."""
+        return "".join(" " * token.spaced + token.text for token in self.body).strip()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in the replacement."""
+        return frozenset(token.text for token in self.body if token.kind == "name")
+
 
 def read_definition(tokens: Sequence[Token]) -> Macro | None:
-    """The macro that the tokens behind ``#define`` define, None when they define none."""
+    """The macro that the tokens after ``#define`` define, None when they define none."""
     rest = [token for token in tokens if token.kind != "newline"]
     while rest and rest[0].kind == "space":
         del rest[0]
@@ -85,7 +95,7 @@ class Expander:
         self._nesting = 0
 
     def expands(self, token: Token) -> bool:
-        """Whether a token is the name of a macro that may be expanded here."""
+        """Return whether a token is the name of a macro that may be expanded here."""
         return (
             token.kind == "name" and token.text in self._macros and token.text not in token.hidden
         )

@@ -141,7 +141,7 @@ def _operation(
 
 
 def _in_parentheses(work: Lowering, part: Part) -> str:
-    """The single name in parentheses, empty when something else stands there."""
+    """The single name in parentheses, empty for other content."""
     inner = part.inner
     if part.kind != "parenthesized_expression" or len(inner) != 1:
         return ""

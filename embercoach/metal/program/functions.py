@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program import typing
+from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.nodes import Block, Declare, Function, Return, Variable
 from embercoach.metal.program.state import Twins
 from embercoach.metal.program.types import UNKNOWN, VOID, Type, decayed, value
@@ -15,10 +16,10 @@ from embercoach.metal.syntax import ENTRY_QUALIFIERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.nodes import Expression, Statement
     from embercoach.metal.program.state import Lowering, Meaning
     from embercoach.metal.program.tree import Part
-    from embercoach.metal.program.typing import Declarator
 
 _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})
 
@@ -26,7 +27,7 @@ _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaratio
 def template_parameter(work: Lowering, part: Part) -> Variable:
     """A type or a number that a template takes."""
     if part.kind in _PARAMETERS:
-        parts = typing.unpack(work, part.get("declarator"))
+        parts = unpack(part.get("declarator"))
         kind = typing.shaped(work, typing.written_type(work, part), parts)
         name = parts.name or part
         variable = Variable(work.word(name), "template", kind, work.spot(name), constant=True)
@@ -81,7 +82,7 @@ def make_function(
 
 
 def _declare_function(work: Lowering, function: Function, *, defined: bool) -> None:
-    """Put a function beside those of its name; of a declaration and its definition one stays."""
+    """Add a function to those of its name; of a declaration and its definition one stays."""
     known = work.lookup(function.name)
     others = known if isinstance(known, tuple) else ()
     twins = work.twins.setdefault(_signature(function), Twins())
@@ -100,7 +101,7 @@ def _declare_function(work: Lowering, function: Function, *, defined: bool) -> N
 
 
 def _signature(function: Function) -> tuple[str, tuple[Type, ...], int]:
-    """What a declaration of a function and its definition have in common."""
+    """The signature that a declaration of a function and its definition share."""
     kinds = tuple([parameter.type for parameter in function.parameters])
     return function.name, kinds, len(function.template)
 
@@ -126,7 +127,7 @@ def _parameters(
     for part in [] if listed is None else listed.inner:
         if part.kind not in _PARAMETERS:
             continue
-        parts = typing.unpack(work, part.get("declarator"))
+        parts = unpack(part.get("declarator"))
         if parts.name is None and not found and work.words(part) == "void":
             continue
         found.append(_parameter(work, part, parts))
@@ -148,7 +149,7 @@ def _parameter(work: Lowering, part: Part, parts: Declarator) -> Variable:
         kind if kind.space or kind == UNKNOWN else replace(kind, space="thread"),
         work.spot(name),
         attribute=attribute,
-        constant=parts.fixed if kind.pointer else typing.is_constant(work, part),
+        constant=typing.is_fixed(work, parts) if kind.pointer else typing.is_constant(work, part),
     )
     if variable.name:
         work.declare(variable.name, variable)

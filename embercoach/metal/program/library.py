@@ -41,7 +41,7 @@ _SAME = _words(
     mad24 madhi madsat mul24 mulhi subsat rotate select
     """
 )
-# The result has the type of the first argument; the others have types of their own.
+# The result has the type of the first argument; the others have their own types.
 _FIRST = _words(
     """
     sign clz ctz popcount reverse_bits extract_bits insert_bits cross faceforward normalize
@@ -122,7 +122,7 @@ def result_type(name: str, arguments: Sequence[Type], template: Type | None = No
 
 
 def _of_template(name: str, first: Type, template: Type | None) -> Type | None:
-    """The result of a function that a template argument tells, None for others."""
+    """The result of a function that a template argument decides, None for others."""
     if name in _LOCATIONS:
         # MLX's take the type of the index from the one-dimensional element, else it is long.
         deduced = _number(first) if name == "elem_to_loc" and first.width == 1 else LONG
@@ -155,7 +155,7 @@ def _number(kind: Type) -> Type:
 
 
 def _same(arguments: Sequence[Type]) -> Type:
-    """The one type of all arguments; a scalar may stand for a vector of its own."""
+    """The one type of all arguments; a scalar may represent a vector of its own."""
     widest = max(arguments, key=lambda kind: kind.width)
     if all(a.scalar == widest.scalar and a.width in (1, widest.width) for a in arguments):
         return _number(widest)

@@ -138,7 +138,7 @@ def _finish(work: Lowering) -> None:
 
 
 def _misread(lower: Callable[[], None]) -> dict[int, str]:
-    """What of a function's body has to be read otherwise."""
+    """The characters of a function's body to read otherwise."""
     try:
         lower()
     except MisreadError as error:

@@ -32,7 +32,7 @@ LoopKind = Literal["for", "while", "do"]
 
 
 class Spot(NamedTuple):
-    """A stretch of one of the texts. What a macro expanded to stands where the macro is used."""
+    """A stretch of one of the texts. An expansion has the place of the macro's use."""
 
     text: Text
     place: Place
@@ -47,7 +47,7 @@ class Variable:
             (``mem_flags::mem_threadgroup``).
         attribute: for the kind ``attribute`` Metal's name of it (``thread_position_in_grid``).
         constant: declared ``const``, ``constexpr`` or ``constant``.
-        loops: how many loops of its function the declaration stands in.
+        loops: how many loops of its function the declaration is in.
     """
 
     name: str
@@ -265,7 +265,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """The statements behind one label (``value`` None: ``default``), up to the next label."""
+    """The statements after one label (``value`` None: ``default``), up to the next label."""
 
     value: Expression | None
     statements: tuple[Statement, ...]

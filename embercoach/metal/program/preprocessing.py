@@ -179,7 +179,7 @@ class _Preprocessor:
             self._emit(token)
 
     def _following(self, take: bool) -> Token | None:
-        """The next token of the text that is no white space; ``take`` moves behind it."""
+        """The next token of the text that is no white space; ``take`` moves after it."""
         at = self._at
         while at < len(self._tokens) and self._tokens[at].kind in ("space", "newline"):
             at += 1
@@ -188,7 +188,7 @@ class _Preprocessor:
         return self._tokens[at] if at < len(self._tokens) else None
 
     def _is_open(self, token: Token) -> bool:
-        """Whether a use of a macro with arguments begins here that never ends."""
+        """Return whether a use of a macro with arguments begins here that never ends."""
         if self._macros[token.text].parameters is None:
             return False
         following = self._following(take=False)
@@ -196,7 +196,7 @@ class _Preprocessor:
 
     @cached_property
     def _unclosed(self) -> frozenset[int]:
-        """Where the parentheses stand that nothing closes; looked for once."""
+        """The offsets of parentheses that nothing closes; searched once."""
         pending: list[int] = []
         for token in self._tokens:
             if token.text == "(":
@@ -208,7 +208,7 @@ class _Preprocessor:
     # Directives
 
     def _line(self) -> list[Token]:
-        """The tokens of the line that a directive stands on, behind its mark."""
+        """The tokens of the line that a directive is on, after its mark."""
         start = self._at + 1
         end = start
         while end < len(self._tokens) and self._tokens[end].kind != "newline":
@@ -230,7 +230,7 @@ class _Preprocessor:
 
     @property
     def _active(self) -> bool:
-        """Whether the text counts here; no branch inside one that does not is active."""
+        """Return whether the text counts here; no branch inside one that does not is active."""
         return not self._branches or self._branches[-1].active
 
     def _open(self, name: str, words: list[Token], mark: int) -> None:
@@ -260,7 +260,7 @@ class _Preprocessor:
             branch.active = branch.taken = name == "else" or bool(self._decide(words))
 
     def _undecided(self, mark: int) -> bool:
-        """Whether an ``#elif`` of the group cannot be decided."""
+        """Return whether an ``#elif`` of the group cannot be decided."""
         return any(self._decide(words) is None for words in self._elifs.get(mark, ()))
 
     @cached_property
@@ -293,7 +293,7 @@ class _Preprocessor:
         return found
 
     def _copy_group(self, mark: int) -> None:
-        """Leave a group in the text; what its branches define is not known behind it."""
+        """Leave a group in the text; what its branches define is not known after it."""
         depth, fresh, index = 0, True, mark
         while index < len(self._tokens):
             token = self._tokens[index]

@@ -1,4 +1,4 @@
-"""What the lowering of one text knows: its scopes, its variables, and where it stands."""
+"""The state of lowering one text: its scopes and its variables."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ class Field:
     variable: Variable
 
 
-#: What a name stands for: a variable, a type, functions of that name, or a field.
+#: What a name represents: a variable, a type, functions of that name, or a field.
 Meaning: TypeAlias = Variable | Type | tuple[Function, ...] | Field
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How parts are lowered; the modules of the rules call each other through these."""
+    """The rules that lower parts; their modules call each other through these."""
 
     expression: Callable[[Lowering, Part], Expression]
     statement: Callable[[Lowering, Part], list[Statement]]
@@ -161,21 +161,16 @@ class Lowering:
         return "" if part is None else "".join(self.parsed.word(part).split())
 
     def spot(self, part: Part) -> Spot:
-        """Where a part stands."""
+        """The place of a part."""
         return self.parsed.spot(part.start, part.end)
-
-    def qualifiers(self, part: Part) -> list[str]:
-        """Metal's qualifiers among the children of a part."""
-        found = (self.parsed.qualifiers.get(child.start) for child in part.parts)
-        return [word for word in found if word is not None]
 
     def space(self, part: Part) -> str | None:
         """The address space among the children of a part."""
-        return next((w for w in self.qualifiers(part) if w in ADDRESS_SPACES), None)
+        return next((w for w in self.parsed.qualifiers_in(part) if w in ADDRESS_SPACES), None)
 
     def is_entry(self, part: Part) -> bool:
-        """Whether a function is marked as an entry point."""
-        return any(word in ENTRY_QUALIFIERS for word in self.qualifiers(part))
+        """Return whether a function is marked as an entry point."""
+        return any(word in ENTRY_QUALIFIERS for word in self.parsed.qualifiers_in(part))
 
     # Rules
 
@@ -217,7 +212,7 @@ class Lowering:
 
     @property
     def at_file_scope(self) -> bool:
-        """Whether what is declared now lands at file scope."""
+        """Return whether what is declared now lands at file scope."""
         return len(self.scopes) == 1
 
     def declare(self, name: str, meaning: Meaning) -> None:
@@ -229,7 +224,7 @@ class Lowering:
         scope[name] = meaning
 
     def lookup(self, name: str) -> Meaning | None:
-        """What a name means here, None when no text declares it."""
+        """The meaning of a name here, None when no text declares it."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -254,14 +249,14 @@ class Lowering:
         return found
 
     def is_variable(self, name: str) -> bool:
-        """Whether a text or MLX's signature declares a variable of this name."""
+        """Return whether a text or MLX's signature declares a variable of this name."""
         meaning = self.lookup(name)
         if meaning is None:
             return _given(self.names, name) is not None
         return isinstance(meaning, Variable | Field)
 
     def in_parentheses(self, name: str) -> Literal["type", "value", "unknown"]:
-        """What a name is that the grammar cannot tell: in ``(name) - 1`` and its like."""
+        """The kind of a name that the grammar leaves open, as in ``(name) - 1``."""
         meaning = self.lookup(name)
         if meaning is not None:
             return "type" if isinstance(meaning, Type) else "value"

@@ -100,7 +100,7 @@ def _else(work: Lowering, part: Part) -> Statement:
 
 
 def _tested(work: Lowering, part: Part) -> tuple[list[Statement], Expression]:
-    """What stands before a condition in its parentheses, and the condition."""
+    """The statements before a condition in its parentheses, and the condition."""
     start, given = part.get("initializer"), part.get("value")
     if part.kind != "condition_clause" or given is None:
         return [], work.expression(part)

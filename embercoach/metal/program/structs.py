@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program import declarations, typing
+from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.functions import make_function, template_parameter
 from embercoach.metal.program.nodes import Function, Struct, Variable
 from embercoach.metal.program.state import Field
 from embercoach.metal.program.types import Type
 
 if TYPE_CHECKING:
+    from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.nodes import Statement
     from embercoach.metal.program.state import Lowering, Meaning
     from embercoach.metal.program.tree import Part
-    from embercoach.metal.program.typing import Declarator
 
 _MEMBERS = frozenset({"field_declaration", "function_definition", "declaration"})
 _STATEMENTS = frozenset(
@@ -102,7 +103,7 @@ def _member(
         return
     static = any(work.word(child) == "static" for child in item.parts if "storage" in child.kind)
     for declarator in item.all("declarator"):
-        parts = typing.unpack(work, declarator)
+        parts = unpack(declarator)
         if parts.name is None:
             continue
         if parts.function is not None:

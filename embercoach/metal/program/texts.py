@@ -1,20 +1,21 @@
-"""A parsed text whose parts know where they stand in what was written."""
+"""A parsed text whose parts have their places in the written one."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from embercoach.metal.facts import Place
 from embercoach.metal.program.nodes import Opaque, Spot
+from embercoach.metal.program.preprocessing import Expanded
 from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import line_starts, parse_body, parse_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from embercoach.metal.program.nodes import Text
-    from embercoach.metal.program.preprocessing import Expanded
     from embercoach.metal.program.tree import Part
 
 
@@ -22,17 +23,23 @@ class Parsed:
     """The tree of a text, and its way back to the text."""
 
     def __init__(
-        self, text: str, kind: Text, expanded: Expanded, misread: Mapping[int, str] | None = None
+        self,
+        text: str,
+        kind: Text,
+        expanded: Expanded,
+        misread: Mapping[int, str] | None = None,
+        blanks: frozenset[str] = frozenset(),
     ) -> None:
         self.kind = kind
         self.expanded = expanded
         self._misread = misread or {}
         self._rows = line_starts(text)
-        self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable())
+        self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable(), blanks)
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
         self.is_exceeded = self._syntax.is_exceeded
         self.tree: Part = plain_tree(self._syntax.root)
+        self._by_kind: dict[str, list[Part]] = {}
 
     def _readable(self) -> str:
         """The text with the characters that the grammar misread exchanged."""
@@ -42,7 +49,7 @@ class Parsed:
         return "".join(characters)
 
     def offset(self, part: Part) -> int:
-        """Where a part starts in the text that was parsed, in characters."""
+        """The start of a part in the text that was parsed, in characters."""
         return self._syntax.offsets(part.start, part.end)[0]
 
     def symbol(self, part: Part) -> str:
@@ -52,7 +59,7 @@ class Parsed:
 
     @property
     def problems(self) -> list[Opaque]:
-        """Where the grammar had to guess."""
+        """The places where the grammar had to guess."""
         faults = [
             Opaque("the parser does not understand this", self._written(place.start, place.end))
             for place in self._syntax.faults
@@ -73,6 +80,42 @@ class Parsed:
         """The place of a stretch of the data."""
         return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
 
+    def of_kinds(self, *kinds: str) -> Iterator[Part]:
+        """The parts of these kinds, in the order of the text; the tree is searched once."""
+        if not self._by_kind:
+            for part in self.tree.below():
+                self._by_kind.setdefault(part.kind, []).append(part)
+        found = [part for kind in kinds for part in self._by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort(key=attrgetter("start"))
+        return iter(found)
+
+    def text_between(self, start: int, end: int) -> str:
+        """The text of a stretch of the data."""
+        return self._syntax.text_between(start, end)
+
+    def holds(self, part: Part) -> bool:
+        """Return whether a part is in the text, not in what was wrapped around it."""
+        return self._syntax.shift <= part.start < len(self._data) - self._syntax.tail
+
+    def place(self, part: Part) -> Place:
+        """The place of a part."""
+        return self.stretch(part.start, part.end)
+
+    def stretch(self, start: int, end: int) -> Place:
+        """The place of a stretch of the data."""
+        return self.spot(start, end).place
+
+    def qualifiers_in(self, part: Part) -> tuple[str, ...]:
+        """Metal's qualifiers among the children of a part."""
+        found = (self.qualifiers.get(child.start) for child in part.parts)
+        return tuple(word for word in found if word is not None)
+
+    @property
+    def faults(self) -> tuple[Place, ...]:
+        """The places where the grammar had to guess."""
+        return self._syntax.faults
+
     def _written(self, start: int, end: int) -> Spot:
         """The place of a stretch of the expanded text in the written one."""
         return self._at(*self.expanded.original(start, end))
@@ -80,6 +123,17 @@ class Parsed:
     def _at(self, start: int, end: int) -> Spot:
         row = bisect_right(self._rows, start) - 1
         return Spot(self.kind, Place(start, end, row + 1, start - self._rows[row] + 1))
+
+
+def as_written(text: str, kind: Text, blanks: frozenset[str] = frozenset()) -> Parsed:
+    """A text before the preprocessor runs.
+
+    Args:
+        text: the text.
+        kind: a body, or text at file scope.
+        blanks: macros that represent a pragma, qualifiers or nothing.
+    """
+    return Parsed(text, kind, Expanded(text), blanks=blanks)
 
 
 def _continues(byte: int) -> bool:

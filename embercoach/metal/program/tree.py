@@ -46,8 +46,16 @@ class Part:
         """The children that are no punctuation."""
         return [part for part in self.parts if part.named]
 
+    def below(self) -> Iterator[Part]:
+        """The part and everything below it, in the order of the text."""
+        pending = [self]
+        while pending:
+            part = pending.pop()
+            yield part
+            pending.extend(reversed(part.parts))
+
     def has(self, kind: str) -> bool:
-        """Whether a child is of this kind."""
+        """Return whether a child is of this kind."""
         return any(part.kind == kind for part in self.parts)
 
 

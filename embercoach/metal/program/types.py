@@ -2,7 +2,7 @@
 
 Source: Metal Shading Language Specification 3.2, section 2.1 and 2.2 (scalars and vectors), 2.21
 (implicit conversions) and 3.1 (operators); what it leaves to C++14, C++14 says. The names of MLX's
-preamble are taken for what they stand for.
+preamble are taken for what they represent.
 """
 
 from __future__ import annotations
@@ -141,22 +141,22 @@ def size_of(kind: Type) -> int | None:
 
 
 def is_integer(kind: Type) -> bool:
-    """Whether it is an integer or a vector of integers, bool included."""
+    """Return whether it is an integer or a vector of integers, bool included."""
     return kind.scalar in INTEGERS and not kind.pointer and not kind.dimensions
 
 
 def is_floating(kind: Type) -> bool:
-    """Whether it is a floating-point number or a vector of them."""
+    """Return whether it is a floating-point number or a vector of them."""
     return kind.scalar in FLOATS and not kind.pointer and not kind.dimensions
 
 
 def is_signed(kind: Type) -> bool | None:
-    """Whether an integer is signed, None for what is no integer."""
+    """Return whether an integer is signed, None for what is no integer."""
     return INTEGERS[kind.scalar][1] if kind.scalar is not None and is_integer(kind) else None
 
 
 def is_address(kind: Type) -> bool:
-    """Whether it is a pointer, or an array, which turns into one."""
+    """Return whether it is a pointer, or an array, which turns into one."""
     return kind.pointer or bool(kind.dimensions)
 
 

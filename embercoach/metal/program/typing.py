@@ -1,110 +1,38 @@
-"""The types that a text writes: specifiers and declarators."""
+"""The types that a text writes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.folding import fold_int
 from embercoach.metal.program.nodes import Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
 
 if TYPE_CHECKING:
+    from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.state import Lowering
     from embercoach.metal.program.tree import Part
 
-_NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
-_POINTERS = frozenset(
-    {"pointer_declarator", "pointer_type_declarator", "abstract_pointer_declarator"}
-)
-_REFERENCES = frozenset({"reference_declarator", "abstract_reference_declarator"})
-_ARRAYS = frozenset({"array_declarator", "abstract_array_declarator"})
-_FUNCTIONS = frozenset({"function_declarator", "abstract_function_declarator"})
-_WRAPPERS = frozenset(
-    {
-        "parenthesized_declarator",
-        "abstract_parenthesized_declarator",
-        "attributed_declarator",
-        "variadic_declarator",
-    }
-)
-_BESIDE = frozenset({"type_qualifier", "attribute_declaration"})
 _CONST = frozenset({"const", "constexpr"})
 
 
-@dataclass(slots=True)
-class Declarator:
-    """What stands around a declared name.
-
-    Attributes:
-        name: None for an abstract one, and for a name that is not plain (``A::b``).
-        names: those of a structured binding.
-        dimensions: sizes of an array, outermost first; None for ``[]``.
-        nested: a pointer to an array or to a pointer.
-        fixed: the pointer itself is ``const``.
-        space: an address space among the stars.
-    """
-
-    name: Part | None = None
-    names: list[Part] = field(default_factory=list)
-    pointers: int = 0
-    reference: bool = False
-    dimensions: list[Part | None] = field(default_factory=list)
-    function: Part | None = None
-    nested: bool = False
-    fixed: bool = False
-
-
-def unpack(work: Lowering, part: Part | None) -> Declarator:
-    """Take a declarator apart, outside in."""
-    found = Declarator()
-    current = part
-    while current is not None:
-        kind = current.kind
-        if kind in _NAMES:
-            found.name = current
-            return found
-        if kind == "structured_binding_declarator":
-            found.names = [child for child in current.inner if child.kind in _NAMES]
-            return found
-        if kind in _ARRAYS:
-            found.dimensions.insert(0, current.get("size"))
-        elif kind in _POINTERS:
-            found.pointers += 1
-            found.nested = found.nested or bool(found.dimensions)
-            found.fixed = any(
-                c.kind == "type_qualifier" and work.word(c) == "const" for c in current.parts
-            )
-        elif kind in _REFERENCES:
-            found.reference = True
-        elif kind in _FUNCTIONS:
-            found.function = current
-        elif kind == "template_function":
-            found.name = current.get("name")
-            return found
-        elif kind not in _WRAPPERS:
-            return found
-        current = current.get("declarator") or _last(current, kind)
-    return found
-
-
-def _last(part: Part, kind: str) -> Part | None:
-    """The declarator inside one whose field the grammar does not name."""
-    if kind in _FUNCTIONS or kind in _ARRAYS:
-        return None
-    inner = [child for child in part.inner if child.kind not in _BESIDE]
-    return (inner[0] if kind == "attributed_declarator" else inner[-1]) if inner else None
+def is_fixed(work: Lowering, declarator: Declarator) -> bool:
+    """Return whether a pointer itself is ``const``, not only its elements."""
+    inside = () if declarator.star is None else declarator.star.parts
+    return any(part.kind == "type_qualifier" and work.word(part) == "const" for part in inside)
 
 
 def is_constant(work: Lowering, part: Part) -> bool:
-    """Whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
+    """Return whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
     return work.space(part) == "constant" or any(
         child.kind == "type_qualifier" and work.word(child) in _CONST for child in part.parts
     )
 
 
 def written_type(work: Lowering, part: Part, initial: Type | None = None) -> Type:
-    """The base type of a declaration or type descriptor, with the address space beside it.
+    """The base type of a declaration or type descriptor, with the address space next to it.
 
     Args:
         work: the lowering.
@@ -120,7 +48,7 @@ def descriptor_type(work: Lowering, part: Part) -> Type:
     """The type of a cast or a template argument."""
     if part.kind != "type_descriptor":
         return specified(work, part, None)
-    declarator = unpack(work, part.get("declarator"))
+    declarator = unpack(part.get("declarator"))
     return shaped(work, written_type(work, part), declarator)
 
 
@@ -139,7 +67,7 @@ def shaped(work: Lowering, base: Type, declarator: Declarator) -> Type:
 
 
 def deduced(initial: Type, declarator: Declarator) -> Type:
-    """The base type that ``auto`` stands for, before its declarator is applied."""
+    """The base type that ``auto`` represents, before its declarator is applied."""
     if declarator.reference:
         return replace(initial, reference=False)
     found = value(initial)

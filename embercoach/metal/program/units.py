@@ -1,10 +1,11 @@
-"""What stands at file scope."""
+"""Declarations at file scope."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program import declarations, typing
+from embercoach.metal.program import declarations
+from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.functions import make_function, template_parameter
 from embercoach.metal.program.nodes import Declare
 from embercoach.metal.program.structs import define_struct
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def unit(work: Lowering, parts: Iterable[Part]) -> None:
-    """Declare what stands at file scope."""
+    """Lower the declarations at file scope."""
     for part in parts:
         _item(work, part, ())
 
@@ -73,7 +74,7 @@ def _template(work: Lowering, part: Part) -> None:
 def _declare(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
     """A declaration at file scope: constants, and functions without their bodies."""
     for declarator in part.all("declarator"):
-        parts = typing.unpack(work, declarator)
+        parts = unpack(declarator)
         if parts.function is not None and parts.name is not None:
             make_function(work, part, parts, template)
             return
@@ -83,7 +84,7 @@ def _declare(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None
 
 
 def _define(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
-    parts = typing.unpack(work, part.get("declarator"))
+    parts = unpack(part.get("declarator"))
     if parts.name is None or parts.function is None:
         # An operator, a constructor out of its struct, a conversion: nothing calls it by name.
         return

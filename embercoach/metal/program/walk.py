@@ -46,7 +46,7 @@ _WRITING = frozenset({"sincos", "modf", "frexp", "fract"})
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes right below a node, in the order in which they run; those of calls too."""
+    """The nodes directly below a node, in the order in which they run; those of calls too."""
     inner = _CHILDREN.get(type(node))
     return () if inner is None else inner(node)
 
@@ -167,7 +167,7 @@ def base(expression: Expression) -> Variable | None:
 
 
 def mentioned(node: Node) -> frozenset[Variable]:
-    """The variables whose names stand in a node."""
+    """The variables whose names are in a node."""
     return frozenset(inner.variable for inner in below(node) if isinstance(inner, Name))
 
 

@@ -1,4 +1,4 @@
-"""What is new, known and fixed beside a baseline or an earlier run, and totals run by run."""
+"""New, known and fixed findings since a baseline or an earlier run, and totals by run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Run:
 
 
 def since_baseline(document: Document) -> Changes | None:
-    """What is new beside the run's baseline; None where it had none, or doesn't tell of it."""
+    """Changes since the run's baseline; None without one, or if the report lacks them."""
     rows = document["summary"].get("baseline", {}).get("changes")
     if rows is None:
         return None
@@ -65,7 +65,7 @@ def since_baseline(document: Document) -> Changes | None:
 
 
 def since(document: Document, name: str, earlier: Document) -> Changes:
-    """What is new beside an earlier report, whose findings both have fingerprints."""
+    """Changes since an earlier report; the findings of both have fingerprints."""
     now = {one["fingerprint"]: one for one in _counted(document)}
     then = {one["fingerprint"]: one for one in _counted(earlier)}
     kinds = (("new", now, then.keys()), ("fixed", then, now.keys()))
@@ -80,7 +80,7 @@ def since(document: Document, name: str, earlier: Document) -> Changes:
 
 
 def has_fingerprints(document: Document) -> bool:
-    """Whether all findings have what they are known again by."""
+    """Return whether all findings have fingerprints."""
     return all("fingerprint" in finding for finding in document["findings"])
 
 

@@ -1,4 +1,4 @@
-"""What the HTML report shows of each checkout, where it holds several."""
+"""The checkouts in the HTML report, where it contains several."""
 
 from __future__ import annotations
 

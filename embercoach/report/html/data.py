@@ -1,4 +1,4 @@
-"""What the report's script reads: findings as rows of numbers, every text once."""
+"""The data of the report's script: findings as rows of numbers, every text once."""
 
 from __future__ import annotations
 

@@ -90,5 +90,5 @@ def _asset(environment: Environment, name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """What the content security policy knows a script or a style sheet by."""
+    """The hash of a script or a style sheet for the content security policy."""
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"

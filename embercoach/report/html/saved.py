@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SavedReportError(ValueError):
-    """What is wrong with a saved report, and where in it."""
+    """An error in a saved report, with its place."""
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -38,16 +38,13 @@ def parse(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise SavedReportError(f"is not JSON that can be read: {error}") from error
     except RecursionError as error:
-        raise SavedReportError("is nested too deep") from error
+        raise SavedReportError("is nested too deeply") from error
     if not isinstance(document, dict):
-        raise SavedReportError("is not a report: it holds no object")
+        raise SavedReportError("is not a report: it must be an object")
     version = document.get("version")
     if version != VERSION or isinstance(version, (bool, float)):
         said = json.dumps(version) if "version" in document else "none"
-        raise SavedReportError(
-            f"has version {said[:40]}, and version {VERSION} can be read: write it again with "
-            "`embercoach check --output-format json`"
-        )
+        raise SavedReportError(f"must have version {VERSION}, got {said[:40]}; run the check again")
     _DOCUMENT(document, "")
     _agree(document)
     return document
@@ -59,7 +56,7 @@ def _agree(document: dict[str, Any]) -> None:
     if shard is not None and not (
         shard["number"] <= shard["count"] and shard["files"] <= shard["all_files"]
     ):
-        raise SavedReportError("is not a report of `check`: run.shard is no part of a whole")
+        raise SavedReportError("is not a report of `check`: run.shard must be a part of count")
     severities = [finding["severity"] for finding in document["findings"]]
     counted = {f"{severity}s": severities.count(severity) for severity in SEVERITIES}
     counted["problems"] = len(document["problems"])
@@ -67,12 +64,12 @@ def _agree(document: dict[str, Any]) -> None:
         said = document["summary"][name]
         if said != count:
             raise SavedReportError(
-                f"is not a report of `check`: its summary says {said} {name}, and it holds {count}"
+                f"is not a report of `check`: {name} must be {count}, got {said}"
             )
 
 
 def _refuse_constant(name: str) -> Any:
-    raise SavedReportError(f"is not JSON: {name} is no number of it")
+    raise SavedReportError(f"is not JSON: invalid number {name}")
 
 
 def _fail(path: str, wanted: str) -> SavedReportError:
@@ -132,7 +129,7 @@ def _list(check_item: Check, least: int = 0) -> Check:
 
 
 def _object(maybe: dict[str, Check] | None = None, /, **members: Check) -> Check:
-    # A later release may say more within a version: members that aren't known are passed over.
+    # A later release may add members within a version: unknown ones are ignored.
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _fail(path, "an object")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_lines import CellTable
 
-#: Characters of all sources that a report holds; above it every file is told in parts.
+#: Characters of all sources that a report holds; above it every file is shown in parts.
 MOST_CHARACTERS = 3_000_000
 #: Lines before and after a finding that a part holds: the first with which the sources fit, or the
 #: last. Parts that are fewer lines apart than these are one.
@@ -26,13 +26,13 @@ APART = 5
 #: Characters of a line that are shown in any case; and where a finding stands further on.
 LINE_LENGTH = 500
 LONGEST_LINE = 5_000
-#: Characters shown behind a finding in a line that is cut.
+#: Characters shown after a finding in a line that is cut.
 BEHIND = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is shown of a file.
+    """The shown part of a file.
 
     Attributes:
         count: lines of the file.
@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What is shown of a file's text: all of it, or of a notebook the cells of code."""
+    """The text of a file, or of the code cells of a notebook."""
 
     index: LineIndex
     cells: CellTable | None = None
@@ -93,7 +93,7 @@ def read(path: str) -> Text | None:
 
 
 def is_there(path: str) -> bool:
-    """Whether there is a file that could be read."""
+    """Return whether there is a file that could be read."""
     try:
         return Path(path).is_file()
     except (OSError, ValueError):
@@ -101,7 +101,7 @@ def is_there(path: str) -> bool:
 
 
 def newer(path: str, saved_at: float | None) -> bool:
-    """Whether a file was written after the findings were saved (seconds since the epoch)."""
+    """Return whether a file was written after the findings (seconds since the epoch)."""
     try:
         return saved_at is not None and Path(path).stat().st_mtime > saved_at
     except (OSError, ValueError):
@@ -109,7 +109,7 @@ def newer(path: str, saved_at: float | None) -> bool:
 
 
 def matches(index: LineIndex, findings: Iterable[dict[str, Any]]) -> bool:
-    """Whether all places of a file's findings are in its text, so that it may be that text."""
+    """Return whether all places of a file's findings are in its text."""
     return all(
         _holds(index, finding["line"], finding["column"])
         and _holds(index, finding["end_line"], finding["end_column"])
@@ -119,14 +119,14 @@ def matches(index: LineIndex, findings: Iterable[dict[str, Any]]) -> bool:
 
 
 def _holds(index: LineIndex, line: int, column: int) -> bool:
-    # An end may be the start of a line that is not there: right behind the last line end.
+    # An end may be the start of a missing line, directly after the last line end.
     return line <= len(index.starts) and column <= len(index.line(line)) + 1
 
 
 def sources(
     found: dict[str, Sequence[dict[str, Any]]], texts: dict[str, Text], changed: set[str]
 ) -> dict[str, Source]:
-    """What is shown of each file that could be read.
+    """The shown part of each file that could be read.
 
     Args:
         found: the findings of each file, at the lines of its text.
@@ -141,7 +141,9 @@ def sources(
             text.index.count,
             _parts(text.index, found[path], spans[path]),
             path in changed,
-            () if text.cells is None else tuple(zip(*text.cells.to_tuple(), strict=True)),
+            ()
+            if text.cells is None
+            else tuple(zip(text.cells.numbers, text.cells.first_lines, strict=True)),
         )
         for path, text in texts.items()
     }
@@ -150,7 +152,7 @@ def sources(
 def _fitting(
     lines: dict[str, list[int]], indexes: dict[str, LineIndex]
 ) -> dict[str, list[tuple[int, int]]]:
-    """First and last lines of every file's parts, as many as the report has room for."""
+    """First and last lines of every file's parts, as many as fit into the report."""
     if sum(len(index.text) for index in indexes.values()) <= MOST_CHARACTERS:
         return {path: [(1, index.count)] for path, index in indexes.items()}
     spans = {}

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.declarators import attribute_marks, attribute_nodes, unpack
-from embercoach.metal.syntax import Syntax, parse_unit
+from embercoach.metal.program.declarators import unpack
+from embercoach.metal.program.texts import Parsed, as_written
+from embercoach.metal.written.specifiers import attribute_marks, attribute_parts, is_fixed
 from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tree_sitter import Node
+    from embercoach.metal.program.tree import Part
 
 _OPENING = ") {\n"
 _CLOSING = "\n}\n"
@@ -42,7 +43,7 @@ class Layout:
     body_end: int
     instance_start: int
     function: str
-    signature: Syntax
+    signature: Parsed
     parameters: tuple[Parameter, ...]
 
     @property
@@ -79,7 +80,7 @@ def read_layout(source: str, body: str, header: str) -> Layout:
     body_start = opening + len(_OPENING)
     body_end = body_start + len(body)
     instance_start = body_end + len(_CLOSING)
-    signature = parse_unit(source[start : opening + 1] + ";")
+    signature = as_written(source[start : opening + 1] + ";", "file")
     name = _function_name(signature)
     function = _instantiated(source[instance_start:], name)
     if function is None or ("<" in function) != source.startswith("template <", start):
@@ -110,17 +111,17 @@ def _instantiated(tail: str, name: str) -> str | None:
     return function if known and tail == f"{front}{function}) {function};\n" else None
 
 
-def _function_name(signature: Syntax) -> str:
+def _function_name(signature: Parsed) -> str:
     names = [
-        signature.words(name)
-        for node in signature.nodes
-        if node.type == "function_declarator"
-        for name in unpack(node).names
+        signature.word(name)
+        for part in signature.tree.below()
+        if part.kind == "function_declarator"
+        for name in unpack(part).names
     ]
     if signature.faults or len(names) != 1:
         raise SimulatorError(
             "cannot parse the generated signature: the names of the kernel, its inputs, outputs "
-            f"and template parameters must be C++ identifiers\n{signature.text}"
+            f"and template parameters must be C++ identifiers\n{signature.expanded.text}"
         )
     return names[0]
 
@@ -135,53 +136,49 @@ def kernel_mark(layout: Layout) -> int:
 
 def attribute_places(layout: Layout) -> Iterator[tuple[int, int]]:
     """Start and end of each ``[[...]]`` of the parameters."""
-    for node in layout.signature.nodes:
-        if node.type == "parameter_declaration":
-            for attribute in attribute_nodes(node):
+    for part in layout.signature.tree.below():
+        if part.kind == "parameter_declaration":
+            for attribute in attribute_parts(part):
                 place = layout.signature.place(attribute)
                 yield layout.signature_start + place.start, layout.signature_start + place.end
 
 
-def _parameters(signature: Syntax) -> tuple[Parameter, ...]:
-    (function,) = (node for node in signature.nodes if node.type == "function_declarator")
-    listed = function.child_by_field_name("parameters")
-    nodes = () if listed is None else listed.named_children
-    return tuple(_parameter(signature, node) for node in nodes)
+def _parameters(signature: Parsed) -> tuple[Parameter, ...]:
+    (function,) = (p for p in signature.tree.below() if p.kind == "function_declarator")
+    listed = function.get("parameters")
+    return tuple(_parameter(signature, part) for part in (() if listed is None else listed.inner))
 
 
-def _parameter(signature: Syntax, node: Node) -> Parameter:
-    declarator, kind = node.child_by_field_name("declarator"), node.child_by_field_name("type")
-    marks = [mark for found in attribute_nodes(node) for mark in attribute_marks(signature, found)]
-    names = () if declarator is None else unpack(declarator).names
+def _parameter(signature: Parsed, part: Part) -> Parameter:
+    declarator, kind = part.get("declarator"), part.get("type")
+    marks = [mark for found in attribute_parts(part) for mark in attribute_marks(signature, found)]
+    names = unpack(declarator).names
     if kind is None or len(names) != 1 or len(marks) != 1:
-        raise SimulatorError(f"unsupported generated parameter: {signature.words(node)}")
-    qualifiers = signature.qualifiers_in(node)
+        raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
+    qualifiers = signature.qualifiers_in(part)
     spaces = [word for word in qualifiers if word in ("device", "constant")]
     declarators = {"pointer_declarator": "*", "reference_declarator": "&"}
-    element = _atomic_element(kind)
+    element = _atomic_element(signature, kind)
     (mark,) = marks
     is_buffer = mark.name == "buffer"
-    form = declarators.get(declarator.type, "") if declarator is not None else ""
+    form = declarators.get(declarator.kind, "") if declarator is not None else ""
     if is_buffer != bool(form) or len(spaces) != is_buffer or len(qualifiers) != len(spaces):
-        raise SimulatorError(f"unsupported generated parameter: {signature.words(node)}")
+        raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
     return Parameter(
-        name=signature.words(names[0]),
-        type=signature.words(element or kind),
+        name=signature.word(names[0]),
+        type=signature.word(element or kind),
         space=spaces[0] if spaces else "",
         declarator=form,
-        is_const=any(
-            child.type == "type_qualifier" and child.start_byte not in signature.qualifiers
-            for child in node.children
-        ),
+        is_const=is_fixed(signature, part),
         is_atomic=element is not None,
         index=int(mark.arguments or "") if is_buffer else None,
         attribute="" if is_buffer else mark.name,
     )
 
 
-def _atomic_element(kind: Node) -> Node | None:
+def _atomic_element(signature: Parsed, kind: Part) -> Part | None:
     """Return the element type of ``atomic<...>``, None for other types."""
-    name, arguments = kind.child_by_field_name("name"), kind.child_by_field_name("arguments")
-    if kind.type != "template_type" or name is None or arguments is None:
+    name, arguments = kind.get("name"), kind.get("arguments")
+    if kind.kind != "template_type" or name is None or arguments is None:
         return None
-    return arguments.named_children[0] if name.text == b"atomic" else None
+    return arguments.inner[0] if signature.word(name) == "atomic" else None

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.declarators import unpack
+from embercoach.metal.program.declarators import unpack
+from embercoach.metal.program.tree import plain_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +50,9 @@ def fillings(syntax: Syntax) -> Iterator[Filling]:
         if not _is_local(syntax, node) or not _is_variable(syntax, node):
             continue
         names = [
-            syntax.words(name)
+            syntax.text_between(name.start, name.end)
             for declarator in _without_value(node.children_by_field_name("declarator"))
-            for name in unpack(declarator).names
+            for name in unpack(plain_tree(declarator)).names
         ]
         if names:
             text = "".join(f" {FILL_MACRO}({name})" for name in names)

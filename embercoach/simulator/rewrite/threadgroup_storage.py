@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.declarators import unpack
+from embercoach.metal.program.declarators import unpack
+from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import walk
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from embercoach.metal.macros import Macros
     from embercoach.metal.syntax import Syntax
+    from embercoach.metal.written.macros import Macros
 
 SPACE = "threadgroup"
 #: What the unit's first header declares storage with.
@@ -146,7 +147,9 @@ def _storage(syntax: Syntax, node: Node, words: frozenset[str], *, mixed: bool) 
             kind.append(_plain(syntax, child, ()))
     made = []
     for declarator, pointer in zip(declarators, pointers, strict=True):
-        (name,) = unpack(declarator).names
+        (part,) = unpack(plain_tree(declarator)).names
+        name = declarator.descendant_for_byte_range(part.start, part.end)
+        assert name is not None
         own = [] if pointer is None else pointer.children
         cut = [c for c in own if syntax.qualifiers.get(c.start_byte) in words]
         cut += [n for n in walk(declarator) if n.type == "attribute_declaration"]

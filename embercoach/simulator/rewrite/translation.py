@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.macros import read_macros
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
+from embercoach.metal.written.macros import read_macros
 from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.generated_layout import (
     Layout,
@@ -117,8 +117,8 @@ def rewrite(
     layout = read_layout(source, body, header)
     edits = [*_frame_edits(layout)]
     problems: list[Problem] = []
-    header_macros = read_macros(parse_unit(header))
-    macros = read_macros(parse_body(body)).joined(header_macros)
+    header_macros = read_macros(header)
+    macros = read_macros(body).joined(header_macros)
     words = spelling(macros)
     for shift, syntax in (
         (0, parse_unit(header, macros.blanks)),

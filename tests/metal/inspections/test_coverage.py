@@ -53,15 +53,15 @@ def found(source: str, threads: int) -> list[tuple[str, int, int, int]]:
         (tree(1024, 64), 1024, ("thread", 1024, 128, 128)),
         (FILL.format(size=256) + "y[t] = s[t ^ 128];", 128, ("thread", 128, 256, 256)),
         (FILL.format(size=256) + "y[t] = s[255 - t];", 64, ("thread", 64, 256, 256)),
-        (SUMS + "y[t] = s[simdgroup_index_in_threadgroup ^ 4];", 128, ("SIMD group", 4, 8, 256)),
-        (SUMS + EIGHT, 512, ("SIMD group", 16, 8, 256)),
-        (SUMS + EIGHT, 128, ("SIMD group", 4, 8, 256)),
-        (SUMS + "if (t < 8) y[t] = s[t];", 1024, ("SIMD group", 32, 8, 256)),
+        (SUMS + "y[t] = s[simdgroup_index_in_threadgroup ^ 4];", 128, ("simdgroup", 4, 8, 256)),
+        (SUMS + EIGHT, 512, ("simdgroup", 16, 8, 256)),
+        (SUMS + EIGHT, 128, ("simdgroup", 4, 8, 256)),
+        (SUMS + "if (t < 8) y[t] = s[t];", 1024, ("simdgroup", 32, 8, 256)),
         (
             SUMS + "float r = thread_index_in_simdgroup < 8 ? s[thread_index_in_simdgroup] : 0;"
             " y[t] = simd_sum(r);",
             64,
-            ("SIMD group", 2, 8, 256),
+            ("simdgroup", 2, 8, 256),
         ),
     ],
 )

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.metal.body import read_body, read_unit
 from embercoach.metal.inspections.input_writes import input_writes
 from embercoach.metal.inspections.memory_use import threadgroup_arrays, total
 from embercoach.metal.inspections.precision import half_sums, promotions
 from embercoach.metal.inspections.unsigned import settled_comparisons, wrapped_indices
 from embercoach.metal.program.walk import known_values
+from embercoach.metal.written.body import read_body, read_unit
 from tests.metal.execution.launching import program_of
 from tests.simulator.suite_cases import BUGS, CLEAN
 

@@ -10,7 +10,7 @@
   const findings = data.findings.map((row, index) => {
     const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell, flow, related] = row;
     const text = (id) => data.texts[id];
-    // Where it stands in the source that is shown: a notebook's cells one below the other.
+    // Its place in the source that is shown: a notebook's cells one below the other.
     const start = (cell) => data.files[file].source?.cells.find(([number]) => number === cell)?.[1] ?? 1;
     const step = ([line, column, cell, message]) => ({ line, column, cell, at: start(cell) + line - 1, message: text(message) });
     return {
@@ -196,7 +196,7 @@
       next = first + lines.length;
     }
     if (next <= source.count) rows.push({ gap: source.count - next + 1 });
-    // A finding behind the last line end stands after all lines.
+    // A finding after the last line end comes after all lines.
     const late = byFile[file].filter((finding) => finding.at > source.count);
     if (late.length) rows.push({ line: late[0].line, text: "", found: late });
     return rows;

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.body import read_unit
 from embercoach.metal.numerals import whole_number
+from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tree_sitter import Node
 
-    from embercoach.metal.body import MetalText
     from embercoach.metal.objective_c import ObjectiveC
     from embercoach.metal.syntax import Syntax
+    from embercoach.metal.written.body import MetalText
 
 _LITERALS = frozenset({"string_literal", "raw_string_literal"})
 _ESCAPES = {
@@ -64,7 +64,7 @@ def embedded_units(file: ObjectiveC) -> Iterator[Embedded]:
 
 
 def _is_metal(text: MetalText) -> bool:
-    """Whether it is Metal and not OpenCL, whose entry points may look the same."""
+    """Return whether it is Metal and not OpenCL, whose entry points may look the same."""
     if not any(function.body for function in text.entry_points):
         return False
     includes = any(d.target.startswith(("<metal", "metal")) for d in text.directives)
@@ -80,14 +80,14 @@ def _literals(syntax: Syntax) -> Iterator[Node]:
 
 
 def _characters(literal: Node, syntax: Syntax) -> list[tuple[str, int]] | None:
-    """What a literal says, each character with its offset in the file; None if that is unknown."""
+    """The characters of a literal with their offsets in the file; None if unknown."""
     parts = literal.named_children if literal.type == "concatenated_string" else [literal]
     found: list[tuple[str, int]] = []
     for part in parts:
         if part.type == "comment":
             continue
         if part.type not in _LITERALS:
-            return None  # a macro that stands for a literal
+            return None  # a macro that represents a literal
         for child in part.named_children:
             start = syntax.place(child).start
             words = syntax.words(child)
@@ -104,7 +104,7 @@ def _characters(literal: Node, syntax: Syntax) -> list[tuple[str, int]] | None:
 
 
 def _escaped(words: str) -> str | None:
-    """What an escape stands for; a line end behind a backslash stands for nothing."""
+    """The text of an escape; empty for a line end after a backslash."""
     inside = words[1:]
     if inside in ("\n", "\r\n"):
         return ""

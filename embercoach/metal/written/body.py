@@ -1,6 +1,6 @@
 """The facts of a kernel body, and of the header or file around it.
 
-``read_body`` takes what MLX calls ``source``, ``read_unit`` what stands at file scope: a kernel's
+``read_body`` takes what MLX calls ``source``, ``read_unit`` what is at file scope: a kernel's
 ``header`` or a whole ``.metal`` file. Both only read; what is wrong is for the checks to say.
 """
 
@@ -10,42 +10,38 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.metal.array_sizes import SizeNames
-from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.language import foreign_parts
-from embercoach.metal.macros import Macros, read_macros
+from embercoach.metal.facts import Place
 from embercoach.metal.msl_names import is_known, is_standard_header
-from embercoach.metal.resolution import resolve
-from embercoach.metal.scopes import NestingError
-from embercoach.metal.syntax import parse_body, parse_unit
-from embercoach.metal.threads import ThreadFacts
+from embercoach.metal.numerals import whole_number
+from embercoach.metal.program.texts import as_written
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
+from embercoach.metal.written.array_sizes import size_names
+from embercoach.metal.written.language import foreign_parts
+from embercoach.metal.written.macros import Macros, read_macros
+from embercoach.metal.written.scopes import NestingError, names_of
+from embercoach.metal.written.specifiers import attribute_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from embercoach.metal.facts import (
         AttributeMark,
         AttributeUse,
-        Barrier,
         Call,
         Declaration,
         Directive,
         Foreign,
         Function,
-        Guard,
-        Place,
-        Product,
         SizeName,
-        StrideLoop,
         Use,
     )
-    from embercoach.metal.syntax import Syntax
+    from embercoach.metal.program.nodes import Text
+    from embercoach.metal.program.texts import Parsed
 
 
 @dataclass(frozen=True, slots=True)
 class MetalText:
-    """What a Metal text says. Places count characters, lines and columns of ``text``.
+    """The facts of a Metal text. Places count characters, lines and columns of ``text``.
 
     Attributes:
         doubtful: stretches where the parser had to guess; empty for a clean parse.
@@ -55,7 +51,6 @@ class MetalText:
             Metal's library and of MLX's signature are among them.
         macros: those of the text and of what is around it.
         numbers: integers written in the text, the sizes of arrays left out.
-        spans_groups: a group's position is multiplied by the size of a threadgroup.
         foreign: C++ that Metal has not.
         size_names: names that keep the size of an array from being constant, or may do so.
         refusal: the problem to report of a text of which nothing is known, else None.
@@ -72,19 +67,14 @@ class MetalText:
     marks: tuple[AttributeMark, ...] = ()
     macros: Macros = field(default_factory=Macros)
     attribute_uses: tuple[AttributeUse, ...] = ()
-    guards: tuple[Guard, ...] = ()
-    stride_loops: tuple[StrideLoop, ...] = ()
-    products: tuple[Product, ...] = ()
     numbers: frozenset[int] = frozenset()
-    spans_groups: bool = False
-    barriers: tuple[Barrier, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
     refusal: str | None = None
 
     @property
     def parse_ok(self) -> bool:
-        """Whether the parser understood every character."""
+        """Return whether the parser understood every character."""
         return not self.doubtful
 
     @property
@@ -117,7 +107,7 @@ def read_unit(text: str) -> MetalText:
     """Read text at file scope: the ``header`` of a kernel, or a ``.metal`` file."""
     if not text.strip():
         return EMPTY
-    return _read(text, parse_unit, EMPTY)
+    return _read(text, "file", EMPTY)
 
 
 def read_body(source: str, header: MetalText = EMPTY) -> MetalText:
@@ -127,55 +117,58 @@ def read_body(source: str, header: MetalText = EMPTY) -> MetalText:
         source: the body as MLX gets it.
         header: the kernel's header as ``read_unit`` gave it.
     """
-    return _read(source, parse_body, header)
+    return _read(source, "body", header)
 
 
-def _read(
-    text: str, parse: Callable[[str, frozenset[str]], Syntax], around: MetalText
-) -> MetalText:
-    blanks = around.macros.blanks
-    syntax = parse(text, blanks)
-    own = read_macros(syntax).blanks - blanks
-    if own:
-        # Macros of the text itself that are no C++: parse again without them.
-        syntax = parse(text, blanks | own)
-    if syntax.is_exceeded:
-        return _refused(syntax, TOO_INTRICATE)
+def _read(text: str, kind: Text, around: MetalText) -> MetalText:
+    macros = read_macros(text).joined(around.macros)
+    # Macros that are no C++ are left out.
+    parsed = as_written(text, kind, macros.blanks)
+    if parsed.is_exceeded:
+        return _refused(text, TOO_INTRICATE)
     try:
-        found = resolve(syntax, around.names, around.macros)
-        threads = ThreadFacts(syntax, found)
-    except (NestingError, RecursionError):
-        return _refused(syntax, TOO_DEEP)
+        found = names_of(parsed, macros, around.names)
+    except NestingError:
+        return _refused(text, TOO_DEEP)
     sound = around.parse_ok and around.names_known
     foreign = any(
         d.kind == "include" and not is_standard_header(d.target) for d in found.directives
     )
     return MetalText(
         text=text,
-        doubtful=syntax.faults,
-        names_known=sound and not foreign and not found.macros.paste,
+        doubtful=parsed.faults,
+        names_known=sound and not foreign and not macros.paste,
         declarations=tuple(found.declarations),
         free=tuple(found.free),
         calls=tuple(found.calls),
         functions=tuple(found.functions),
         directives=tuple(found.directives),
-        marks=tuple(found.marks),
-        macros=found.macros,
-        attribute_uses=tuple(threads.attribute_uses()),
-        guards=tuple(threads.guards()),
-        stride_loops=tuple(threads.stride_loops()),
-        products=tuple(threads.products()),
-        numbers=frozenset(threads.numbers()),
-        spans_groups=threads.spans_groups(),
-        barriers=tuple(threads.barriers()),
-        foreign=tuple(foreign_parts(syntax, found)),
-        size_names=tuple(SizeNames(syntax, found).names()),
+        marks=tuple(_marks(parsed)),
+        macros=macros,
+        attribute_uses=tuple(found.attribute_uses),
+        numbers=frozenset(_numbers(parsed)),
+        foreign=tuple(foreign_parts(parsed, found)),
+        size_names=tuple(size_names(parsed, found)),
     )
 
 
-def _refused(syntax: Syntax, problem: str) -> MetalText:
-    everything = (syntax.stretch(0, len(syntax.data)),)
-    return MetalText(syntax.text, everything, names_known=False, refusal=problem)
+def _refused(text: str, problem: str) -> MetalText:
+    everything = (Place(0, len(text), 1, 1),)
+    return MetalText(text, everything, names_known=False, refusal=problem)
+
+
+def _marks(parsed: Parsed) -> Iterator[AttributeMark]:
+    for part in parsed.of_kinds("attribute_declaration"):
+        yield from attribute_marks(parsed, part)
+
+
+def _numbers(parsed: Parsed) -> Iterator[int]:
+    """The integers that the text writes, besides those that are sizes of arrays."""
+    for part in parsed.of_kinds("number_literal"):
+        digits = parsed.word(part).rstrip("uUlL")
+        number = whole_number(digits) if digits.isdecimal() else None
+        if number is not None and part.role != "size" and parsed.holds(part):
+            yield number
 
 
 def undeclared(text: MetalText, scope: frozenset[str] = frozenset()) -> tuple[Use, ...]:
@@ -205,12 +198,3 @@ def redeclared(body: MetalText, scope: frozenset[str]) -> tuple[Declaration, ...
         scope: names that MLX's signature certainly brings into the body's scope.
     """
     return tuple(d for d in body.declarations if d.depth == 0 and d.name in scope)
-
-
-def attributes_out_of_reach(header: MetalText) -> frozenset[str]:
-    """Thread attributes that a header mentions, in its functions or macros.
-
-    MLX looks for them in ``source`` alone, and a function never sees the kernel's parameters.
-    """
-    mentioned = {use.name for use in header.free}.union(*(m.names for m in header.macros.items))
-    return frozenset(mentioned & ATTRIBUTES.keys())

@@ -1,4 +1,4 @@
-"""Which of a kernel's names its header mentions without having them in scope.
+"""The names of a kernel that its header mentions without having them in scope.
 
 MLX looks for attributes and for ``x_shape``, ``x_strides`` and ``x_ndim`` in ``source`` alone, and
 what it passes are parameters of the kernel: the functions of a header never see them, and a macro
@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.body import undeclared
-from embercoach.metal.syntax import parse_body
+from embercoach.metal.program.texts import as_written
+from embercoach.metal.written.body import undeclared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.body import MetalText
-    from embercoach.metal.facts import Macro, Place, Use
+    from embercoach.metal.facts import Place, Use
+    from embercoach.metal.program.expansion import Macro
+    from embercoach.metal.written.body import MetalText
 
 _NAMES = frozenset({"identifier", "type_identifier"})
 
@@ -56,15 +57,15 @@ def beyond_macros(
     if not mentions:
         return
     declared = {d.name for d in body.declarations}
-    syntax = parse_body(body.text, header.macros.blanks)
+    parsed = as_written(body.text, "body", header.macros.blanks)
     seen: set[str] = set()
-    for node in syntax.nodes:
-        if node.type not in _NAMES or not syntax.holds(node):
+    for part in parsed.tree.below():
+        if part.kind not in _NAMES or not parsed.holds(part):
             continue
-        name = syntax.words(node)
+        name = parsed.word(part)
         if name in mentions and name not in seen and name not in declared:
             seen.add(name)
-            yield MacroUse(name, tuple(sorted(mentions[name])), syntax.place(node))
+            yield MacroUse(name, tuple(sorted(mentions[name])), parsed.place(part))
 
 
 def _reached(macro: Macro, header: MetalText) -> set[str]:

@@ -1,0 +1,97 @@
+"""The value of every expression of a file, for ``embercoach dev facts``."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from embercoach.analysis.evaluate.dispatch import EVALUATORS
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
+from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.values.joins import join_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import libcst as cst
+
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.facts.facts import Fact, Place
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.syntax.positions import Span
+    from embercoach.analysis.values.lattice import Value
+
+
+class Expression(NamedTuple):
+    """An expression and its value, joined over all of its evaluations."""
+
+    span: Span
+    source: str
+    value: Value
+    context: str
+
+
+class _Evaluations:
+    """The evaluations of a file's expressions."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.values: dict[cst.CSTNode, list[Value]] = {}
+        self.places: dict[cst.CSTNode, Place] = {}
+
+    def add(self, node: cst.CSTNode, value: Value, place: Place) -> None:
+        """Note an evaluation."""
+        self.values.setdefault(node, []).append(value)
+        self.places[node] = place
+
+    def evaluate(self, handler: Callable[[Frame, Any], Value], frame: Frame, node: Any) -> Value:
+        """Evaluate an expression, and note its value where facts are recorded."""
+        value = handler(frame, node)
+        if frame.record and frame.module is self.module:
+            self.add(node, value, frame.place())
+        return value
+
+
+def expressions(module: Module) -> list[Expression]:
+    """Analyse a file; its expressions in the order of the source.
+
+    Names are among them where they are operands, arguments or conditions.
+    """
+    found = _Evaluations(module)
+    with _observed(found):
+        facts = analyse_module(module)
+    for fact in facts:
+        for node, value in _operands(fact):
+            found.add(node, value, fact.place)
+    spans = module.parsed.spans({node: place.statement for node, place in found.places.items()})
+    contexts = {node: context_of(p, module.is_test) for node, p in found.places.items()}
+    known = [
+        Expression(spans[node], module.parsed.code(node), join_all(values), contexts[node])
+        for node, values in found.values.items()
+    ]
+    return sorted(known, key=lambda one: (one.span.line, one.span.column, one.span[2:]))
+
+
+@contextmanager
+def _observed(found: _Evaluations) -> Iterator[None]:
+    before = dict(EVALUATORS)
+    for kind, handler in before.items():
+        EVALUATORS[kind] = partial(found.evaluate, handler)
+    try:
+        yield
+    finally:
+        EVALUATORS.update(before)
+
+
+def _operands(fact: Fact) -> Iterator[tuple[cst.CSTNode, Value]]:
+    if isinstance(fact, CallFact):
+        yield from ((argument.node, argument.value) for argument in fact.arguments)
+        if fact.receiver_node is not None and fact.receiver is not None:
+            yield fact.receiver_node, fact.receiver
+    elif isinstance(fact, BinaryFact | CompareFact):
+        yield fact.left_node, fact.left
+        yield fact.right_node, fact.right
+    elif isinstance(fact, TruthFact | FormatFact):
+        yield fact.node, fact.value

@@ -1,0 +1,175 @@
+"""``embercoach dev``: commands for people who write rules; the help page does not list them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embercoach.quoting import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.analysis.expression_values import Expression
+    from embercoach.analysis.values.lattice import Value
+    from embercoach.kernel_builder import KernelBuilder
+    from embercoach.report.styled import Line
+
+#: Levels of values in values, and items of each, that are shown.
+DEPTH = 3
+MOST_ITEMS = 8
+#: Fields of values that only the analysis uses.
+HIDDEN = frozenset(("choice", "module", "pieces", "pulls", "weight"))
+
+
+@click.group("dev")
+def command() -> None:
+    """Commands for writing rules."""
+
+
+@command.command("facts")
+@click.argument("file", type=click.Path(path_type=str))
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
+def facts(file: str, output_format: str) -> None:
+    """Print what the analysis knows of each expression of a Python FILE.
+
+    Kernel builders are those of the file's configuration.
+    """
+    from embercoach.report.styled import print_lines
+    from embercoach.terminal_text import json_text
+
+    known = _expressions(file)
+    if output_format == "json":
+        click.echo(json_text([_document(one) for one in known]))
+    else:
+        print_lines(_lines(known), sys.stdout)
+
+
+def _expressions(file: str) -> list[Expression]:
+    from embercoach.analysis.work import WorkExceededError
+    from embercoach.checks import SyntaxProblem
+    from embercoach.cli.flow import UserError
+    from embercoach.config import ConfigError, load
+    from embercoach.engine.inspection import python_error
+    from embercoach.engine.languages import PYTHON, language_of
+    from embercoach.engine.parallel.budget import size_problem
+    from embercoach.fixes.source_file import DecodingError, decode
+    from embercoach.safe_read import read_bytes
+
+    if language_of(file) != PYTHON:
+        raise UserError(f"FILE must be a Python file, got {file}")
+    try:
+        (scope,) = load((file,))
+        data = read_bytes(file)
+        if (message := size_problem(len(data), PYTHON, scope.settings.max_file_size)) is not None:
+            raise UserError(f"{file}: {message}")
+        source = decode(data).text
+        return _analysed(source, Path(file).absolute(), scope.settings.kernel_builders)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except SyntaxProblem as error:
+        line, column, message = python_error(source) or (error.line, error.column, error.message)
+        raise UserError(f"{file}:{line}:{column}: {message}") from error
+    except DecodingError as error:
+        raise UserError(f"{file}:{error}") from error
+    except WorkExceededError as error:
+        raise UserError(f"{file}: analysis exceeded its budget: {error}") from error
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+
+
+def _analysed(source: str, path: Path, builders: tuple[KernelBuilder, ...]) -> list[Expression]:
+    from embercoach.analysis.expression_values import expressions
+    from embercoach.checks import Project
+    from embercoach.checks.reading import reading
+    from embercoach.engine.parallel.workers import run_deep
+
+    results: list[list[Expression] | Exception] = []
+
+    def analyse() -> None:
+        try:
+            with reading(source):
+                results.append(expressions(Project(builders).open(path, source)))
+        except Exception as error:  # noqa: BLE001  (raised again below, in the main thread)
+            results.append(error)
+
+    thread = run_deep(analyse, len(source))
+    if thread is not None:
+        thread.join()
+    (result,) = results
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _lines(known: Iterable[Expression]) -> Iterator[Line]:
+    for one in known:
+        start, source = one.span, " ".join(one.source.split())
+        yield [
+            (f"{start.line}:{start.column + 1}", "path"),
+            (f"  {quoted(source)}", "code"),
+            (f"  {_words(_described(one.value))}", ""),
+            (f"  [{one.context}]", "faint"),
+        ]
+
+
+def _document(one: Expression) -> dict[str, Any]:
+    line, column, end_line, end_column = one.span
+    return {
+        "line": line,
+        "column": column + 1,
+        "end_line": end_line,
+        "end_column": end_column + 1,
+        "source": one.source,
+        "value": _described(one.value),
+        "context": one.context,
+    }
+
+
+def _described(value: Value, depth: int = DEPTH) -> dict[str, Any]:
+    """The type of a value and its fields that differ from their defaults."""
+    found: dict[str, Any] = {"type": type(value).__name__}
+    for field in fields(value):
+        content = getattr(value, field.name)
+        if field.name not in HIDDEN and content not in (None, field.default):
+            found[field.name] = _plain(content, depth)
+    return found
+
+
+def _plain(content: Any, depth: int) -> Any:
+    from embercoach.analysis.values.lattice import Value
+
+    if isinstance(content, Value):
+        return _described(content, depth - 1) if depth else {"type": type(content).__name__}
+    if isinstance(content, tuple | frozenset):
+        return [_plain(item, depth) for item in [*content][:MOST_ITEMS]]
+    if content is None or isinstance(content, bool | int | str):
+        return content
+    if isinstance(content, float | complex | Path):
+        return str(content)
+    return getattr(content, "name", type(content).__name__)
+
+
+def _words(described: dict[str, Any]) -> str:
+    name, *fields_ = described.items()
+    texts = [f"{key}={_shown(content)}" for key, content in fields_]
+    return f"{name[1]}({', '.join(texts)})" if texts else str(name[1])
+
+
+def _shown(content: Any) -> str:
+    if isinstance(content, dict):
+        return _words(content)
+    if isinstance(content, list):
+        return f"[{', '.join(map(_shown, content))}]"
+    return quoted(str(content))

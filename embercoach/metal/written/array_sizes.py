@@ -1,0 +1,98 @@
+"""The names that decide the sizes of arrays, where Metal allows constant expressions only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.metal.facts import SizeName
+from embercoach.metal.program.declarators import unpack_initialized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.texts import Parsed
+    from embercoach.metal.program.tree import Part
+    from embercoach.metal.written.naming import Scopes
+
+_INTEGERS = """
+int uint short ushort char uchar long ulong size_t int8_t int16_t int32_t int64_t uint8_t uint16_t
+uint32_t uint64_t unsigned
+"""
+#: A variable of another type may convert to a constant: ``integral_constant`` does.
+_PLAIN = frozenset(_INTEGERS.split()) | {"unsigned int", "unsigned short", "unsigned long"}
+# Their operands are not evaluated.
+_UNEVALUATED = frozenset({"sizeof_expression", "alignof_expression", "decltype"})
+_MAX_STEPS = 8
+
+
+def size_names(parsed: Parsed, scopes: Scopes) -> Iterator[SizeName]:
+    """Each name that makes a size no constant expression, and each that may do so."""
+    sizes = _Sizes(parsed, scopes)
+    for part in parsed.of_kinds("declaration"):
+        if not parsed.holds(part):
+            continue
+        for declarator in part.all("declarator"):
+            parts, _ = unpack_initialized(declarator)
+            array = scopes.bindings.get(parts.names[0].start) if parts.names else None
+            if array is None or array.kind != "local" or parts.function is not None:
+                continue
+            for size in parts.dimensions:
+                if size is not None and not any(inner.broken for inner in part.below()):
+                    for name, free in dict.fromkeys(sizes.reads(size, 0)):
+                        yield SizeName(array, name, free, parsed.place(size))
+
+
+class _Sizes:
+    def __init__(self, parsed: Parsed, scopes: Scopes) -> None:
+        self._parsed = parsed
+        self._scopes = scopes
+        self._macros = scopes.macros.mentioned
+
+    def reads(self, part: Part, steps: int) -> Iterator[tuple[str, bool]]:
+        """The names that an expression reads when the program runs, or may read (True)."""
+        if part.kind in _UNEVALUATED or steps > _MAX_STEPS:
+            return
+        if part.kind == "identifier":
+            yield from self._read(part, steps)
+            return
+        skipped = part.get("function") if part.kind == "call_expression" else None
+        for child in part.inner:
+            if child is not skipped:
+                yield from self.reads(child, steps)
+
+    def _read(self, part: Part, steps: int) -> Iterator[tuple[str, bool]]:
+        name = self._parsed.word(part)
+        if name in self._macros:
+            return
+        declaration = self._scopes.bindings.get(part.start)
+        if declaration is None:
+            yield name, True
+            return
+        if declaration.kind not in ("local", "parameter") or declaration.type not in _PLAIN:
+            return
+        if declaration.pointer or declaration.dimensions:
+            return
+        if declaration.kind == "parameter":
+            yield name, False
+            return
+        owner, value = self._scopes.origins[declaration]
+        words = self._specifiers(owner)
+        if words is not None and not words:
+            yield name, False
+        elif words == {"const"} and value is not None:
+            # A constant expression if its first value is one.
+            if any(not free for _, free in self.reads(value, steps + 1)):
+                yield name, False
+            else:
+                yield from self.reads(value, steps + 1)
+
+    def _specifiers(self, owner: Part | None) -> set[str] | None:
+        """``const``, ``static`` and their like of a declaration, None for other parts."""
+        if owner is None or owner.kind != "declaration":
+            return None
+        return {
+            self._parsed.word(child)
+            for child in owner.parts
+            if child.kind in ("type_qualifier", "storage_class_specifier")
+            and child.start not in self._parsed.qualifiers
+        }

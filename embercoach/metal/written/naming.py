@@ -1,0 +1,146 @@
+"""The names of a text: the scopes that hold them, and the kinds of C++ that declare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from embercoach.metal.facts import (
+        AttributeUse,
+        Call,
+        Declaration,
+        DeclarationKind,
+        Directive,
+        Function,
+        Use,
+        UseKind,
+    )
+    from embercoach.metal.program.tree import Part
+    from embercoach.metal.written.macros import Macros
+
+USED: Mapping[str, UseKind] = {
+    "identifier": "value",
+    "type_identifier": "type",
+    "namespace_identifier": "namespace",
+}
+NAMES = USED.keys() | {"field_identifier"}
+# Their insides are no names, or no names of this text.
+SKIPPED = frozenset(
+    {
+        "attribute_declaration",
+        "attribute_specifier",
+        "field_designator",
+        "literal_suffix",
+        "preproc_call",
+        "preproc_def",
+        "preproc_function_def",
+        "string_literal",
+    }
+)
+SCOPES = frozenset(
+    {
+        "compound_statement",
+        "field_declaration_list",
+        "for_range_loop",
+        "for_statement",
+        "function_definition",
+        "if_statement",
+        "lambda_expression",
+        "switch_statement",
+        "template_declaration",
+        "template_instantiation",
+        "while_statement",
+    }
+)
+CONDITIONS = frozenset({"preproc_if", "preproc_elif", "preproc_ifdef", "preproc_elifdef"})
+# The one part of each that is followed; their names are declared, or none of this text.
+FOLLOWED = {
+    "type_parameter_declaration": "default_type",
+    "optional_type_parameter_declaration": "default_type",
+    "variadic_type_parameter_declaration": "default_type",
+    "enumerator": "value",
+    "alias_declaration": "type",
+    "namespace_definition": "body",
+    "namespace_alias_definition": "body",
+    "using_declaration": "",
+    "preproc_include": "",
+}
+# The child of each that is the name, and the kind of thing that it names.
+NAMED: Mapping[str, tuple[str, DeclarationKind]] = {
+    "alias_declaration": ("name", "alias"),
+    "enum_specifier": ("name", "type"),
+    "enumerator": ("name", "enumerator"),
+    "lambda_capture_initializer": ("left", "local"),
+    "namespace_alias_definition": ("name", "namespace"),
+    "namespace_definition": ("name", "namespace"),
+    "optional_type_parameter_declaration": ("name", "template"),
+    "type_parameter_declaration": ("name", "template"),
+    "variadic_type_parameter_declaration": ("name", "template"),
+}
+# The child of each that can be no constant and no type.
+OF_VARIABLES = {
+    "assignment_expression": "left",
+    "subscript_expression": "argument",
+    "update_expression": "argument",
+}
+
+
+class Visible(NamedTuple):
+    """A declaration, None where it is not known, and the byte from which on it is visible.
+
+    Attributes:
+        before: the one that the scope had before.
+    """
+
+    declaration: Declaration | None
+    since: int
+    before: Visible | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """A part whose names are visible in it alone.
+
+    Attributes:
+        names: those that are declared in it.
+        is_open: any name may be declared here, as in a class whose bases are not followed.
+        template: holds template parameters; what a template declares lands outside.
+    """
+
+    depth: int = 0
+    outer: Scope | None = None
+    template: bool = False
+    is_open: bool = False
+    names: dict[str, Visible] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> Scope:
+        """The scope in which what is declared here can live."""
+        scope = self
+        while scope.template and scope.outer is not None:
+            scope = scope.outer
+        return scope
+
+
+@dataclass(slots=True)
+class Scopes:
+    """The names of one text.
+
+    Attributes:
+        bindings: start byte of each used name to its declaration in the text.
+        origins: of each declaration the part that declares it, and its initial value.
+        free: uses that no declaration covers, in the order of the text.
+    """
+
+    macros: Macros
+    declarations: list[Declaration] = field(default_factory=list)
+    bindings: dict[int, Declaration] = field(default_factory=dict)
+    origins: dict[Declaration, tuple[Part | None, Part | None]] = field(default_factory=dict)
+    free: list[Use] = field(default_factory=list)
+    attribute_uses: list[AttributeUse] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    directives: list[Directive] = field(default_factory=list)

@@ -1,0 +1,389 @@
+"""The names of a text as it is written: its declarations, and uses without one.
+
+The preprocessor has not run: a macro is a name, and both branches of a condition count. One pass
+over the tree notes where each declaration is visible, and where each name is used. A name is taken
+for declared wherever C++ might find it in a way that is not followed here: a member of a base
+class, a name that a macro may declare, a function at file scope that comes later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.facts import AttributeUse, Call, Declaration, Directive, Use
+from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
+from embercoach.metal.written import naming, specifiers
+from embercoach.metal.written.naming import Scope, Scopes, Visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from embercoach.metal.facts import DeclarationKind, DirectiveKind, UseKind
+    from embercoach.metal.program.declarators import Declarator
+    from embercoach.metal.program.texts import Parsed
+    from embercoach.metal.program.tree import Part
+    from embercoach.metal.written.macros import Macros
+
+# Nested names and statements that are followed.
+_MAX_NESTING = 150
+
+
+class NestingError(Exception):
+    """The text nests deeper than is followed."""
+
+
+class _Context(NamedTuple):
+    """The surroundings of a part.
+
+    Attributes:
+        nesting: the parts around it that count as nested.
+        quiet: a name may be anything here.
+    """
+
+    scope: Scope
+    nesting: int
+    quiet: bool
+
+
+def names_of(parsed: Parsed, macros: Macros, outer: frozenset[str] = frozenset()) -> Scopes:
+    """Resolve every name of a text.
+
+    Args:
+        parsed: the text as it is written.
+        macros: those that the text and what is around it define.
+        outer: names declared around the text, such as those of the kernel's header.
+
+    Raises:
+        NestingError: the text nests deeper than is followed.
+    """
+    return _Names(parsed, macros, outer | macros.mentioned).resolved()
+
+
+class _Names:
+    def __init__(self, parsed: Parsed, macros: Macros, outer: frozenset[str]) -> None:
+        self.parsed = parsed
+        self.found = Scopes(macros)
+        self._outer = outer
+        self._file = Scope()
+        self._is_unit = parsed.tree.kind == "translation_unit"
+        self._free: list[tuple[Part, str, UseKind]] = []
+        self._declared: set[Part] = set()
+        self._callees: set[Part] = set()
+        self._components: dict[Part, Part] = {}
+        #: Names that can be no constant and no type.
+        self._variables: set[Part] = set()
+        self._members: set[Part] = set()
+        #: Arguments of macros, which may be anything.
+        self._quiet: set[Part] = set()
+        #: Declarators of functions that have a body, which sees the parameters.
+        self._defined: set[Part] = set()
+        #: Of parts with a scope the names that are declared somewhere in it.
+        self._inside: dict[Part, dict[str, Visible]] = {}
+        self._open: set[Part] = set()
+
+    def resolved(self) -> Scopes:
+        """The names, with the uses that are free."""
+        first = _Context(self._file, 0, quiet=False)
+        pending = [(part, first) for part in reversed(self.parsed.tree.parts)]
+        while pending:
+            part, context = pending.pop()
+            if part.kind not in naming.SKIPPED:
+                inside = self._entered(part, context)
+                pending.extend([(c, inside) for c in self._followed(part)[::-1] if c.named])
+        self._settle()
+        return self.found
+
+    def _entered(self, part: Part, context: _Context) -> _Context:
+        """Note what a part declares or uses; return the context of its children."""
+        kind, (scope, nesting, quiet) = part.kind, context
+        if kind in _NESTED:
+            nesting += 1
+            if nesting > _MAX_NESTING:
+                raise NestingError
+        rule = _RULES.get(kind)
+        if rule is not None:
+            rule(self, part, scope)
+        elif kind in naming.USED:
+            self._use(part, scope, quiet=quiet)
+        if kind in naming.SCOPES or (kind in FUNCTIONS and part not in self._defined):
+            is_template = kind == "template_declaration"
+            scope = Scope(scope.depth + 1, scope, is_template, part in self._open)
+            scope.names |= self._inside.get(part, {})
+        if kind in naming.CONDITIONS:
+            quiet = quiet or not specifiers.is_include_guard(self.parsed, part)
+        return _Context(scope, nesting, quiet or part in self._quiet)
+
+    def _followed(self, part: Part) -> Sequence[Part]:
+        """The children of a part that hold names to look up."""
+        kind = part.kind
+        if kind in naming.FOLLOWED:
+            return tuple(part.all(naming.FOLLOWED[kind])) if naming.FOLLOWED[kind] else ()
+        if kind in naming.CONDITIONS:
+            return [child for child in part.parts if child.role not in ("name", "condition")]
+        if kind == "qualified_identifier" and part.get("scope") is not None:
+            return _outermost(part, "scope", "name")
+        if kind == "field_expression":
+            self._components.update(zip(part.all("argument"), part.all("field"), strict=False))
+            return _outermost(part, "argument", "field")
+        if kind.endswith("_declarator"):
+            # Of one that is not understood, the clear parts alone.
+            return [child for child in part.parts if child.kind != "ERROR"]
+        role = naming.OF_VARIABLES.get(kind)
+        if role is not None:
+            self._variables.update(part.all(role))
+        return part.parts
+
+    def _use(self, part: Part, scope: Scope | None, *, quiet: bool) -> None:
+        """Look a name up, and note it where nothing declares it."""
+        if part in self._declared:
+            return
+        name = self.parsed.word(part)
+        while scope is not None:
+            visible = scope.names.get(name)
+            while visible is not None and visible.since > part.start:
+                visible = visible.before
+            if visible is not None:
+                if visible.declaration is not None:
+                    self.found.bindings[part.start] = visible.declaration
+                return
+            if scope.is_open:
+                return
+            scope = scope.outer
+        if name in ATTRIBUTES:
+            member = self._components.get(part)
+            component = None if member is None else self.parsed.word(member)
+            use = AttributeUse(name, component, self.parsed.place(part))
+            self.found.attribute_uses.append(use)
+        if not quiet and name not in self._outer and self.parsed.holds(part):
+            kind: UseKind = "call" if part in self._callees else naming.USED[part.kind]
+            self._free.append((part, name, kind))
+
+    def _settle(self) -> None:
+        """Note the uses that are free now that all names are known."""
+        first: dict[str, Declaration] = {}
+        for declaration in self.found.declarations:
+            first.setdefault(declaration.name, declaration)
+        for part, name, kind in self._free:
+            # At file scope a template may find what comes later.
+            if not (self._is_unit and name in self._file.names):
+                other = first.get(name)
+                place = self.parsed.place(part)
+                elsewhere = other.place if other else None
+                self.found.free.append(Use(name, kind, place, elsewhere, part in self._variables))
+
+    # Rules
+
+    def call(self, part: Part, scope: Scope) -> None:
+        """A call; a macro may declare what it is given, from there on."""
+        callee, arguments = part.get("function"), part.get("arguments")
+        if callee is None or arguments is None:
+            return
+        name, template = specifiers.callee_words(self.parsed, callee)
+        self.found.calls.append(Call(name, template, self.parsed.place(part)))
+        if callee.kind == "parenthesized_expression" and len(callee.inner) == 1:
+            # (max)(a, b), or a cast: (half)(x)
+            callee = callee.inner[0]
+        self._callees.add(callee)
+        if name in self.found.macros.functions:
+            self._quiet.add(arguments)
+            for inner in arguments.below():
+                if inner.kind in naming.NAMES:
+                    scope.names.setdefault(self.parsed.word(inner), Visible(None, arguments.end))
+
+    def template_function(self, part: Part, _scope: Scope) -> None:
+        """``f<T>``."""
+        self._callees.update(part.all("name"))
+
+    def declaration(self, part: Part, scope: Scope) -> None:
+        """Variables and fields, in the order of their declarators."""
+        value = part.get("value") or part.get("default_value")
+        for declarator in part.all("declarator"):
+            parts, initial = unpack_initialized(declarator)
+            kind: DeclarationKind = "field" if part.kind == "field_declaration" else "local"
+            if self._is_unit and scope.lasting is self._file:
+                kind = "constant" if parts.function is None else "function"
+            if kind == "function":
+                self._function(part, parts)
+            if len(parts.names) > 1:
+                kind = "binding"
+            given = initial if declarator.kind == "init_declarator" else value
+            self._declare(kind, scope, part, parts, given)
+
+    def function_definition(self, part: Part, scope: Scope) -> None:
+        """A function: its name outside, its parameters and body inside."""
+        parts = unpack(part.get("declarator"))
+        self._function(part, parts)
+        self._declare("function", scope, part, parts)
+        if parts.function is not None:
+            self._defined.add(parts.function)
+        if parts.rest:
+            # A member defined out of its class sees the class.
+            self._open.add(part)
+
+    def _function(self, part: Part, parts: Declarator) -> None:
+        made = specifiers.function(self.parsed, part, parts, member=part in self._members)
+        if made is not None and all(map(self.parsed.holds, parts.names)):
+            self.found.functions.append(made)
+
+    def parameter(self, part: Part, scope: Scope) -> None:
+        """A parameter of a function, a lambda or a template."""
+        kind: DeclarationKind = "template" if scope.template else "parameter"
+        self._declare(kind, scope, part, unpack(part.get("declarator")))
+
+    def named(self, part: Part, scope: Scope) -> None:
+        """Declare the one name of a part, which is visible after it."""
+        role, kind = naming.NAMED[part.kind]
+        name = part.get(role)
+        if name is None and kind == "template":
+            name = next((c for c in part.inner if c.kind == "type_identifier"), None)
+        if name is not None and (kind != "namespace" or name.kind == "namespace_identifier"):
+            owner = part if kind == "alias" else None
+            since = part.start if kind in ("type", "namespace") else part.end
+            self._declare_name(name, kind, scope, owner, since=since)
+
+    def class_specifier(self, part: Part, scope: Scope) -> None:
+        """A struct, class or union; its members are visible in the whole of it."""
+        name, body = part.get("name"), part.get("body")
+        if name is not None and name.kind == "type_identifier":
+            self._declare_name(name, "type", scope)
+        if body is not None:
+            members = map(self.parsed.word, specifiers.member_names(body))
+            self._inside[body] = dict.fromkeys(members, Visible(None, body.start))
+            self._members.update(body.parts)
+            if part.has("base_class_clause"):
+                self._open.add(body)
+
+    def typedef(self, part: Part, scope: Scope) -> None:
+        """``typedef type A``."""
+        for declarator in part.all("declarator"):
+            self._declare("alias", scope, part, unpack(declarator))
+
+    def using_declaration(self, part: Part, scope: Scope) -> None:
+        """``using namespace n`` and ``using n::name``."""
+        target = next(iter(part.inner), None)
+        if target is None:
+            return
+        whole = part.has("namespace")
+        words, place = self.parsed.word(target), self.parsed.place(part)
+        kind: DirectiveKind = "using namespace" if whole else "using"
+        self.found.directives.append(Directive(kind, words, place))
+        name = None if whole else target.get("name")
+        if name is not None:
+            self._declare_name(name, "alias", scope)
+
+    def include(self, part: Part, _scope: Scope) -> None:
+        """``#include``."""
+        path = part.get("path")
+        if path is not None:
+            # The part itself reaches to the next line.
+            place = self.parsed.stretch(part.start, path.end)
+            self.found.directives.append(Directive("include", self.parsed.word(path), place))
+
+    def range_loop(self, part: Part, scope: Scope) -> None:
+        """``for (auto v : values)``, whose variable is visible in the body alone."""
+        body, inner = part.get("body"), Scope(scope.depth + 1, scope)
+        since = part.end if body is None else body.start
+        self._declare("local", inner, part, unpack(part.get("declarator")), since=since)
+        self._inside[part] = inner.names
+
+    def function_expression(self, part: Part, _scope: Scope) -> None:
+        """A lambda expression."""
+        self._defined.update(part.all("declarator"))
+
+    # Declarations
+
+    def _declare(
+        self,
+        kind: DeclarationKind,
+        scope: Scope,
+        owner: Part,
+        parts: Declarator,
+        value: Part | None = None,
+        since: int | None = None,
+    ) -> None:
+        """Declare the names of a declarator."""
+        for name in parts.names:
+            self._declare_name(name, kind, scope, owner, parts, value, since)
+
+    def _declare_name(
+        self,
+        name: Part,
+        kind: DeclarationKind,
+        scope: Scope,
+        owner: Part | None = None,
+        parts: Declarator | None = None,
+        value: Part | None = None,
+        since: int | None = None,
+    ) -> None:
+        """Declare a name in the innermost scope that it can live in.
+
+        Args:
+            name: the part of the name.
+            kind: the kind of thing that it names.
+            scope: the scope around the declaration.
+            owner: the declaration that holds its type.
+            parts: its declarator, taken apart.
+            value: its initializer.
+            since: the byte from which on it is visible, if that is not after the declarator.
+        """
+        if kind != "template":
+            scope = scope.lasting
+        parsed = self.parsed
+        declaration = Declaration(
+            name=parsed.word(name),
+            kind=kind,
+            place=parsed.place(name),
+            type=specifiers.type_words(parsed, owner) if owner else "",
+            address_space=specifiers.address_space(parsed, owner) if owner else None,
+            pointer=parts.is_address if parts else False,
+            dimensions=tuple(parsed.word(d) for d in parts.dimensions if d) if parts else (),
+            value=parsed.word(value) if value else None,
+            depth=scope.depth,
+            fixed=specifiers.is_fixed(parsed, owner) if owner else False,
+        )
+        if since is None:
+            since = name.end if parts is None else parts.end
+        before = scope.names.get(declaration.name)
+        scope.names[declaration.name] = Visible(declaration, since, before)
+        if parsed.holds(name):
+            self.found.declarations.append(declaration)
+        self._declared.add(name)
+        self.found.bindings[name.start] = declaration
+        self.found.origins[declaration] = owner, value
+
+
+_RULES: Mapping[str, Callable[[_Names, Part, Scope], None]] = {
+    "call_expression": _Names.call,
+    "template_function": _Names.template_function,
+    "declaration": _Names.declaration,
+    "field_declaration": _Names.declaration,
+    "function_definition": _Names.function_definition,
+    "template_instantiation": _Names.function_definition,
+    "parameter_declaration": _Names.parameter,
+    "optional_parameter_declaration": _Names.parameter,
+    "variadic_parameter_declaration": _Names.parameter,
+    "struct_specifier": _Names.class_specifier,
+    "class_specifier": _Names.class_specifier,
+    "union_specifier": _Names.class_specifier,
+    "type_definition": _Names.typedef,
+    "using_declaration": _Names.using_declaration,
+    "preproc_include": _Names.include,
+    "for_range_loop": _Names.range_loop,
+    "lambda_expression": _Names.function_expression,
+    **dict.fromkeys(naming.NAMED, _Names.named),
+}
+_NESTED = (
+    (_RULES.keys() | naming.USED.keys() | naming.SCOPES | naming.CONDITIONS)
+    - {"field_declaration_list", "lambda_capture_initializer"}
+) | {"qualified_identifier", "field_expression"}
+
+
+def _outermost(part: Part, outer: str, member: str) -> list[Part]:
+    """The part before a member, and the template arguments in the member's name."""
+    found = list(part.all(outer))
+    name = part.get(member)
+    for below in () if name is None else name.below():
+        if below.kind == "template_argument_list":
+            return [*found, below]
+    return found

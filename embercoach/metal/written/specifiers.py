@@ -1,0 +1,148 @@
+"""Specifiers, attributes and signatures of declarations, as they are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.metal.facts import AttributeMark, Function, Parameter
+from embercoach.metal.program.declarators import FUNCTIONS, unpack
+from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.declarators import Declarator
+    from embercoach.metal.program.texts import Parsed
+    from embercoach.metal.program.tree import Part
+
+_PARAMETERS = frozenset(
+    {"parameter_declaration", "optional_parameter_declaration", "variadic_parameter_declaration"}
+)
+
+
+def address_space(parsed: Parsed, part: Part) -> str | None:
+    """The address space among a declaration's own specifiers."""
+    return next((word for word in parsed.qualifiers_in(part) if word in ADDRESS_SPACES), None)
+
+
+def is_fixed(parsed: Parsed, part: Part) -> bool:
+    """Return whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
+    return any(
+        child.kind == "type_qualifier"
+        and child.start not in parsed.qualifiers
+        and parsed.word(child) in ("const", "constexpr")
+        for child in part.parts
+    )
+
+
+def type_words(parsed: Parsed, part: Part) -> str:
+    """The type of a declaration as written, without qualifiers and without a class body."""
+    kind = part.get("type")
+    if kind is not None and kind.get("body") is not None:
+        kind = kind.get("name")
+    return "" if kind is None else " ".join(parsed.word(kind).split())
+
+
+def attribute_marks(parsed: Parsed, part: Part) -> Iterator[AttributeMark]:
+    """The ``[[...]]`` attributes of one ``attribute_declaration``."""
+    for child in part.inner:
+        if child.kind != "attribute":
+            continue
+        name = child.get("name")
+        arguments = next((c for c in child.parts if c.kind == "argument_list"), None)
+        yield AttributeMark(
+            parsed.word(name or child),
+            None if arguments is None else parsed.word(arguments)[1:-1].strip(),
+            parsed.place(part),
+        )
+
+
+def attribute_parts(part: Part) -> Iterator[Part]:
+    """The ``attribute_declaration`` parts of a declaration and its declarators."""
+    pending = [part]
+    while pending:
+        for child in pending.pop().parts:
+            if child.kind == "attribute_declaration":
+                yield child
+            elif child.kind.endswith("_declarator") and child.kind not in FUNCTIONS:
+                pending.append(child)
+
+
+def _parameter(parsed: Parsed, part: Part) -> Parameter:
+    parts = unpack(part.get("declarator"))
+    name = parts.names[0] if parts.names else None
+    marks = [m for found in attribute_parts(part) for m in attribute_marks(parsed, found)]
+    return Parameter(
+        name="" if name is None else parsed.word(name),
+        type=type_words(parsed, part),
+        address_space=address_space(parsed, part),
+        pointer=parts.is_address,
+        attributes=tuple(marks),
+        place=parsed.place(name or part),
+    )
+
+
+def function(
+    parsed: Parsed, part: Part, declarator: Declarator, *, member: bool
+) -> Function | None:
+    """The function that a definition or declaration declares, None when it has no plain name."""
+    if declarator.function is None or not declarator.names:
+        return None
+    name = declarator.names[0]
+    marks = {
+        mark.name
+        for child in part.parts
+        if child.kind == "attribute_declaration"
+        for mark in attribute_marks(parsed, child)
+    }
+    words = [w for w in (*parsed.qualifiers_in(part), *sorted(marks)) if w in ENTRY_QUALIFIERS]
+    listed = declarator.function.get("parameters")
+    return Function(
+        name=parsed.word(name),
+        entry=words[0] if words else None,
+        body=part.get("body") is not None,
+        parameters=tuple(
+            _parameter(parsed, child)
+            for child in ([] if listed is None else listed.inner)
+            if child.kind in _PARAMETERS
+        ),
+        place=parsed.place(name),
+        extent=parsed.place(part),
+        member=member,
+        result=type_words(parsed, part) + "*" * declarator.is_address,
+    )
+
+
+def member_names(body: Part) -> Iterator[Part]:
+    """The names that a class body declares, methods and nested types included."""
+    for member in body.inner:
+        inner = member
+        if member.kind == "template_declaration" and member.inner:
+            inner = member.inner[-1]
+        for declarator in inner.all("declarator"):
+            yield from unpack(declarator).names
+        name = inner.get("name")
+        if name is not None and name.kind == "type_identifier":
+            yield name
+
+
+def callee_words(parsed: Parsed, callee: Part) -> tuple[str, tuple[str, ...]]:
+    """The callee without its template arguments, and these."""
+    last = callee
+    if callee.kind == "qualified_identifier":
+        last = callee.get("name") or callee
+    arguments = last.get("arguments")
+    if arguments is None or arguments.kind != "template_argument_list":
+        return "".join(parsed.word(callee).split()), ()
+    before = parsed.text_between(callee.start, arguments.start)
+    return "".join(before.split()), tuple(map(parsed.word, arguments.inner))
+
+
+def is_include_guard(parsed: Parsed, part: Part) -> bool:
+    """Whether a conditional keeps a file from being read twice: it defines what it asks for."""
+    asked = part.get("name")
+    defined = next((child for child in part.inner if child.kind == "preproc_def"), None)
+    name = None if defined is None else defined.get("name")
+    if asked is None or name is None or not part.parts[0].kind.startswith("#ifndef"):
+        return False
+    return parsed.word(asked) == parsed.word(name)
