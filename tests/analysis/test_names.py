@@ -67,7 +67,7 @@ CASES = {
     ),
     "name bound to a module": ("m = mx\nreveal(m.ones(2))", "array[float32]"),
     "name bound to a function": ("f = mx.ones\nreveal(f(2))", "array[float32]"),
-    "rebound": ("x = mx.ones(2)\nx = x.shape\nreveal(x)", "shape[int]"),
+    "rebound": ("x = mx.ones(2)\nx = x.shape\nreveal(x)", "shape(int 2)"),
 }
 
 

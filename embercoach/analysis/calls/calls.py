@@ -12,6 +12,7 @@ from embercoach.analysis.calls import (
     functions,
     kernel_objects,
     library_calls,
+    shapes,
     star_kwargs,
     transforms,
     visits,
@@ -30,6 +31,7 @@ from embercoach.analysis.values.joins import (
     options,
     pulls_of,
     with_pulls,
+    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -95,6 +97,8 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     )
     if frame.module.mentions_kernels and any(a.star == "**" for a in arguments):
         arguments = tuple(star_kwargs.written_out(arguments))
+    if frame.must is not None:
+        frame.must.note(node, arguments)
     return apply(frame, node, callee, arguments, receiver, receiver_node)
 
 
@@ -237,10 +241,13 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
-        cast = Array(known, array.literal, array.scalar, array.traced, array.pulls)
+        given = (array.literal, array.scalar, array.traced, array.pulls)
+        cast = Array(known, *given, shape=array.shape)
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
+    if name in ("reshape", "flatten"):
+        result = with_shape(result, shapes.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 
 

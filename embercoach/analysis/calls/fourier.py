@@ -246,9 +246,11 @@ def touch(frame: Frame, target: cst.Subscript, value: Value | None) -> None:
 
 
 def detached(value: Value) -> Value:
-    """A value that leaves its function, where the names of arrays mean nothing."""
+    """A value that leaves its function, where names and shapes of arrays mean nothing."""
     if isinstance(value, Array):
-        return value if value.role is None else replace(value, role=None)
+        known = value.role is not None or value.shape is not None
+        given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
+        return Array(*given) if known else value
     if isinstance(value, Number):
         return value if value.extent is None else replace(value, extent=None)
     if isinstance(value, Sequence):
@@ -266,7 +268,8 @@ def detached(value: Value) -> Value:
 
 def transposed(array: Array) -> Array:
     """``x.T``: the axes of a spectrum are others then."""
-    return array if isinstance(array.role, Signal) else replace(array, role=None)
+    known = array.role is not None and not isinstance(array.role, Signal)
+    return replace(array, role=None) if known else array
 
 
 def _keeper(name: str) -> Handler:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import star_kwargs
+from embercoach.analysis.calls import shapes, star_kwargs
 from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
@@ -21,9 +22,12 @@ from embercoach.analysis.calls.parameters import (
 from embercoach.analysis.evaluate import constants, exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.values.joins import join, join_all, options, pulls_of
+from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
+from embercoach.analysis.values.joins import as_array, join, join_all, options, pulls_of, with_shape
 from embercoach.analysis.values.lattice import (
+    ARRAY,
     NO_PULLS,
     NONE,
     STR,
@@ -37,8 +41,11 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, Visit
 
@@ -301,11 +308,53 @@ def seen_in(visit: Visit) -> list[Fact]:
     for name, value in values.items():
         if type(value) is Kernel:  # which an annotation as a callable would hide
             frame.names[name] = value
+        array = as_array(frame.names[name])
+        if array is not None and (shape := shapes.of_value(value)) is not None:
+            frame.names[name] = with_shape(array, shape)
     frame.outer = visit.closure or frame.outer
     frame.exact, frame.rounds_left = True, exactness.MAX_ROUNDS
     frame.visit = visit
     _execute(info, frame)
     return frame.seen
+
+
+def must_execute(
+    info: FunctionInfo, arrays: frozenset[str], given: Iterable[tuple[str, Value]]
+) -> dict[cst.Call, tuple[Argument, ...]]:
+    """The calls that must execute when a function runs, with their arguments.
+
+    Args:
+        info: the function.
+        arrays: names in it that hold arrays, and not None.
+        given: what is known of its parameters, and of those of the functions around it.
+    """
+    if info.in_progress:
+        return {}
+    values: list[Value] = [ARRAY if p.name in arrays else UNKNOWN for p in info.parameters]
+    owner = info.parameters[0].name if info.is_method and info.parameters else ""
+    values[:1] = canonical_values(info)[:1] if owner else values[:1]
+    frame = _entered(info, tuple(values), record=False, depth=1)
+    frame.names.set_all(given)
+    if owner:  # any of several assignments may hold, of whatever object they are
+        repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
+        frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
+    frame.must = MustExecute(arrays)
+    with suppress(WorkExceededError):
+        _execute(info, frame)
+    return frame.must.calls
+
+
+def constants_passed(
+    info: FunctionInfo, arguments: tuple[Argument, ...]
+) -> Iterator[tuple[str, Value]]:
+    """The parameters that hold a constant in a call and are not bound again."""
+    if any(argument.star for argument in arguments):
+        return
+    values = _bind(info, UNKNOWN if info.is_method else None, arguments)
+    for parameter in info.parameters:
+        known = constants.of_parameter(info, parameter, values.get(parameter.name))
+        if known is not None and not is_rebound(info.module, info, parameter.name):
+            yield parameter.name, known
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

@@ -12,6 +12,7 @@ from embercoach.analysis.calls import (
     fourier,
     kernel_objects,
     numpy_api,
+    shapes,
     sibling_files,
     string_methods,
     transforms,
@@ -31,9 +32,11 @@ from embercoach.analysis.values.joins import (
     join_all,
     options,
     pulls_of,
+    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     ARRAY,
+    BOOL,
     FLOAT,
     INT,
     NONE,
@@ -69,7 +72,7 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return transforms.transform(frame, node, name, arguments)
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(frame, node, arguments)
+        return with_shape(special(frame, node, arguments), shapes.of_call(name, arguments))
     library = name.partition(".")[0]
     if library == "mlx":
         return _mlx(name, arguments)
@@ -134,7 +137,7 @@ def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if entry.kind == "class":
         return LibraryObject(entry.name)
-    return api_result(entry, arguments)
+    return with_shape(api_result(entry, arguments), shapes.of_call(name, arguments))
 
 
 def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
@@ -142,6 +145,11 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
     if not arguments:
         return ARRAY
     value = arguments[0].value
+    shape = shapes.of_items(value) or shapes.of_value(value)
+    return with_shape(_array_of(value, arguments), shape)
+
+
+def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
     given = next((a.value for a in arguments if a.keyword == "dtype"), None)
     if given is None and len(arguments) > 1 and arguments[1].keyword is None:
         given = arguments[1].value
@@ -272,6 +280,10 @@ _SPECIAL: dict[str, Handler] = {
     "mlx.core.eval": _evaluated,
     "mlx.core.async_eval": _async_evaluated,
     kernel_objects.METAL_KERNEL: kernel_objects.define,
+    # A kernel runs with Metal only, so that there is Metal where one matters.
+    "mlx.core.metal.is_available": lambda frame, node, given: (
+        BOOL if frame.must is None else Number("bool", True)
+    ),
     "mlx.core.vjp": _immediate,
     "mlx.core.jvp": _immediate,
     "mlx.utils.tree_map": _tree_map,

@@ -45,7 +45,7 @@ def plain(value: Value) -> Value:
     if isinstance(value, Array):
         return (
             Array(value.dtype, False, False, value.traced)
-            if value.pulls or value.literal or value.scalar or value.role is not None
+            if value.pulls or value.literal or value.scalar or value.role or value.shape
             else value
         )
     if isinstance(value, Str):

@@ -56,7 +56,7 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
     star = next((i for i, e in enumerate(elements) if isinstance(e, cst.StarredElement)), None)
     if type(value) is Union:
         value = _unpacked_union(frame, value, len(elements))
-    if isinstance(value, Sequence) and value.array is not None:
+    if isinstance(value, Sequence) and value.array is not None and value.items is None:
         value = extents.unpacked_shape(value.array, len(elements), star)
     items = value.items if isinstance(value, Sequence) else None
     if items is not None and star is None and len(items) == len(elements):

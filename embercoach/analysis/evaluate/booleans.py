@@ -47,7 +47,8 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
                 frame.restore(inner)
             else:
                 inner = None
-        if frame.exact and (truth := exactness.truth(value)) is not None:
+        truth = exactness.truth(value) if frame.decides else None
+        if truth is not None:
             if inner is not None:
                 frame.restore(outer)
                 inner = None
@@ -60,13 +61,23 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
                 narrow(frame, link.left, is_and)
                 frame.work.left -= number // _NARROWED_A_STEP
             inner = frame.fork()
-            right = evaluate(frame, link.right)
+            right = _unsure(frame, link.right)
             frame.restore(inner)
+            if frame.must is not None and exactness.truth(right) is (not is_and):
+                right = value = Number("bool", not is_and)  # whatever the left one is
             value = _either(value, right, is_and=is_and)
         before = link
     if inner is not None:
         frame.restore(outer)
     return value
+
+
+def _unsure(frame: Frame, node: cst.BaseExpression) -> Value:
+    """The value of an operand that may not be evaluated."""
+    if frame.must is None:
+        return evaluate(frame, node)
+    with frame.must.unsure():
+        return evaluate(frame, node)
 
 
 def _is_of_none(node: cst.BaseExpression) -> bool:

@@ -54,15 +54,24 @@ def given(info: FunctionInfo, values: dict[str, Value]) -> tuple[Value, ...]:
 
 
 def _given(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value:
-    known = value
-    if known is None and parameter.default is not None and not parameter.star:
-        frame = Frame(info.module, None, closure_of(info), record=False)
-        known = evaluate(frame, parameter.default)
+    known = _or_default(info, parameter, value)
     if parameter.star == "**" and type(known) is Dict and known.exact:
         items = tuple((key, _constant(item) or plain(item)) for key, item in known.known)
         return Dict(plain(known.item), items, exact=True)
     exact = None if known is None else _constant(known)
     return plain(parameter_value(info, parameter, value)) if exact is None else exact
+
+
+def _or_default(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value | None:
+    if value is not None or parameter.default is None or parameter.star:
+        return value
+    return evaluate(Frame(info.module, None, closure_of(info), record=False), parameter.default)
+
+
+def of_parameter(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value | None:
+    """The constant that a call passes for a parameter, or that is its default."""
+    known = _or_default(info, parameter, value)
+    return None if known is None else _constant(known)
 
 
 def _constant(value: Value) -> Value | None:

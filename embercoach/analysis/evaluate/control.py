@@ -10,9 +10,10 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import evaluate, execute
 from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import children, target_names
+from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.joins import as_array, without_alternatives
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated
@@ -44,8 +45,20 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
     """``if``/``elif``/``else``."""
     frame.statement = node
     value = test(frame, node.test, "if")
-    if frame.exact and (truth := exactness.truth(value)) is not None:
+    must = frame.must
+    truth = exactness.truth(value) if frame.decides else None
+    if must is not None and truth is None:
+        truth = without_raising(node)
+    if truth is not None:
         return _decided(frame, node, truth)
+    if must is None:
+        return _branches(frame, node)
+    with must.unsure():
+        return _branches(frame, node)
+
+
+def _branches(frame: Frame, node: cst.If) -> bool:
+    """An ``if`` of which either branch may be run."""
     before = frame.fork()
     periodic = frame.periodic
     branches: list[Snapshot] = []
@@ -245,14 +258,21 @@ def _run_loop(
     before = frame.fork()
     frame.nesting += 1
     frame.record = False
+    must = frame.must
+    if must is not None:
+        certain, returns, must.certain = must.certain, must.returns, False
     done = _known_round(frame, node, iterable)
     if done is None:
         done = _round(frame, node, round_of, again=True)
         if frame.nesting > DEEP:
             frame.quiet_rounds[id(node)] = (before, iterable, done, frame.fork())
-    if recording:
-        frame.record = True
+    if recording or must is not None:
+        frame.record = recording
+        if must is not None:
+            must.certain = certain
         done = _round(frame, node, round_of, again=done.again)
+    if must is not None:
+        must.certain = certain and must.returns == returns
     frame.nesting -= 1
     frame.record, frame.exact = recording, exact
     frame.loop = outer_loop
@@ -312,6 +332,8 @@ def execute_break(frame: Frame, node: cst.Break) -> bool:
     """``break``: the state goes on after the loop."""
     if frame.exits is not None:
         frame.exits.append((True, frame.fork()))
+    if frame.must is not None:
+        frame.must.jumps += 1
     return False
 
 
@@ -319,6 +341,8 @@ def execute_continue(frame: Frame, node: cst.Continue) -> bool:
     """``continue``: the state goes on at the loop's next round."""
     if frame.exits is not None:
         frame.exits.append((False, frame.fork()))
+    if frame.must is not None:
+        frame.must.jumps += 1
     return False
 
 
@@ -335,44 +359,19 @@ def execute_try(frame: Frame, node: cst.Try | cst.TryStar) -> bool:
     frame.restore(before)
     frame.merge([before, after])
     raised = frame.fork()
+    must = frame.must
+    if must is not None:
+        certain, must.certain = must.certain and falls, False
     for handler in node.handlers:
         frame.restore(raised)
         if handler.name is not None and isinstance(handler.name.name, cst.Name):
             frame.bind(handler.name.name.value, UNKNOWN)
         if _body(frame, handler.body):
             branches.append(frame.fork())
+    if must is not None:
+        must.certain = certain
     if branches:
         frame.merge(branches)
     if node.finalbody is not None and not _body(frame, node.finalbody.body):
         return False
     return bool(branches)
-
-
-def execute_match(frame: Frame, node: cst.Match) -> bool:
-    """``match``: patterns bind names to unknown values."""
-    evaluate(frame, node.subject)
-    before = frame.fork()
-    branches: list[Snapshot] = [before]
-    for case in node.cases:
-        frame.restore(before)
-        for name in _pattern_names(case.pattern):
-            frame.bind(name, UNKNOWN)
-        if case.guard is not None:
-            test(frame, case.guard, "guard")
-        if _body(frame, case.body):
-            branches.append(frame.fork())
-    frame.restore(before)
-    frame.merge(branches)
-    return True
-
-
-def _pattern_names(pattern: cst.CSTNode) -> list[str]:
-    names = []
-    if isinstance(pattern, (cst.MatchAs, cst.MatchStar)) and pattern.name is not None:
-        names.append(pattern.name.value)
-    if isinstance(pattern, cst.MatchMapping) and pattern.rest is not None:
-        names.append(pattern.rest.value)
-    if not isinstance(pattern, cst.MatchValue):
-        for child in children(pattern):
-            names.extend(_pattern_names(child))
-    return names

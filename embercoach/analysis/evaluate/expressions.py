@@ -20,7 +20,9 @@ from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents, strings
 from embercoach.analysis.values.joins import definite_array, join, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
+    INT,
     NONE,
+    SHAPE,
     STR,
     UNKNOWN,
     Array,
@@ -67,7 +69,8 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if path is not None and node.attr.value in ("shape", "size"):
-        return extents.measure(value, path)
+        is_measured = type(owner) is Array or value is SHAPE or value is INT
+        return extents.measure(value, path) if is_measured else value
     return value
 
 
@@ -193,6 +196,19 @@ def _dict(frame: Frame, node: cst.Dict) -> Value:
 
 
 def _comprehension(frame: Frame, node: Any) -> Value:
+    if frame.must is None:
+        return _comprehended(frame, node)
+    clause = node.for_in
+    evaluate(frame, clause.iter)
+    while clause is not None and not clause.ifs:
+        clause = clause.inner_for_in
+    if clause is None:
+        return _comprehended(frame, node)
+    with frame.must.unsure():
+        return _comprehended(frame, node)
+
+
+def _comprehended(frame: Frame, node: Any) -> Value:
     loops, names, arrays = frame.loops, frame.loop_names, frame.array_names
     outer_names = frame.names.version()
     result: Value
@@ -238,8 +254,16 @@ def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
 
 def _conditional(frame: Frame, node: cst.IfExp) -> Value:
     value = test(frame, node.test, "ternary")
-    if frame.exact and (truth := exactness.truth(value)) is not None:
+    if frame.decides and (truth := exactness.truth(value)) is not None:
         return evaluate(frame, node.body if truth else node.orelse)
+    if frame.must is None:
+        return _either(frame, node)
+    with frame.must.unsure():
+        return _either(frame, node)
+
+
+def _either(frame: Frame, node: cst.IfExp) -> Value:
+    """A conditional expression of which either side may be the result."""
     before = frame.fork()
     narrow(frame, node.test, True)
     body = evaluate(frame, node.body)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.control import Round
+    from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.facts.facts import Visit
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.persistent_maps import Version
@@ -50,6 +51,7 @@ class Frame:
         "loop_names",
         "loops",
         "module",
+        "must",
         "names",
         "nesting",
         "no_names",
@@ -83,6 +85,7 @@ class Frame:
         self.outer = outer
         self.record = record
         self.exact = False
+        self.must: MustExecute | None = None  # what a run for the calls that must execute notes
         self.rounds_left = 0  # of loops that may still be gone through one by one
         self.visit: Visit | None = None  # the call that the body is run for, to see its launches
         self.seen: list[Fact] = []  # what is seen then
@@ -108,6 +111,11 @@ class Frame:
         self.yielded: Value | None = None
         self.pulls: Pulls = NO_PULLS
         self.statement: cst.CSTNode = module.tree
+
+    @property
+    def decides(self) -> bool:
+        """Whether a test whose truth is known is decided, so that one branch alone is run."""
+        return self.exact or self.must is not None
 
     def lookup(self, name: str) -> Value:
         """What a name holds here, following closures, then the module, then builtins."""

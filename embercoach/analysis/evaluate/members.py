@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
@@ -39,6 +40,7 @@ from embercoach.analysis.values.lattice import (
     Piece,
     Sequence,
     Setting,
+    Shape,
     Str,
     Super,
     Symbol,
@@ -105,23 +107,32 @@ def mlx_member(module: str, name: str) -> Value:
 
 
 def _array(frame: Frame, owner: Array, name: str) -> Value:
+    sizes = None if owner.shape is None else owner.shape.sizes
     if name == "shape":
-        return SHAPE
+        if sizes is None:
+            return SHAPE
+        return Sequence("shape", None, tuple(Number("int", n) for n in sizes))
     if name == "dtype":
         return DType(owner.dtype)
+    if owner.shape is not None and sizes is not None and name in ("size", "ndim"):
+        return Number("int", owner.shape.elements if name == "size" else len(sizes))
     if name in ("size", "ndim", "itemsize", "nbytes"):
         return INT
     if name == "T":
-        return owner if owner.role is None else fourier.transposed(owner)
+        return replace(fourier.transposed(owner), shape=_reversed(owner.shape))
     if name in ("real", "imag"):
         dtype = "float32" if owner.dtype == "complex64" else owner.dtype
-        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls)
+        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls, shape=owner.shape)
         return part if owner.role is None else fourier.keep(part, owner.role, name)
     if name == "at":
         return ArrayAt(owner)
     if mlx_api.array_member(name) is None:
         return UNKNOWN
     return BoundMember(owner, name)
+
+
+def _reversed(shape: Shape | None) -> Shape | None:
+    return Shape(shape.sizes[::-1]) if shape is not None and shape.sizes is not None else shape
 
 
 def _bound(frame: Frame, owner: Value, name: str) -> Value:

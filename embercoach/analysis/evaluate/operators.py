@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier, sibling_files, string_methods
+from embercoach.analysis.calls import fourier, shapes, sibling_files, string_methods
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
@@ -21,6 +21,7 @@ from embercoach.analysis.values.joins import (
     join,
     join_all,
     pulls_of,
+    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     BOOL,
@@ -130,6 +131,8 @@ def binary(
             BinaryFact(node, frame.place(), symbol, left, right, left_node, right_node, in_place)
         )
     result = _with_arrays(node, symbol, left, right, a, b)
+    if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
+        result = with_shape(result, shapes.of_operation(symbol, left, right))
     if (a is not None and a.role is not None) or (b is not None and b.role is not None):
         return fourier.operate(result, symbol, (left, left_node), (right, right_node))
     return result
@@ -286,7 +289,8 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     """``-x``, ``+x``, ``~x``, ``not x``."""
     if type(node.operator) is cst.Not:
         value = test(frame, node.expression, "not")
-        return exactness.negated(value) if frame.module.mentions_kernels else BOOL
+        decides = frame.module.mentions_kernels or frame.must is not None
+        return exactness.negated(value) if decides else BOOL
     value = evaluate(frame, node.expression)
     if type(value) is Number:
         if value.const is not None and type(node.operator) is cst.Minus:
@@ -296,7 +300,8 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     if array is not None:
         if frame.record and type(node.operator) is cst.BitInvert:
             frame.add(InvertFact(node, frame.place(), value))
-        return Array(array.dtype, array.literal, array.scalar, array.traced, array.pulls)
+        given = (array.dtype, array.literal, array.scalar, array.traced, array.pulls)
+        return Array(*given, shape=array.shape)
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value
     return UNKNOWN
@@ -312,8 +317,11 @@ def evaluate_comparison(frame: Frame, node: cst.Comparison) -> Value:
         right = evaluate(frame, right_node)
         symbol = COMPARISONS.get(type(target.operator), "is")
         result = _compare(frame, node, symbol, left, right, left_node, right_node)
-        if frame.module.mentions_kernels:
+        if frame.module.mentions_kernels or frame.must is not None:
             result = exactness.compared(symbol, left, right, result)
+        if frame.must is not None:
+            outcome = frame.must.compared(symbol, left_node, right_node, right)
+            result = result if outcome is None else Number("bool", outcome)
         results.append(result)
         left_node, left = right_node, right
     if len(results) == 1:

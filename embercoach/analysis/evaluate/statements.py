@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
-from embercoach.analysis.evaluate import control, imports, mutation, operators
+from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
@@ -103,6 +103,8 @@ def _return(frame: Frame, node: cst.Return) -> bool:
     value: Value = NONE if node.value is None else _evaluate_last(frame, node.value)
     frame.returned = value if frame.returned is None else join(frame.returned, value)
     frame.pulls |= pulls_of(value)
+    if frame.must is not None:
+        frame.must.returns += 1
     return False
 
 
@@ -261,7 +263,7 @@ EXECUTORS |= {
     cst.While: control.execute_while,
     cst.Try: control.execute_try,
     cst.TryStar: control.execute_try,
-    cst.Match: control.execute_match,
+    cst.Match: matching.execute_match,
     cst.Break: control.execute_break,
     cst.Continue: control.execute_continue,
     cst.Import: imports.execute_import,

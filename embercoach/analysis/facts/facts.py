@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embercoach.analysis.values.lattice import Symbol, Value
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.name_sets import Evaluated, NameSet
 
 TruthForm = Literal[
@@ -126,6 +128,12 @@ class CallFact(Fact):
     def argument(self, index: int, name: str) -> Argument | None:
         """The argument of a parameter that can be passed by place or by keyword."""
         return self.keyword(name) or self.positional(index)
+
+
+@lru_cache(maxsize=2)
+def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
+    """The calls of a file by their nodes; of few files, as it keeps them in memory."""
+    return {f.node: f for f in module.facts() if isinstance(f, CallFact)}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -84,7 +84,7 @@ class Reaching:
         state = self._before.get(id(statement))
         if state is None or name not in self.bindings or (id(statement), name) in self._inside:
             return None
-        if self._gave_up:
+        if self.gave_up:
             return None
         reached: tuple[Binding, ...] = self._names.get(state, name) or ()
         if len(reached) == MOST_BINDINGS:
@@ -92,7 +92,7 @@ class Reaching:
         return tuple(sorted(reached, key=lambda binding: binding.order))
 
     @property
-    def _gave_up(self) -> bool:
+    def gave_up(self) -> bool:
         """Whether statements have been walked too often for the rest to be worth it."""
         return self._visits > MOST_VISITS * (len(self._before) + MOST_VISITS)
 
@@ -128,7 +128,7 @@ class Reaching:
                 continue
             self._before[id(statement)] = state
             self._visits += 1
-            if self._gave_up:
+            if self.gave_up:
                 return None
             handler = self._HANDLERS.get(kind)
             if self._has_walrus:

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import evaluated
 from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import INT, SHAPE, Number, Sequence, Value
+from embercoach.analysis.values.lattice import INT, Number, Sequence, Value
 from embercoach.analysis.values.spectra import Axes, Extent, Length, Role
 
 Operand = tuple[Value, cst.BaseExpression]
@@ -28,9 +28,17 @@ def whole_length(array: str) -> Number:
 def measure(value: Value, path: str) -> Value:
     """The value of ``x.shape`` or ``x.size`` (``path``), known to be that array's."""
     array = path.rpartition(".")[0]
-    if value is SHAPE:
-        return Sequence("shape", INT, array=array)
-    return whole_length(array) if value is INT else value
+    if isinstance(value, Sequence) and value.kind == "shape":
+        if value.items is None:
+            return Sequence("shape", INT, array=array)
+        rank = len(value.items)
+        consts = (item.const if isinstance(item, Number) else None for item in value.items)
+        extents = (Extent(array, frozenset({axis}), rank) for axis in range(rank))
+        items = (Number("int", n, extent=e) for n, e in zip(consts, extents, strict=True))
+        return Sequence("shape", None, tuple(items), array=array)
+    if not isinstance(value, Number):
+        return value
+    return Number("int", value.const, extent=Extent(array, None))
 
 
 def unpacked_shape(array: str, count: int, star: int | None) -> Value:

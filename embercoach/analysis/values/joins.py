@@ -20,6 +20,7 @@ from embercoach.analysis.values.lattice import (
     Pulls,
     Sequence,
     Setting,
+    Shape,
     Str,
     Tree,
     Union,
@@ -107,6 +108,7 @@ def _merge(a: Value, b: Value) -> Value:
             a.traced or b.traced,
             a.pulls | b.pulls,
             a.role if a.role == b.role else None,
+            None if a.shape is None or b.shape is None else a.shape.join(b.shape),
         )
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(
@@ -293,6 +295,14 @@ def with_pulls(value: Value, pulls: Pulls) -> Value:
     if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
         return replace(value, pulls=value.pulls | pulls)
     return value
+
+
+def with_shape(value: Value, shape: Shape | None) -> Value:
+    """An array of a shape; any other value as it is."""
+    if shape is None or type(value) is not Array:
+        return value
+    given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
+    return Array(*given, value.role, shape)
 
 
 def holds_arrays(value: Value, depth: int = 3) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.facts.scopes import Expression, items, scope_at
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import launches_of
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
     argument = fact.keyword("output_dtypes")
     if argument is None:
         return fact.node
-    scope = scope_at(fact, module)
-    nodes = display(resolve_name(Size(argument.node, scope)).node)
-    return nodes[index] if nodes is not None and index < len(nodes) else argument.node
+    dtypes = items(Expression(argument.node, scope_at(fact, module)))
+    return dtypes[index].node if dtypes is not None and index < len(dtypes) else argument.node
 
 
 @check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")

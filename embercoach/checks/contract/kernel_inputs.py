@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.scopes import display
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import display
 from embercoach.metal.contract import CONSTANT_BELOW
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def is_shape_generic(name: str, launch: Launch) -> bool:
     if nodes is None or name not in names or len(nodes) != len(names):
         return False
     node = nodes[names.index(name)]
-    shapes = (s.size.node for s in launch.shapes or () if s.size is not None)
+    shapes = (s.expression.node for s in launch.shapes or () if s.expression is not None)
     return isinstance(node, cst.Name) and any(
         isinstance(shape, cst.Attribute)
         and shape.attr.value == "shape"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.programs.contracted import contracted, name_node, report_argument
 from embercoach.checks.programs.kernels import Definition, definitions, names_of, source_of
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, resolve_name, scope_of
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.keywords import KEYWORDS, is_identifier
 from embercoach.quoting import quoted
@@ -192,10 +192,10 @@ def _formatted(definition: Definition, module: Module) -> str | None:
     if name is None or source is None or function is None:
         return None
     scope = scope_of(module, function)
-    node = resolve_name(Size(source.node, scope)).node
+    node = resolve_name(Expression(source.node, scope)).node
     if not isinstance(node, cst.FormattedString) or not isinstance(source.value, Str):
         return None
-    in_name = set(names_below(resolve_name(Size(name.node, scope)).node))
+    in_name = set(names_below(resolve_name(Expression(name.node, scope)).node))
     for field in _unknown_fields(node, source.value):
         varying = field.value if isinstance(field, cst.Name) else None
         if varying is not None and varying not in in_name and _is_parameter(varying, function):

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import Visit
+from embercoach.analysis.facts.scopes import (
+    Expression,
+    is_rebound,
+    items,
+    passed_by,
+    resolve_name,
+    scope_of,
+)
 from embercoach.checks.contract.kernel_inputs import is_shape_generic, uses_of_inputs
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, bound_in, display, passed_by, resolve_name, scope_of
 from embercoach.checks.source_text import code_of
 from embercoach.metal.contract import shape_names
 
@@ -88,13 +95,13 @@ def _reason(
     depth: int,
 ) -> str | None:
     """Return why an expression in a function may be a strided array."""
-    size = resolve_name(Size(node, scope_of(module, function)))
+    size = resolve_name(Expression(node, scope_of(module, function)))
     if _is_view(size.node):
         return f"`{code_of(module, node)}` is a view"
     if function is None or not isinstance(size.node, cst.Name):
         return None
     name = size.node.value
-    if name not in {p.name for p in function.parameters} or name in bound_in(function):
+    if name not in {p.name for p in function.parameters} or is_rebound(module, function, name):
         return None
     if function.outer is None and not function.name.startswith("_"):
         may = f"callers of `{function.name}` may pass a view"
@@ -122,10 +129,12 @@ def _argument(kernel: Contracted, name: str, fact: CallFact) -> cst.BaseExpressi
     if inputs is None or kernel.inputs is None:
         return None
     scope = scope_of(kernel.module, fact.place.function)
-    nodes = display(resolve_name(Size(inputs.node, scope)).node)
-    if nodes is None or len(nodes) != len(kernel.inputs):
+    given = items(Expression(inputs.node, scope))
+    if given is None or len(given) != len(kernel.inputs):
         return None
-    return nodes[kernel.inputs.index(name)]
+    node = given[kernel.inputs.index(name)].node
+    assert isinstance(node, cst.BaseExpression)
+    return node
 
 
 def _is_view(node: cst.CSTNode) -> bool:

@@ -9,12 +9,11 @@ import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Visit
+from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import around, children, names_below
-from embercoach.checks.known_conditions import attributes_set
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,10 +93,10 @@ def _made_by_a_factory(
         return
     name = factory.name
     if factory.cls is None:
-        bound = scope_of(module, factory.outer).bindings.get(name)
-        if bound is None or bound.node is not factory.node:
+        found = scope_of(module, factory.outer).find(name)
+        if found is None or found[1] is None or found[1].node is not factory.node:
             return
-    elif name in attributes_set(module):
+    elif name in assigned_attributes(module):
         return
     for fact in facts:
         if not isinstance(fact, Visit) or fact.function is not factory:

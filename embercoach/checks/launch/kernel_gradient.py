@@ -6,6 +6,7 @@ parameters that the gradient is taken for, through calls, to launches whose inpu
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,24 +14,31 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.functions import constants_passed, must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import SCOPES, children, target_names, walk
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.lattice import DType, Function, Instance, Number, Sequence, Symbol
-from embercoach.checks.certain_paths import certain_nodes
-from embercoach.checks.known_conditions import Conditions
+from embercoach.analysis.values.lattice import (
+    DType,
+    Function,
+    Instance,
+    Number,
+    Sequence,
+    Symbol,
+    Value,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Argument, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.known_conditions import Known
 
 CUSTOM = "mlx.core.custom_function"
 MODULE_TRANSFORM = "module_value_and_grad"
@@ -49,7 +57,7 @@ class Visit:
     function: FunctionInfo
     names: frozenset[str]
     root: str
-    given: Known = frozenset()
+    given: frozenset[tuple[str, Value]] = frozenset()
 
 
 @check("KERNEL-GRAD-001")
@@ -87,8 +95,7 @@ def _reached(
         if any(fact.symbol == "mlx.core.stop_gradient" for fact in own):
             continue
         names = _dependent(visit)
-        body, conditions = visit.function.node.body, Conditions(visit.function, names, visit.given)
-        running = dict.fromkeys(certain_nodes(body, conditions.holds))
+        running = must_execute(visit.function, names, visit.given)
         for fact in filter(_is_launch, own):
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)
@@ -96,8 +103,8 @@ def _reached(
                 if fact.node not in told:
                     yield fact, visit.root
                 told.add(fact.node)
-        for node in running:
-            for following in _entered(node, visit, names, conditions):
+        for node, arguments in running.items():
+            for following in _entered(node, arguments, visit, names):
                 if following not in seen:
                     seen.add(following)
                     pending.append(following)
@@ -167,16 +174,14 @@ def _is_discrete(launch: CallFact) -> bool:
 
 
 def _entered(
-    node: cst.CSTNode, visit: Visit, names: frozenset[str], conditions: Conditions
+    node: cst.Call, arguments: tuple[Argument, ...], visit: Visit, names: frozenset[str]
 ) -> Iterator[Visit]:
     """The functions of linted files that a call enters with what depends on the names."""
-    if not isinstance(node, cst.Call):
-        return
     for info in _called(node, visit.function):
         if _has_gradient(info):
             continue
         found = _given(node, info, names)
-        known = conditions.passed(node, info)
+        known = frozenset(constants_passed(info, arguments))
         if info.outer is visit.function:
             own = {p.name for p in info.parameters}
             found |= names - own
@@ -220,18 +225,12 @@ def _called(node: cst.Call, function: FunctionInfo) -> list[FunctionInfo]:
 def _given(node: cst.Call, info: FunctionInfo, names: frozenset[str]) -> set[str]:
     """The parameters that are passed something that depends on the names."""
     parameters = [p.name for p in info.parameters if not p.star]
-    found: set[str] = set()
-    if info.is_method and parameters:
-        owner = parameters.pop(0)
-        if _mentions(node.func, names):
-            found.add(owner)
-    for index, argument in enumerate(node.args):
-        if argument.star:
-            break
-        keyword = argument.keyword.value if argument.keyword is not None else None
-        name = keyword or (parameters[index] if index < len(parameters) else None)
-        if name in parameters and _mentions(argument.value, names):
-            found.add(name)
+    plain = itertools.takewhile(lambda argument: not argument.star, node.args)
+    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in plain)
+    given = by_parameter(info, pairs, is_bound=info.is_method)
+    found = {name for name in parameters if name in given and _mentions(given[name], names)}
+    if info.is_method and parameters and _mentions(node.func, names):
+        found.add(parameters[0])
     return found
 
 

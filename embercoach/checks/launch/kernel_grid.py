@@ -7,25 +7,19 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.ceil_division import alternatives, ceil_division, is_data_size
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
+from embercoach.analysis.facts.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
-from embercoach.checks.quotients import ceiling_divisor, is_data_size
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import (
-    Size,
-    constant,
-    display,
-    number,
-    resolve,
-    resolve_name,
-    same,
-    scope_at,
-)
 from embercoach.checks.source_text import code_of
+from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Kernel
     from embercoach.metal.inspections.thread_values import ThreadValues
@@ -58,8 +52,9 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     if not kernels or grid is None or threadgroup is None:
         return
     scope = scope_at(fact, module)
-    counts, groups = _three(Size(grid.node, scope)), _three(Size(threadgroup.node, scope))
-    if counts is None or groups is None:
+    counts = items(Expression(grid.node, scope))
+    groups = items(Expression(threadgroup.node, scope))
+    if counts is None or groups is None or not len(counts) == len(groups) == 3:
         return
     for index in range(3):
         axis = _Axis(fact, index, counts[index], groups)
@@ -77,14 +72,8 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
         return
 
 
-def _three(size: Size) -> list[Size] | None:
-    size = resolve(size)
-    nodes = display(size.node)
-    return None if nodes is None or len(nodes) != 3 else [Size(n, size.scope) for n in nodes]
-
-
 def _example(axis: _Axis, module: Module) -> str:
-    node = axis.group.node
+    node = axis.written.node
     if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
         return ", or groups times threads per group where a group works together"
     by = code_of(module, node)
@@ -94,13 +83,18 @@ def _example(axis: _Axis, module: Module) -> str:
 class _Axis:
     """One axis of one launch: its entry of the grid, and that of the threadgroup."""
 
-    def __init__(self, fact: CallFact, index: int, count: Size, groups: list[Size]) -> None:
+    def __init__(
+        self, fact: CallFact, index: int, count: Expression, groups: list[Expression]
+    ) -> None:
         self.fact = fact
         self.letter = AXES[index]
-        self.count = count
-        self.group = groups[index]
-        self.groups = groups
-        self.divisor = ceiling_divisor(count)
+        self.scope = count.scope
+        self.count = symbolic(count)
+        self.written = groups[index]
+        self.groups = [symbolic(group) for group in groups]
+        self.group = self.groups[index]
+        division = ceil_division(self.count)
+        self.divisor = None if division is None else division.divisor
 
     def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
         """Return the unit that the grid's entry counts, if it gives all kernels too few threads."""
@@ -108,7 +102,7 @@ class _Axis:
             short, what = self._by_division, "threadgroups"
         elif is_data_size(self.count):
             short, what = self._by_item, "items of one threadgroup each"
-        elif constant(self.count) == 1 and constant(self.group) != 1:
+        elif self.count.known == 1 and self.group.known != 1:
             short, what = self._by_group, ONE_GROUP
         else:
             return None
@@ -121,24 +115,24 @@ class _Axis:
     def _by_division(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether the body needs a thread for each element, or a group for each tile."""
         divisor = self.divisor
-        if divisor is None or constant(divisor) == 1:
+        if divisor is None or divisor.known == 1:
             return False
         if (
             self._uses(body, THREAD)
-            and any(same(divisor, s) for s in _alternatives(self.group))
+            and divisor in alternatives(self.group)
             and not self._thread_takes_several(body, definition, divisor)
         ):
             return True
-        if not self._uses(body, GROUP) or constant(self.group) == 1:
+        if not self._uses(body, GROUP) or self.group.known == 1:
             return False
-        if any(same(divisor, s) for group in self.groups for s in _alternatives(group)):
+        if any(divisor in alternatives(group) for group in self.groups):
             return True
         tiles = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
         return any(self._is(divisor, factor, body, definition) for factor in tiles)
 
     def _by_item(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether a whole threadgroup processes the item of its index, lane by lane."""
-        if constant(self.group) == 1 or self._uses(body, THREAD) or body.threads.spans_groups():
+        if self.group.known == 1 or self._uses(body, THREAD) or body.threads.spans_groups():
             return False
         if not any(
             u.name == GROUP and u.component == self.letter for u in body.text.attribute_uses
@@ -150,13 +144,13 @@ class _Axis:
         factors = {p.factor for p in body.threads.products() if GROUP in p.attributes}
         return not any(
             self._is(size, factor, body, definition)
-            for size in _alternatives(self.group)
+            for size in alternatives(self.group)
             for factor in factors
         )
 
     def _by_group(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether the lanes of a threadgroup share the work among themselves."""
-        if self._uses(body, THREAD) or (constant(self.group) or 2) <= 1:
+        if self._uses(body, THREAD) or (self.group.known or 2) <= 1:
             return False
         lanes = [u for u in body.text.attribute_uses if u.name in LANES]
         if not any(self.letter == (u.component or "x") for u in lanes):
@@ -171,38 +165,42 @@ class _Axis:
             for use in body.text.attribute_uses
         )
 
-    def _thread_takes_several(self, body: _Texts, definition: CallFact, divisor: Size) -> bool:
+    def _thread_takes_several(self, body: _Texts, definition: CallFact, divisor: SymInt) -> bool:
         """Return whether a thread may handle as many elements as the count was divided by."""
-        known = constant(divisor)
+        known = divisor.known
         if known is not None and known in body.text.numbers:
             return True
         factors = {p.factor for p in body.threads.products() if THREAD in p.attributes}
         return any(self._is(divisor, factor, body, definition) for factor in factors)
 
-    def _is(self, size: Size, factor: str, body: _Texts, definition: CallFact) -> bool:
+    def _is(self, size: SymInt, factor: str, body: _Texts, definition: CallFact) -> bool:
         """Return whether a factor of the body has a size's value."""
-        known = number(factor)
+        known = _number(factor)
         if known is not None:
-            return known == constant(size)
-        node = resolve(size).node
-        if isinstance(node, cst.Name) and node.value.lower() == factor.lower():
-            return True
+            return known == size.known
+        if size.term is not None and size.term.kind == "name":
+            name = size.term.parts[0]
+            if isinstance(name, str) and name.lower() == factor.lower():
+                return True
         passed = self._passed(factor, definition)
         if passed is not None:
-            return same(passed, size)
+            return passed == size
         written = _written(factor, body)
-        return written is not None and written == constant(size)
+        return written is not None and written == size.known
 
-    def _passed(self, name: str, definition: CallFact) -> Size | None:
+    def _passed(self, name: str, definition: CallFact) -> SymInt | None:
         """The expression that the launch passes under a name, as template argument or input."""
         template = self.fact.keyword("template")
-        for pair in _entries(template.node, self.count) if template is not None else ():
-            parts = _entries(pair.node, pair)
+        for pair in self._items(template):
+            parts = items(pair) or ()
             if len(parts) == 2 and _is_string(parts[0].node, name):
-                return parts[1]
+                return symbolic(parts[1])
         inputs, given = names_of(definition, "input_names") or (), self.fact.keyword("inputs")
-        sizes = _entries(given.node, self.count) if name in inputs and given is not None else []
-        return sizes[inputs.index(name)] if sizes and len(sizes) == len(inputs) else None
+        sizes = self._items(given) if name in inputs else ()
+        return symbolic(sizes[inputs.index(name)]) if sizes and len(sizes) == len(inputs) else None
+
+    def _items(self, argument: Argument | None) -> Sequence[Expression]:
+        return () if argument is None else items(Expression(argument.node, self.scope)) or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,31 +227,22 @@ def _is_string(node: cst.CSTNode, text: str) -> bool:
     return isinstance(node, cst.SimpleString) and node.raw_value == text
 
 
-def _entries(node: cst.CSTNode, like: Size) -> list[Size]:
-    """The items of a list as written, in this expression or where its name is bound."""
-    size = resolve_name(Size(node, like.scope))
-    return [Size(item, size.scope) for item in display(size.node) or ()]
-
-
 def _written(name: str, body: _Texts) -> int | None:
     """Return the value of a constant or macro of the Metal text, None if not an integer literal."""
     for text in (body.text, body.header):
         for macro in text.macros.items:
             if macro.name == name:
-                return number(macro.text)
+                return _number(macro.text)
         for declaration in text.declarations:
             if declaration.name == name and declaration.value is not None:
-                return number(declaration.value)
+                return _number(declaration.value)
     return None
 
 
-def _alternatives(size: Size) -> list[Size]:
-    """A size, or what ``min(...)`` chooses from."""
-    size = resolve(size)
-    node = size.node
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "min":
-        return [Size(argument.value, size.scope) for argument in node.args]
-    return [size]
+def _number(text: str) -> int | None:
+    """The value of an integer literal of Metal, such as ``32u``; None for other text."""
+    digits = text.strip().strip("()").rstrip("uUlL")
+    return whole_number(digits) if digits.isascii() and digits.isdecimal() else None
 
 
 def _strides(body: _Texts) -> bool:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.facts import Argument, CallFact
+from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
+from embercoach.analysis.facts.symbolic import is_float, symbolic
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
     Array,
@@ -28,9 +31,7 @@ from embercoach.checks.programs.kernels import (
     is_definition,
     launched,
 )
-from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, constant, display, resolve, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -306,7 +307,7 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
     """The three entries of a grid or a threadgroup."""
     assert isinstance(argument.value, Sequence)
     scope = scope_at(fact, module)
-    written = _written(Size(argument.node, scope))
+    written = items(Expression(argument.node, scope)) or ()
     inline = display(argument.node) is not None
     for index, value in enumerate(argument.value.items or ()):
         size = written[index] if len(written) == 3 else None
@@ -322,7 +323,7 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
                 help="Compute it with Python integers: `(n + 1) // 2`, `math.ceil(...)`",
             )
         elif isinstance(value, Number) and size is not None:
-            known = constant(size)
+            known = symbolic(size).known
             if known is not None and known <= 0:
                 yield Report.at(
                     fact,
@@ -333,20 +334,14 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
                 )
 
 
-def _written(size: Size) -> list[Size]:
+def _is_float(value: Value, size: Expression | None) -> bool:
     """The items of a tuple as written, in this expression or where its name is bound."""
-    size = resolve(size)
-    return [Size(node, size.scope) for node in display(size.node) or ()]
-
-
-def _is_float(value: Value, size: Size | None) -> bool:
-    """Return whether an entry is certainly a float, or an array or NumPy value of floats."""
     array = as_array(value)
     if array is not None:
         return array.dtype in FLOATING
-    if isinstance(value, Numpy):
-        return value.kind == "float" and size is not None and is_float(size)
-    return type(value) is Number and value.kind == "float" and size is not None and is_float(size)
+    if size is None or type(value) not in (Number, Numpy):
+        return False
+    return getattr(value, "kind", None) == "float" and is_float(symbolic(size))
 
 
 def _array(value: Value) -> str:

@@ -9,11 +9,11 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, Place
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Value
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, resolve_name, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,10 +74,12 @@ class _Lists:
     def holds(self, node: cst.CSTNode, function: FunctionInfo | None) -> bool:
         """Return whether an expression is such a list, itself or through its name."""
         scope = scope_of(self.module, function)
-        node = resolve_name(Size(node, scope)).node
+        node = resolve_name(Expression(node, scope)).node
         if not isinstance(node, cst.Call):
             return False
-        return node in self.calls or resolve_name(Size(node.func, scope)).node in self.functions
+        return (
+            node in self.calls or resolve_name(Expression(node.func, scope)).node in self.functions
+        )
 
     def misuses(self, facts: list[Fact]) -> Iterator[tuple[Place, cst.CSTNode, str]]:
         """Uses of such a list as an array: place, expression, and the error."""

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from functools import reduce
+from operator import mul
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.ceil_division import is_attribute, is_item, whole_multiple
+from embercoach.analysis.facts.scopes import Expression, display, scope_at
+from embercoach.analysis.facts.symbolic import Term, symbolic
 from embercoach.analysis.syntax.trees import walk
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
-from embercoach.checks.quotients import whole_multiple
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import (
-    Size,
-    Sum,
-    constant,
-    display,
-    key,
-    linear,
-    multiplied,
-    resolve,
-    same,
-)
 from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.ceil_division import CeilDivision
     from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.symbolic import SymInt
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.kernels import Definition
-    from embercoach.checks.programs.launches import Launch
-    from embercoach.checks.quotients import Ceiling
+    from embercoach.checks.programs.launches import Launch, OutputShape
 
 AXES = "xyz"
 
@@ -48,7 +41,7 @@ def rounded_grids(module: Module, facts: list[Fact]) -> Iterator[Report]:
 def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterator[Report]:
     for axis, entry in enumerate(launch.grid or ()):
         rounded = None if entry.size is None else whole_multiple(entry.size)
-        if rounded is None or entry.size is None or not _overshoots(rounded, launch):
+        if rounded is None or entry.size is None or not _overshoots(rounded, launch, module):
             continue
         written = _unguarded(definition, launch, axis) & _of_count(launch, rounded)
         if not written:
@@ -69,49 +62,38 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
         )
 
 
-def _overshoots(rounded: Ceiling, launch: Launch) -> bool:
+def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:
     """Return whether rounding up may change the count."""
-    divisor = constant(rounded.divisor)
-    if divisor is not None and rounded.count.keys() <= {None}:
-        return rounded.count.get(None, 0) % divisor != 0
+    divisor, count = rounded.divisor.known, rounded.count.known
+    if divisor is not None and count is not None:
+        return divisor != 0 and count % divisor != 0
     function = launch.fact.place.function
-    root = rounded.divisor.scope.module.tree if function is None else function.node
-    return not _asks_for_rest(root, rounded.divisor)
-
-
-def _asks_for_rest(root: cst.CSTNode, divisor: Size) -> bool:
-    """Return whether ``n % divisor`` occurs: the function may test that it divides."""
-    return any(
+    scope = scope_at(launch.fact, module)
+    # A function that asks for ``n % divisor`` may see to it that nothing is left.
+    return not any(
         isinstance(node, cst.BinaryOperation)
         and isinstance(node.operator, cst.Modulo)
-        and same(Size(node.right, divisor.scope), divisor)
-        for node in walk(root)
+        and symbolic(Expression(node.right, scope)) == rounded.divisor
+        for node in walk(module.tree if function is None else function.node)
     )
 
 
-def _of_count(launch: Launch, rounded: Ceiling) -> set[str]:
+def _of_count(launch: Launch, rounded: CeilDivision) -> set[str]:
     """The outputs that have as many elements, along some axis, as was rounded up from."""
     names = [output.name for output in launch.outputs or ()]
-    shapes = [shape.size for shape in launch.shapes or ()]
-    return {n for n, s in zip(names, shapes, strict=False) if s is not None and _has(s, rounded)}
+    pairs = zip(names, launch.shapes or (), strict=False)
+    return {name for name, shape in pairs if _has(shape, rounded.count)}
 
 
-def _has(shape: Size, rounded: Ceiling) -> bool:
-    shape = resolve(shape)
-    nodes = display(shape.node)
-    if nodes is not None:
-        sizes = [linear(Size(node, shape.scope)) for node in nodes]
-        one: Sum = {None: 1}
-        return rounded.count in (*sizes, reduce(multiplied, sizes, one))
-    if not isinstance(shape.node, cst.Attribute) or shape.node.attr.value != "shape":
-        return False
+def _has(shape: OutputShape, count: SymInt) -> bool:
+    if shape.sizes is not None:
+        return count in (*shape.sizes, reduce(mul, shape.sizes))
     # The shape of an array, and a count that is its size or the length of one of its axes.
-    if len(rounded.count) != 1:
+    whole = None if shape.expression is None else symbolic(shape.expression)
+    if whole is None or whole.term is None or not is_attribute(whole, "shape"):
         return False
-    ((term, times),) = rounded.count.items()
-    whole = ("attribute", key(Size(shape.node.value, shape.scope)), "size")
-    is_axis = isinstance(term, tuple) and term[:2] == ("item", key(shape))
-    return times == 1 and (is_axis or term == whole)
+    size = Term("attribute", (whole.term.parts[0], "size"))
+    return count.term == size or is_item(count, whole)
 
 
 def _unguarded(definition: Definition, launch: Launch, axis: int) -> set[str]:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from embercoach.checks.array_shapes import shape_of
-from embercoach.checks.launch_sizes import MAX_THREADS, entries_of
+from embercoach.analysis.facts.ceil_division import grows_with_data
+from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.programs.kernels import launched
-from embercoach.checks.quotients import data_size_in
+from embercoach.checks.programs.launch_entries import MAX_THREADS, entries_of
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, resolve, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.array_shapes import Shape
-    from embercoach.checks.launch_sizes import Entries, Entry
+    from embercoach.checks.programs.launch_entries import Entries, Entry
 
 SIMD_WIDTH = 32
 """Threads of a simdgroup, on every GPU that MLX runs on."""
@@ -51,7 +47,7 @@ def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
             help=f"Keep the product of the three entries at {MAX_THREADS} or less",
         )
         return
-    threads = _threads_of_partial_groups(group, grid, module)
+    threads = _threads_of_partial_groups(group, grid)
     if threads:
         yield Report.at(
             fact,
@@ -79,39 +75,24 @@ def _known(grid: Entries | None) -> tuple[int | None, ...]:
     return (None,) * 3 if grid is None else tuple(entry.known for entry in grid)
 
 
-def _threads_of_partial_groups(group: Entries, grid: Entries | None, module: Module) -> int:
+def _threads_of_partial_groups(group: Entries, grid: Entries | None) -> int:
     """Threads of a group whose last simdgroup is not full, if there are many groups; else 0."""
     sizes = [entry.known for entry in group]
     if grid is None or None in sizes:
         return 0
     threads = prod(n for n in sizes if n is not None)
-    return threads if threads > 0 and threads % SIMD_WIDTH and _is_large(grid, group, module) else 0
+    return threads if threads > 0 and threads % SIMD_WIDTH and _is_large(grid, group) else 0
 
 
-def _is_large(grid: Entries, group: Entries, module: Module) -> bool:
+def _is_large(grid: Entries, group: Entries) -> bool:
     """Return whether there are many groups: by a known number of threads, or by data."""
-    known = [entry.known for entry in grid]
-    if None not in known:
-        return prod(n for n in known if n is not None) >= MANY_THREADS
+    if prod(entry.known for entry in grid if entry.known is not None) >= MANY_THREADS:
+        return True
     pairs = zip(grid, group, strict=True)
-    return any(_follows_data(entry, size, module) for entry, size in pairs)
+    return any(_follows_data(entry, size) for entry, size in pairs)
 
 
-def _follows_data(entry: Entry, group: Entry, module: Module) -> bool:
+def _follows_data(entry: Entry, group: Entry) -> bool:
     if entry.size is None or entry.known is not None:
         return False
-    data = data_size_in(entry.size)
-    if data is None or (group.size is not None and same(entry.size, group.size)):
-        return False
-    shape = _measured(resolve(data), module)
-    if shape is None or None in shape:
-        return True
-    return prod(n for n in shape if n is not None) >= MANY_THREADS
-
-
-def _measured(size: Size, module: Module) -> Shape | None:
-    """The shape of the array that ``x.size`` or ``x.shape[0]`` is of, as far as it is known."""
-    node = size.node
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    return shape_of(Size(node, size.scope), module)
+    return grows_with_data(entry.size) and entry.size != group.size

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.facts.facts import Argument, CallFact, calls_of
+from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_at
+from embercoach.analysis.facts.symbolic import is_float, symbolic
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
     Array,
@@ -16,11 +19,8 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Value,
 )
-from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.programs.kernels import count, launched
-from embercoach.checks.quotients import is_float
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import Size, display, resolve_name, scope_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     if count(value) is None or not isinstance(value, Sequence):
         return
     scope = scope_at(fact, module)
-    for size, item in _written(Size(argument.node, scope), value):
+    for size, item in _written(Expression(argument.node, scope), value):
         node = argument.node if size is None else size.node
         problem = _no_pair(item)
         if problem is not None:
@@ -80,16 +80,16 @@ def _no_pair(item: Value) -> str | None:
     return f"`template` entry must be a (name, value) pair, got {parts} {noun}"
 
 
-def _written(size: Size | None, value: Sequence) -> list[tuple[Size | None, Value]]:
+def _written(size: Expression | None, value: Sequence) -> list[tuple[Expression | None, Value]]:
     """The items of a list: their expressions, where they are written in the call, and values."""
     items = value.items or ()
     nodes = None if size is None else display(size.node)
     if size is None or nodes is None or len(nodes) != len(items):
         return [(None, item) for item in items]
-    return [(Size(node, size.scope), item) for node, item in zip(nodes, items, strict=True)]
+    return [(size.at(node), item) for node, item in zip(nodes, items, strict=True)]
 
 
-def _unfit(value: Value, size: Size | None) -> tuple[str, str] | None:
+def _unfit(value: Value, size: Expression | None) -> tuple[str, str] | None:
     """Return the kind of a template value that MLX rejects, and the help; else None."""
     number = value if type(value) is Number else None
     if number is not None and isinstance(number.const, int) and number.kind != "bool":
@@ -97,7 +97,7 @@ def _unfit(value: Value, size: Size | None) -> tuple[str, str] | None:
             return None
         what, instead = "an int of more than 32 bits", "Pass it as an input: `inputs=[..., n]`"
     elif number is not None and number.kind in ("float", "complex"):
-        if number.const is None and (size is None or not is_float(size)):
+        if number.const is None and (size is None or not is_float(symbolic(size))):
             return None
         what, instead = f"a {number.kind}", "Pass it as an input; Python numbers are allowed there"
     elif isinstance(value, Str):
@@ -132,7 +132,7 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
         )
     argument = fact.keyword("stream")
     scope = scope_at(fact, module)
-    if argument is not None and _is_cpu(argument, Size(argument.node, scope), module):
+    if argument is not None and _is_cpu(argument, Expression(argument.node, scope), module):
         yield Report.at(
             fact,
             "KERNEL-ARGS-006",
@@ -155,7 +155,7 @@ def _doubles(fact: CallFact) -> Iterator[tuple[cst.CSTNode, str]]:
                 yield nodes[index] if len(nodes) == len(items) else argument.node, noun
 
 
-def _is_cpu(argument: Argument, size: Size, module: Module) -> bool:
+def _is_cpu(argument: Argument, size: Expression, module: Module) -> bool:
     """Return whether it is the CPU, or a stream of it."""
     if argument.value == CPU:
         return True

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.ceil_division import is_data_size
 from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.facts.scopes import (
+    MAX_STEPS,
+    Expression,
+    display,
+    items,
+    resolve_name,
+    scope_of,
+)
+from embercoach.analysis.facts.symbolic import symbolic
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import around, children, statements_below, target_names
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Str
-from embercoach.checks.array_shapes import calls_of
 from embercoach.checks.launch.kernel_cache import runs_once
 from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.quotients import is_data_size
 from embercoach.checks.registry import Report, check
-from embercoach.checks.sizes import MAX_DEPTH, Size, constant, display, resolve_name, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +51,7 @@ def compiled_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
             yield from _reports(definition.fact, _formatted(definition.fact, module), module)
 
 
-def _reports(fact: CallFact, values: Iterator[Size], module: Module) -> Iterator[Report]:
+def _reports(fact: CallFact, values: Iterator[Expression], module: Module) -> Iterator[Report]:
     function = fact.place.function
     context = context_of(fact.place, module.is_test)
     if context in ("test", "script") or function is None or runs_once(function):
@@ -62,29 +70,29 @@ def _reports(fact: CallFact, values: Iterator[Size], module: Module) -> Iterator
             )
 
 
-def _template_values(launch: CallFact, module: Module) -> Iterator[Size]:
+def _template_values(launch: CallFact, module: Module) -> Iterator[Expression]:
     """The values of the template arguments, as far as they are written in the call."""
     argument = launch.keyword("template")
     if argument is None:
         return
-    whole = resolve_name(Size(argument.node, scope_of(module, launch.place.function)))
-    for pair in display(whole.node) or ():
-        parts = display(pair)
+    scope = scope_of(module, launch.place.function)
+    for pair in items(Expression(argument.node, scope)) or ():
+        parts = display(pair.node)
         if parts is not None and len(parts) == 2:
-            yield Size(parts[1], whole.scope)
+            yield pair.at(parts[1])
 
 
-def _formatted(definition: CallFact, module: Module) -> Iterator[Size]:
+def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
     """The values that an f-string formats into the texts of a kernel."""
     for name in TEXTS:
         argument = definition.keyword(name)
         if argument is None or not isinstance(argument.value, Str):
             continue
-        text = resolve_name(Size(argument.node, scope_of(module, definition.place.function)))
+        text = resolve_name(Expression(argument.node, scope_of(module, definition.place.function)))
         if isinstance(text.node, cst.FormattedString):
             for part in text.node.parts:
                 if isinstance(part, cst.FormattedStringExpression):
-                    yield Size(part.expression, text.scope)
+                    yield text.at(part.expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class _Varying:
     function: FunctionInfo
     module: Module
 
-    def reason(self, size: Size, depth: int = MAX_DEPTH) -> str | None:
+    def reason(self, size: Expression, depth: int = MAX_STEPS) -> str | None:
         """Return how an expression takes a new value in most runs, None if it may not."""
         node = size.node
         if isinstance(node, cst.Name):
@@ -111,13 +119,15 @@ class _Varying:
             return self._of_call(node, size, depth)
         return None
 
-    def _first(self, nodes: tuple[cst.BaseExpression, ...], size: Size, depth: int) -> str | None:
+    def _first(
+        self, nodes: tuple[cst.BaseExpression, ...], size: Expression, depth: int
+    ) -> str | None:
         if not depth:
             return None
-        found = (self.reason(Size(node, size.scope), depth - 1) for node in nodes)
+        found = (self.reason(size.at(node), depth - 1) for node in nodes)
         return next((reason for reason in found if reason is not None), None)
 
-    def _of_call(self, node: cst.Call, size: Size, depth: int) -> str | None:
+    def _of_call(self, node: cst.Call, size: Expression, depth: int) -> str | None:
         if dotted(node.func) in ("int", "max"):
             return self._first(tuple(a.value for a in node.args), size, depth)
         fact = calls_of(self.module).get(node)
@@ -131,7 +141,7 @@ class _Varying:
         array = as_array(fact.receiver) if fact.receiver is not None else None
         return array is not None and array.dtype == "bool"
 
-    def _of_name(self, size: Size) -> str | None:
+    def _of_name(self, size: Expression) -> str | None:
         """The counter of a long loop around the launch, or one that grows in the loop."""
         assert isinstance(size.node, cst.Name)
         name = size.node.value
@@ -147,7 +157,7 @@ class _Varying:
                 return f"`{name}` grows in the loop"
         return None
 
-    def _is_long_counter(self, loop: cst.For, name: str, size: Size) -> bool:
+    def _is_long_counter(self, loop: cst.For, name: str, size: Expression) -> bool:
         """``for name in range(x.shape[0])``, ``in range(1000)``, ``name, x in enumerate(xs)``."""
         over = loop.iter
         counted = _enumerated(loop, name)
@@ -159,12 +169,10 @@ class _Varying:
             return True
         if not isinstance(over, cst.Call) or dotted(over.func) != "range" or not over.args:
             return False
-        end = Size(over.args[0 if len(over.args) == 1 else 1].value, size.scope)
-        step = Size(over.args[2].value, size.scope) if len(over.args) == 3 else None
-        if step is not None and constant(step) not in (1, -1):
+        end = symbolic(size.at(over.args[0 if len(over.args) == 1 else 1].value))
+        if len(over.args) == 3 and symbolic(size.at(over.args[2].value)).known not in (1, -1):
             return False
-        known = constant(end)
-        return known > FEW if known is not None else is_data_size(end)
+        return end.known > FEW if end.known is not None else is_data_size(end)
 
     def _of_attribute(self, node: cst.Attribute) -> str | None:
         """A counter of the object: ``self.step += 1`` in one of its methods."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.facts.scopes import Expression, items, scope_of
 from embercoach.checks.programs.kernels import (
     Definition,
     definitions,
@@ -18,7 +19,6 @@ from embercoach.checks.programs.kernels import (
 )
 from embercoach.checks.programs.launches import launches_of, program_of
 from embercoach.checks.registry import Report
-from embercoach.checks.sizes import Size, display, resolve_name, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,8 +139,6 @@ def name_node(definition: Definition, parameter: str, index: int, module: Module
     """The expression of one of ``input_names``, or of the whole list where it is elsewhere."""
     argument = definition.argument(parameter)
     assert argument is not None
-    nodes = display(argument.node)
-    if nodes is None:
-        scope = scope_of(module, definition.fact.place.function)
-        nodes = display(resolve_name(Size(argument.node, scope)).node)
-    return nodes[index] if nodes is not None and index < len(nodes) else argument.node
+    scope = scope_of(module, definition.fact.place.function)
+    names = items(Expression(argument.node, scope))
+    return names[index].node if names is not None and index < len(names) else argument.node

@@ -12,10 +12,11 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.calls import shapes
+from embercoach.analysis.facts.ceil_division import whole_multiple
+from embercoach.analysis.facts.scopes import Expression, items, scope_at
 from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import NONE, DType, Number, Sequence, Value
-from embercoach.checks.array_shapes import Shape, has_dimensions, shape_of, shape_of_value
-from embercoach.checks.launch_sizes import MAX_THREADS, Entries, Entry, entries_of, entry_of
+from embercoach.analysis.values.lattice import NONE, DType, Number, Sequence, Shape, Value
 from embercoach.checks.programs.kernels import (
     has_spread,
     header_of,
@@ -25,14 +26,20 @@ from embercoach.checks.programs.kernels import (
     source_of,
     template_of,
 )
-from embercoach.checks.quotients import whole_multiple
-from embercoach.checks.sizes import Size, display, resolve, same, scope_at
+from embercoach.checks.programs.launch_entries import (
+    MAX_THREADS,
+    Entries,
+    Entry,
+    entries_of,
+    tuple_entries,
+)
 from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embercoach.analysis.facts.facts import Argument, CallFact
+    from embercoach.analysis.facts.symbolic import SymInt
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.kernels import Definition
     from embercoach.metal.execution.events import Configuration
@@ -51,16 +58,18 @@ class OutputShape:
 
     Attributes:
         shape: None where even the rank is unknown.
-        size: the expression of the shape.
+        sizes: its sizes, None where they are put together elsewhere.
+        expression: what is passed.
     """
 
     shape: Shape | None = None
-    size: Size | None = None
+    sizes: tuple[SymInt, ...] | None = None
+    expression: Expression | None = None
 
     @property
     def elements(self) -> int | None:
         """Number of elements, None when unknown."""
-        return None if self.shape is None else elements(self.shape)
+        return None if self.shape is None else self.shape.elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +110,6 @@ class Launch:
         return {output.name: shape.elements for output, shape in pairs}
 
 
-def elements(shape: Shape) -> int | None:
-    """Number of elements of a shape, None when unknown."""
-    known = [size for size in shape if size is not None]
-    return prod(known) if len(known) == len(shape) else None
-
-
 def launches_of(definition: Definition, module: Module) -> tuple[Launch, ...]:
     """The launches of a kernel in a file."""
     known = _launches_in(module)
@@ -133,7 +136,7 @@ def _launch(definition: Definition, fact: CallFact, module: Module) -> Launch:
         grid=entries_of(fact, "grid", module),
         threadgroup=entries_of(fact, "threadgroup", module),
         template=None if template is None else {n: _plain(v) for n, v in template.items()},
-        inputs=_inputs(definition, fact, module),
+        inputs=_inputs(definition, fact),
         outputs=outputs,
         shapes=shapes,
         has_init_value=None if initial is None and has_spread(fact) else known_initial,
@@ -161,31 +164,22 @@ def _setting(definition: Definition, name: str, *, default: bool) -> bool | None
     return bool(value.const) if type(value) is Number and value.const is not None else None
 
 
-def _inputs(definition: Definition, fact: CallFact, module: Module) -> tuple[Input, ...] | None:
+def _inputs(definition: Definition, fact: CallFact) -> tuple[Input, ...] | None:
     names = names_of(definition.fact, "input_names")
     argument = fact.keyword("inputs")
     if names is None:
         return None
     values = items_of(argument.value) if argument is not None else None
-    if argument is None or values is None or len(values) != len(names):
+    if values is None or len(values) != len(names):
         return tuple(map(Input, names))
-    scope = scope_at(fact, module)
-    whole = resolve(Size(argument.node, scope))
-    nodes = display(whole.node) or ()
-    sizes = (
-        [Size(n, whole.scope) for n in nodes] if len(nodes) == len(names) else [None] * len(names)
-    )
-    return tuple(_input(n, v, s, module) for n, v, s in zip(names, values, sizes, strict=True))
+    return tuple(map(_input, names, values))
 
 
-def _input(name: str, value: Value, size: Size | None, module: Module) -> Input:
-    shape = shape_of_value(value)
-    if shape is None and size is not None:
-        shape = shape_of(size, module)
-    dtype = dtype_of(value)
-    if shape is None:
-        return Input(name, dtype, ranked=size is not None and has_dimensions(size, module))
-    return Input(name, dtype, len(shape), elements(shape))
+def _input(name: str, value: Value) -> Input:
+    shape, dtype = shapes.of_value(value), dtype_of(value)
+    if shape is None or shape.sizes is None:
+        return Input(name, dtype, ranked=shape is not None)
+    return Input(name, dtype, len(shape.sizes), shape.elements)
 
 
 def dtype_of(value: Value) -> str | None:
@@ -212,13 +206,12 @@ def _outputs(
     )
     shapes = _listed(fact, "output_shapes", len(names))
     argument = fact.keyword("output_shapes")
-    sizes: list[Size | None] = [None] * len(names)
+    given: list[Expression | None] = [None] * len(names)
     if argument is not None:
-        whole = resolve(Size(argument.node, scope_at(fact, module)))
-        nodes = display(whole.node) or ()
-        if len(nodes) == len(names):
-            sizes = [Size(node, whole.scope) for node in nodes]
-    return outputs, tuple(map(_output_shape, shapes, sizes))
+        written = items(Expression(argument.node, scope_at(fact, module)))
+        if written is not None and len(written) == len(names):
+            given = [*written]
+    return outputs, tuple(map(_output_shape, shapes, given))
 
 
 def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
@@ -228,18 +221,14 @@ def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
     return items if items is not None and len(items) == length else (None,) * length
 
 
-def _output_shape(value: Value | None, size: Size | None) -> OutputShape:
-    items = items_of(value)
-    if items is None and isinstance(value, Sequence) and value.kind == "shape":
-        items = value.items
-    if items is None:
-        return OutputShape(None, size)
-    nodes = None if size is None else display(resolve(size).node)
-    if size is None or nodes is None or len(nodes) != len(items):
-        return OutputShape(tuple(entry_of(None, item).known for item in items), size)
-    scope = resolve(size).scope
-    pairs = zip(items, nodes, strict=True)
-    return OutputShape(tuple(entry_of(Size(n, scope), item).known for item, n in pairs), size)
+def _output_shape(value: Value | None, expression: Expression | None) -> OutputShape:
+    values = items_of(value)
+    if values is None and isinstance(value, Sequence) and value.kind == "shape":
+        values = value.items
+    entries = tuple_entries(expression, values)
+    sizes = tuple(entry.size for entry in entries if entry.size is not None)
+    shape = None if values is None else Shape(tuple(entry.known for entry in entries))
+    return OutputShape(shape, sizes if len(sizes) == len(entries) > 0 else None, expression)
 
 
 def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | None:
@@ -382,6 +371,4 @@ def _quotient(threads: Entry, group: Entry) -> int | None:
         return 1
     if threads.known is not None and group.known is not None and group.known > 0:
         return -(-threads.known // group.known)
-    if threads.size is not None and group.size is not None and same(threads.size, group.size):
-        return 1
-    return None
+    return 1 if threads.size is not None and threads.size == group.size else None

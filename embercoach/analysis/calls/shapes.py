@@ -1,0 +1,178 @@
+"""Shapes of arrays, as the calls and operators that make the arrays determine them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.lattice import (
+    SCALAR,
+    SOME_AXES,
+    Array,
+    Number,
+    Numpy,
+    Sequence,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
+
+    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.lattice import Value
+
+    Arguments = tuple[Argument, ...]
+
+_ELEMENTWISE = """
+abs exp expm1 floor ceil log log1p negative reciprocal round rsqrt sigmoid sign sin cos tan sqrt
+square tanh erf contiguous stop_gradient zeros_like ones_like
+"""
+
+
+def of_value(value: Value) -> Shape | None:
+    """The shape of an array; ``()`` of a Python or NumPy number."""
+    if type(value) is Number or (isinstance(value, Numpy) and value.scalar):
+        return SCALAR
+    array = as_array(value)
+    return None if array is None else array.shape
+
+
+def of_items(value: Value) -> Shape | None:
+    """The shape of ``mx.array(value)`` of a number, or of nested lists of numbers."""
+    if as_number(value) is not None:
+        return SCALAR
+    if not isinstance(value, Sequence) or value.kind not in ("list", "tuple"):
+        return None
+    if value.items is None:
+        return SOME_AXES
+    inner = {of_items(item) for item in value.items}
+    shape = inner.pop() if inner else SCALAR
+    if inner or shape is None or shape.sizes is None:
+        return SOME_AXES
+    return Shape((len(value.items), *shape.sizes))
+
+
+def of_operation(symbol: str, left: Value, right: Value) -> Shape | None:
+    """The shape of an element-wise operation on two values."""
+    if symbol == "@":
+        return None
+    a, b = of_value(left), of_value(right)
+    if a is not None and b is not None and a.sizes is not None and b.sizes is not None:
+        return _broadcast(a.sizes, b.sizes)
+    return SOME_AXES if any(s is not None and s.sizes != () for s in (a, b)) else None
+
+
+def _broadcast(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> Shape:
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    padded = (1,) * (len(longer) - len(shorter)) + shorter
+    return Shape(tuple(_common(m, n) for m, n in zip(longer, padded, strict=True)))
+
+
+def _common(m: int | None, n: int | None) -> int | None:
+    """The size of an axis, of two that are equal if neither is 1."""
+    if m == 1:
+        return n
+    return m if n == 1 or n is None else n
+
+
+def of_call(name: str, arguments: Arguments) -> Shape | None:
+    """The shape of what a function of MLX returns."""
+    handler = _FUNCTIONS.get(name)
+    return None if handler is None else handler(name, arguments)
+
+
+def of_method(array: Array, name: str, arguments: Arguments) -> Shape | None:
+    """The shape of what a method of an array returns."""
+    if name == "reshape":
+        return _reshaped(array.shape, arguments)
+    return Shape((None,)) if name == "flatten" and not arguments else None
+
+
+def _like_first(name: str, arguments: Arguments) -> Shape | None:
+    first = arguments[0] if arguments else None
+    return None if first is None or first.star or first.keyword else of_value(first.value)
+
+
+def _made(name: str, arguments: Arguments) -> Shape | None:
+    """``mx.zeros((4, n))``, ``mx.random.normal(shape=(4, n))``."""
+    entry = mlx_api.lookup(name)
+    if entry is None:
+        return None
+    shape = next((a for param, a in match(entry, arguments) if param.name == "shape"), None)
+    return None if shape is None else _lengths(shape.value)
+
+
+def _counted(name: str, arguments: Arguments) -> Shape:
+    """``mx.arange(stop)``, ``mx.arange(start, stop, step)``."""
+    bounds = [_length(a.value) for a in arguments if a.keyword is None]
+    known = [n for n in bounds if n is not None]
+    if any(a.star or a.keyword in ("start", "stop", "step") for a in arguments):
+        return Shape((None,))
+    if len(known) < len(bounds) or not 1 <= len(known) <= 3 or known[2:] == [0]:
+        return Shape((None,))
+    return Shape((len(range(*known)),))
+
+
+def _spaced(name: str, arguments: Arguments) -> Shape:
+    """``mx.linspace(start, stop, num=50)``."""
+    entry = mlx_api.lookup(name)
+    pairs = match(entry, arguments) if entry is not None else ()
+    number = next((a for param, a in pairs if param.name == "num"), None)
+    return Shape((50 if number is None else _length(number.value),))
+
+
+def _flat(name: str, arguments: Arguments) -> Shape | None:
+    return Shape((None,)) if len(arguments) == 1 else None
+
+
+def _reshape(name: str, arguments: Arguments) -> Shape | None:
+    return _reshaped(_like_first(name, arguments), arguments[1:])
+
+
+def _reshaped(before: Shape | None, arguments: Arguments) -> Shape | None:
+    """``x.reshape(4, -1)``, ``x.reshape((4, 4))``, ``mx.reshape(x, (4, 4))``."""
+    if not arguments or any(a.keyword is not None or a.star for a in arguments):
+        return None
+    first = arguments[0].value
+    shape = Shape(tuple(_length(a.value) for a in arguments))
+    if type(first) is not Number:
+        given = _lengths(first)
+        if given is None:
+            return None
+        shape = given
+    sizes = shape.sizes or ()
+    if -1 not in sizes:
+        return shape
+    whole = None if before is None else before.elements
+    part = Shape(tuple(n for n in sizes if n != -1)).elements
+    rest = whole // part if whole is not None and part else None
+    return Shape(tuple(rest if n == -1 else n for n in sizes))
+
+
+def _lengths(value: Value) -> Shape | None:
+    """A shape that is given as a number or as a tuple of numbers."""
+    if type(value) is Number:
+        return Shape((_length(value),))
+    if not isinstance(value, Sequence) or value.items is None:
+        return None
+    return Shape(tuple(map(_length, value.items)))
+
+
+def _length(value: Value) -> int | None:
+    return value.const if type(value) is Number and type(value.const) is int else None
+
+
+_FUNCTIONS: dict[str, Fn[[str, Arguments], Shape | None]] = {
+    **{f"mlx.core.{name}": _like_first for name in _ELEMENTWISE.split()},
+    "mlx.core.zeros": _made,
+    "mlx.core.ones": _made,
+    "mlx.core.full": _made,
+    "mlx.core.random.normal": _made,
+    "mlx.core.random.uniform": _made,
+    "mlx.core.arange": _counted,
+    "mlx.core.linspace": _spaced,
+    "mlx.core.flatten": _flat,
+    "mlx.core.reshape": _reshape,
+}

@@ -1,0 +1,86 @@
+"""The calls that must execute whenever a function runs, as the evaluator of its body sees them.
+
+Loops are taken to run at least once, and a branch that only raises not to be taken. Nothing after
+an exit that may be taken is certain.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.lattice import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.lattice import Value
+
+#: A kernel runs on the GPU only, so that these hold where one matters.
+_DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
+
+
+@dataclass(slots=True)
+class MustExecute:
+    """What a run of a body notes.
+
+    arrays: names that hold arrays, and not None.
+    calls: the calls that must execute, with their arguments.
+    certain: whether the statement at hand must execute.
+    """
+
+    arrays: frozenset[str]
+    calls: dict[cst.Call, tuple[Argument, ...]] = field(default_factory=dict)
+    certain: bool = True
+    returns: int = 0
+    jumps: int = 0  # out of a loop, or to its next round
+
+    @contextmanager
+    def unsure(self) -> Iterator[None]:
+        """Run what may not execute; what follows may not either, if that has an exit."""
+        before, exits = self.certain, self.returns + self.jumps
+        self.certain = False
+        try:
+            yield
+        finally:
+            self.certain = before and self.returns + self.jumps == exits
+
+    def note(self, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
+        """Note a call."""
+        if self.certain:
+            self.calls[node] = arguments
+
+    def compared(
+        self, symbol: str, left: cst.BaseExpression, right: cst.BaseExpression, value: Value
+    ) -> bool | None:
+        """The outcome of a comparison with None or of the device; ``value`` is the right side's."""
+        if symbol not in ("is", "==", "is not", "!="):
+            return None
+        if isinstance(left, cst.Name) and left.value in self.arrays and value is NONE:
+            return symbol in ("is not", "!=")
+        if isinstance(left, cst.Attribute) and left.attr.value == "type":
+            left = left.value
+        if not isinstance(left, cst.Call) or not (dotted(left.func) or "").endswith(_DEVICE):
+            return None
+        return symbol in ("is", "==") if (dotted(right) or "").endswith(_GPU) else None
+
+
+def without_raising(node: cst.If) -> bool | None:
+    """The truth of a test of which one outcome only raises; None if neither does."""
+    if _only_raises(node.body):
+        return False
+    otherwise = node.orelse
+    return True if isinstance(otherwise, cst.Else) and _only_raises(otherwise.body) else None
+
+
+def _only_raises(body: cst.BaseSuite) -> bool:
+    """Whether a branch ends the function by an error."""
+    last = body.body[-1] if body.body else None
+    if isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return isinstance(last, cst.Raise)

@@ -1,0 +1,277 @@
+"""What the names in an expression are bound to: in a function, or in one call of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+
+from embercoach.analysis.facts.reaching import Reaching
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CallFact, Visit
+    from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.project.module import Module
+
+#: Names that are followed one after the other.
+MAX_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """An expression, or a function, and the scope that its names belong to."""
+
+    node: cst.CSTNode
+    scope: Scope
+
+    def at(self, node: cst.CSTNode) -> Expression:
+        """Another expression of the same scope."""
+        return Expression(node, self.scope)
+
+
+class Scope:
+    """The names of a function or module, and what one binding each binds them to."""
+
+    def __init__(
+        self,
+        module: Module,
+        outer: Scope | None,
+        reaching: Reaching | None = None,
+        bindings: dict[str, Expression | None] | None = None,
+        elsewhere: frozenset[str] = frozenset(),
+        owner: object = None,
+    ) -> None:
+        """Make a scope.
+
+        Args:
+            module: the file.
+            outer: the scope around, None for that of the module.
+            reaching: the bindings of the function or module.
+            bindings: what parameters are bound to.
+            elsewhere: names that are bound for the scopes around.
+            owner: what the scope is of; scopes of one owner are equal.
+        """
+        self.owner = self if owner is None else owner
+        self.module = module
+        self.outer = outer
+        self.reaching = reaching
+        self._passed = bindings or {}
+        self._elsewhere = elsewhere
+        self._found: dict[str, Expression | None] = {}  # one node for each target of several
+
+    def find(self, name: str) -> tuple[Scope, Expression | None] | None:
+        """The scope that binds a name, and to what, if that is one expression."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.binds(name):
+                return scope, scope.bound(name)
+            scope = scope.outer
+        return None
+
+    def binds(self, name: str) -> bool:
+        """Whether the name is one of this scope."""
+        if self.reaching is None or name in self._elsewhere:
+            return name in self._passed
+        return name in self.reaching.bindings
+
+    def bound(self, name: str) -> Expression | None:
+        """What a name of this scope is bound to, if that is one expression."""
+        if self.reaching is None:
+            return self._passed.get(name)
+        if name not in self._found:
+            binding, *more = self.reaching.bindings[name]
+            node = None if more or self.reaching.gave_up else _value_of(binding)
+            self._found[name] = None if node is None else Expression(node, self)
+            if not more and binding.kind == "parameter":
+                self._found[name] = self._passed.get(name)
+        return self._found[name]
+
+
+def _value_of(binding: Binding) -> cst.CSTNode | None:
+    """The expression that a binding binds a name to, or the function."""
+    if binding.kind == "assigned":
+        return binding.value
+    if binding.kind == "opaque":
+        return binding.node if isinstance(binding.node, cst.FunctionDef) else None
+    statement = binding.statement
+    if binding.kind != "unpacked" or not isinstance(statement, cst.Assign):
+        return None
+    assert binding.value is not None
+    for target in statement.targets:
+        elements = getattr(target.target, "elements", ())
+        for index, element in enumerate(elements):
+            if isinstance(element, cst.StarredElement):
+                break
+            if isinstance(element.value, cst.Name) and element.value.value == binding.name:
+                # ``rows, columns = x.shape`` binds x.shape[0] and x.shape[1].
+                at = cst.SubscriptElement(cst.Index(cst.Integer(str(index))))
+                return cst.Subscript(value=binding.value, slice=[at])
+    return None
+
+
+def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
+    """The scope of a function's body, within those around it."""
+    if module not in _scopes:
+        _scopes.clear()
+    known = _scopes.setdefault(module, {})
+    found = known.get(function)
+    if found is not None:
+        return found
+    node = module.tree if function is None else function.node
+    reaching = Reaching(node, has_walrus=":=" in module.source)
+    if function is None:
+        scope = Scope(module, None, reaching, owner=module)
+    else:
+        names = frozenset(function.global_names)
+        around = scope_of(module, function.outer)
+        scope = Scope(module, around, reaching, elsewhere=names, owner=function)
+    known[function] = scope
+    return scope
+
+
+#: Of the file that is checked: they lead back to the module, which they would keep.
+_scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
+
+
+def is_rebound(module: Module, function: FunctionInfo, name: str) -> bool:
+    """Whether a function's body binds a name, a parameter's for example."""
+    reaching = scope_of(module, function).reaching
+    assert reaching is not None
+    return any(binding.kind != "parameter" for binding in reaching.bindings.get(name, ()))
+
+
+def scope_at(fact: CallFact, module: Module) -> Scope:
+    """The scope of a call's arguments; for one visit of a function, what that passes is known."""
+    if fact.visit is None:
+        return scope_of(module, fact.place.function)
+    return _visited(fact.visit, module)
+
+
+@lru_cache(maxsize=32)
+def _visited(visit: Visit, module: Module) -> Scope:
+    """The scope of a function's body in one call of it."""
+    info, outer = visit.function, visit.outer
+    beside = outer is not None and outer.function is info.outer
+    around = _visited(outer, module) if outer and beside else scope_of(module, info.outer)
+    caller = _visited(outer, module) if outer else scope_of(module, visit.place.function)
+    passed: dict[str, Expression | None] = {}
+    for parameter in info.parameters:
+        if parameter.default is not None and not parameter.star:
+            passed[parameter.name] = Expression(parameter.default, around)
+    for name, node in passed_by(visit).items():
+        passed[name] = Expression(node, caller)
+    reaching, names = scope_of(module, info).reaching, frozenset(info.global_names)
+    return Scope(module, around, reaching, passed, names, owner=visit)
+
+
+def passed_by(visit: Visit) -> dict[str, cst.BaseExpression]:
+    """The expressions that a call passes for parameters, by their names."""
+    pairs = ((argument.keyword, argument.node) for argument in visit.arguments)
+    return by_parameter(visit.function, pairs, is_bound=visit.bound is not None)
+
+
+def by_parameter(
+    function: FunctionInfo,
+    arguments: Iterable[tuple[str | None, cst.BaseExpression]],
+    *,
+    is_bound: bool,
+) -> dict[str, cst.BaseExpression]:
+    """The expressions of arguments by parameters, of keywords and expressions without stars."""
+    names = [p.name for p in function.parameters if not p.star and not p.keyword_only]
+    free = iter(names[is_bound:])
+    pairs = ((keyword or next(free, None), node) for keyword, node in arguments)
+    return {name: node for name, node in pairs if name is not None}
+
+
+@lru_cache(maxsize=4)
+def assigned_attributes(module: Module) -> Counter[str]:
+    """How often a file assigns to an attribute of each name, of whatever object."""
+    found: Counter[str] = Counter()
+    for node in walk(module.tree, (cst.BaseExpression,)):
+        targets: list[cst.BaseExpression] = []
+        if isinstance(node, cst.Assign):
+            targets = [target.target for target in node.targets]
+        elif isinstance(node, (cst.AnnAssign, cst.AugAssign)) and node.value is not None:
+            targets = [node.target]
+        found.update(t.attr.value for t in targets if isinstance(t, cst.Attribute))
+    return found
+
+
+def resolve_name(expression: Expression) -> Expression:
+    """The expression behind names."""
+    for _ in range(MAX_STEPS):
+        if not isinstance(expression.node, cst.Name):
+            break
+        found = expression.scope.find(expression.node.value)
+        if found is None or found[1] is None:
+            break
+        expression = found[1]
+    return expression
+
+
+def display(node: cst.CSTNode | None) -> list[cst.BaseExpression] | None:
+    """The items of a list or tuple as written, None for anything else."""
+    if not isinstance(node, (cst.Tuple, cst.List)):
+        return None
+    if any(isinstance(element, cst.StarredElement) for element in node.elements):
+        return None
+    return [element.value for element in node.elements]
+
+
+def items(expression: Expression) -> list[Expression] | None:
+    """The items of a list or tuple as written, here or where its name is bound."""
+    whole = resolve_name(expression)
+    nodes = display(whole.node)
+    return None if nodes is None else [whole.at(node) for node in nodes]
+
+
+def called(node: cst.Call, scope: Scope) -> str | None:
+    """The name of what is called, if no assignment of the file stands for it."""
+    name = dotted(node.func)
+    if name is None:
+        return None
+    found = scope.find(name.partition(".")[0])
+    return name if found is None or found[1] is None else None
+
+
+def returned(expression: Expression) -> Expression | None:
+    """What a call of a function of one expression returns, with the arguments as parameters."""
+    call = expression.node
+    assert isinstance(call, cst.Call)
+    function = resolve_name(expression.at(call.func))
+    definition = function.node
+    if not isinstance(definition, (cst.FunctionDef, cst.Lambda)):
+        return None
+    names = [p.name.value for p in definition.params.params]
+    passed: dict[str, Expression | None] = {}
+    for index, argument in enumerate(call.args):
+        if argument.keyword is not None:
+            passed[argument.keyword.value] = expression.at(argument.value)
+        elif index < len(names):
+            passed[names[index]] = expression.at(argument.value)
+    body = _returned(definition)
+    if body is None or not passed.keys() >= set(names):
+        return None
+    return Expression(body, Scope(expression.scope.module, function.scope, bindings=passed))
+
+
+def _returned(definition: cst.FunctionDef | cst.Lambda) -> cst.BaseExpression | None:
+    """The expression that a function returns, if that is all that it does."""
+    if isinstance(definition, cst.Lambda):
+        return definition.body
+    lines = definition.body.body
+    statements = [s for li in lines if isinstance(li, cst.SimpleStatementLine) for s in li.body]
+    first = statements[0] if statements else None
+    if isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString):
+        statements, lines = statements[1:], lines[1:]
+    last = statements[0] if len(statements) == len(lines) == 1 else None
+    return last.value if isinstance(last, cst.Return) else None

@@ -1,0 +1,70 @@
+"""Shapes of arrays in the lattice: what makes them, keeps them and joins them."""
+
+from __future__ import annotations
+
+import pytest
+
+from embercoach.analysis.values.lattice import SCALAR, SOME_AXES, Array, Number, Shape
+from tests.analysis.inference import value_of
+
+
+def shape_of(expression: str, before: str = "pass") -> Shape | None:
+    value = value_of(f"def f(x: mx.array, n: int, flag):\n    {before}\n    reveal({expression})\n")
+    assert isinstance(value, Array)
+    return value.shape
+
+
+@pytest.mark.parametrize(
+    ("expression", "shape"),
+    [
+        ("x", None),
+        ("mx.zeros((4, n))", Shape((4, None))),
+        ("mx.array(0.5)", SCALAR),
+        ("mx.array([[1, 2, n], [3, 4, 5]])", Shape((2, 3))),
+        ("mx.array([x, x])", SOME_AXES),
+        ("-mx.ones(3).astype(mx.float16)", Shape((3,))),
+        ("mx.ones((4, 1)) * mx.ones((3,)) + 1", Shape((4, 3))),
+        ("mx.ones((4, 1)) * x", SOME_AXES),
+        ("mx.ones((4, 1)) @ mx.ones((1, 4))", None),
+        ("mx.ones((2, 3)).T", Shape((3, 2))),
+        ("mx.zeros(mx.ones((2, 3)).shape)", Shape((2, 3))),
+        ("mx.reshape(mx.arange(12), (3, -1))", Shape((3, 4))),
+        ("mx.ones((2, 3))[0]", None),
+    ],
+)
+def test_shapes(expression: str, shape: Shape | None) -> None:
+    assert shape_of(expression) == shape
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shape"),
+    [
+        ("mx.ones((2, 3))", "mx.ones((2, 4))", Shape((2, None))),
+        ("mx.ones((2, 3))", "mx.ones((2,))", SOME_AXES),
+        ("mx.ones((2, 3))", "mx.array(1)", None),
+        ("mx.ones((2, 3))", "mx.exp(x)", None),
+    ],
+)
+def test_joined_shapes(first: str, second: str, shape: Shape | None) -> None:
+    assert shape_of("y", f"y = {first}\n    if flag:\n        y = {second}") == shape
+
+
+def test_a_shape_gives_sizes() -> None:
+    source = "y = mx.ones((2, 3))\nrows, columns = y.shape\nreveal({})"
+    for text, known in {
+        "y.size": 6,
+        "y.ndim": 2,
+        "y.shape[-1]": 3,
+        "columns": 3,
+        "rows": 2,
+    }.items():
+        value = value_of(source.format(text))
+        assert isinstance(value, Number)
+        assert value.const == known
+
+
+def test_a_shape_stays_in_its_function() -> None:
+    source = "def f():\n    return mx.ones((2, 3))\nreveal(f())"
+    value = value_of(source)
+    assert isinstance(value, Array)
+    assert value.shape is None
