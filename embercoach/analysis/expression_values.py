@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Fact, Place
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.syntax.positions import Span
     from embercoach.analysis.values.lattice import Value
@@ -39,9 +39,9 @@ class _Evaluations:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.values: dict[cst.CSTNode, list[Value]] = {}
-        self.places: dict[cst.CSTNode, Place] = {}
+        self.places: dict[cst.CSTNode, FactPlace] = {}
 
-    def add(self, node: cst.CSTNode, value: Value, place: Place) -> None:
+    def add(self, node: cst.CSTNode, value: Value, place: FactPlace) -> None:
         """Note an evaluation."""
         self.values.setdefault(node, []).append(value)
         self.places[node] = place

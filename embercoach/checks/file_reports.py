@@ -106,7 +106,7 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
         for node, _ in report.change.edits if report.change else ():
             statements[node] = report.place.statement
     spans = module.parsed.spans(statements)
-    lines = Lines(module.source)
+    lines = LineOffsets(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
     return tuple(
         _finding(
@@ -128,7 +128,7 @@ def _stops(report: Report, context: str, origins: Origins) -> _Stops:
     return flow, [*start, *report.related]
 
 
-class Lines:
+class LineOffsets:
     """Character offsets of the lines of a source, as libcst counts lines."""
 
     def __init__(self, source: str) -> None:
@@ -170,7 +170,7 @@ def _finding(
     context: str,
     steps: tuple[tuple[Step, ...], ...],
     spans: dict[cst.CSTNode, Span],
-    lines: Lines,
+    lines: LineOffsets,
 ) -> Finding:
     span = _within(spans[report.node], report.text_span, lines)
     fix = None
@@ -198,7 +198,7 @@ def _finding(
     )
 
 
-def _within(span: Span, part: tuple[int, int] | None, lines: Lines) -> Span:
+def _within(span: Span, part: tuple[int, int] | None, lines: LineOffsets) -> Span:
     """The part of a span between two offsets in characters."""
     if part is None:
         return span
@@ -207,14 +207,14 @@ def _within(span: Span, part: tuple[int, int] | None, lines: Lines) -> Span:
     return Span(*start, *end)
 
 
-def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: Lines) -> Step:
+def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: LineOffsets) -> Step:
     text, span = stop.text, _within(spans[stop.node], stop.span, lines)
     if stop.quoted is not None:
         text = text.replace("{}", _quoted(spans[stop.quoted], lines))
     return Step(span.line, span.column + 1, span.end_line, span.end_column + 1, text)
 
 
-def _quoted(span: Span, lines: Lines) -> str:
+def _quoted(span: Span, lines: LineOffsets) -> str:
     """The source of a span in one short line."""
     start = lines.offset(span.line, span.column)
     end = lines.offset(span.end_line, span.end_column)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from embercoach.analysis.facts.facts import CallFact, Fact, Place
+from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProposedFix:
     """A fix before positions are known: each node and the text that replaces it."""
 
     title: str
@@ -36,7 +36,7 @@ class Located(Protocol):
         """The node."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FactPlace:
         """Its place."""
 
 
@@ -56,11 +56,11 @@ class Report:
 
     code: str
     node: cst.CSTNode
-    place: Place
+    place: FactPlace
     message: str
     help: str
     context: str | None = None
-    change: Change | None = None
+    change: ProposedFix | None = None
     text_span: tuple[int, int] | None = None
     covers: tuple[cst.CSTNode, ...] = ()
     replaces: tuple[str, ...] = ()
@@ -76,9 +76,9 @@ class Report:
         message: str,
         help: str,  # noqa: A002 (the name of the field)
         node: cst.CSTNode | None = None,
-        place: Place | None = None,
+        place: FactPlace | None = None,
         context: str | None = None,
-        change: Change | None = None,
+        change: ProposedFix | None = None,
         text_span: tuple[int, int] | None = None,
         covers: tuple[cst.CSTNode, ...] = (),
         replaces: tuple[str, ...] = (),

@@ -12,7 +12,7 @@ import click
 from embercoach.engine.problem import Problem
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import Baseline, BaselineError
-from embercoach.report.outcome import Change, Comparison
+from embercoach.report.outcome import Comparison, RuleChange
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.config import Configurations
-    from embercoach.config.load import Scope
-    from embercoach.engine.checkouts import Division
+    from embercoach.config.load import ConfigurationScope
+    from embercoach.engine.checkouts import CheckoutDivision
     from embercoach.engine.run import RunResult
     from embercoach.finding import Finding
-    from embercoach.report.baseline_file import Entry
-    from embercoach.report.outcome import Sources
+    from embercoach.report.baseline_file import BaselineEntry
+    from embercoach.report.outcome import SourceTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Guard:
     """A baseline and the configurations that name it."""
 
     baseline: Baseline
-    scopes: frozenset[Scope]
+    scopes: frozenset[ConfigurationScope]
     configurations: Configurations
-    division: Division
+    division: CheckoutDivision
 
     def holds_for(self, place: str) -> bool:
         """Return whether the baseline applies to a file, given by its absolute path."""
         return self.configurations.holding(place) in self.scopes
 
-    def covered(self, result: RunResult) -> frozenset[Entry]:
+    def covered(self, result: RunResult) -> frozenset[BaselineEntry]:
         """The entries whose files a run looked at, and could check."""
         failed = _absolute(problem.path for problem in result.problems)
         entries = self.baseline.entries
@@ -56,12 +56,14 @@ class Guard:
         }
         return frozenset(entry for entry in entries if entry.path in looked_at)
 
-    def gone(self, found: AbstractSet[Entry], result: RunResult) -> frozenset[Entry]:
+    def gone(
+        self, found: AbstractSet[BaselineEntry], result: RunResult
+    ) -> frozenset[BaselineEntry]:
         """The entries that are fixed: their rules are on, their files were checked."""
         missing = self.covered(result).difference(found)
         return frozenset(entry for entry in missing if self._selects(entry))
 
-    def _selects(self, entry: Entry) -> bool:
+    def _selects(self, entry: BaselineEntry) -> bool:
         scope = self.configurations.holding(self.baseline.place(entry.path))
         return scope is not None and entry.code in scope.settings.enabled
 
@@ -88,9 +90,9 @@ class Judged:
 
 
 def guards(
-    scopes: Iterable[Scope],
+    scopes: Iterable[ConfigurationScope],
     configurations: Configurations,
-    division: Division,
+    division: CheckoutDivision,
     default: Path | None = None,
     problems: list[Problem] | None = None,
 ) -> tuple[Guard, ...]:
@@ -106,7 +108,7 @@ def guards(
     Raises:
         click.ClickException: one of them cannot be used.
     """
-    by_file: dict[Path, list[Scope]] = {}
+    by_file: dict[Path, list[ConfigurationScope]] = {}
     for scope in scopes:
         file = scope.settings.baseline or default
         if file is not None:
@@ -133,7 +135,7 @@ def _read(file: Path, default: Path | None, problems: list[Problem] | None) -> B
     return None
 
 
-def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Judged:
+def judge(watching: Sequence[Guard], result: RunResult, sources: SourceTexts) -> Judged:
     """Separate new findings from those that the baselines know."""
     known: set[int] = set()
     fixed: list[tuple[str, str]] = []
@@ -156,7 +158,7 @@ def judge(watching: Sequence[Guard], result: RunResult, sources: Sources) -> Jud
 
 def _changes(
     findings: Sequence[Finding], known: AbstractSet[int], fixed: Sequence[tuple[str, str]]
-) -> tuple[Change, ...]:
+) -> tuple[RuleChange, ...]:
     """Known and fixed findings by file and rule."""
     paths = {finding.path for finding in findings}
     shown = {os.path.abspath(path): path for path in paths}  # noqa: PTH100  (links stay)
@@ -166,7 +168,7 @@ def _changes(
     for place, code in fixed:
         path = shown.get(place) or os.path.relpath(place)
         counts.setdefault((path, code), [0, 0])[1] += 1
-    return tuple(sorted(Change(*key, *numbers) for key, numbers in counts.items()))
+    return tuple(sorted(RuleChange(*key, *numbers) for key, numbers in counts.items()))
 
 
 def complain(stale: Iterable[tuple[Path, int]]) -> None:

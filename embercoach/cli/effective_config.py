@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
-from embercoach.config.provenance import COMMAND_LINE, FILE, Origin, excluding, facts, origin
+from embercoach.config.provenance import COMMAND_LINE, FILE, SettingOrigin, excluding, facts, origin
 from embercoach.config.selectors import decisions, matches
 from embercoach.engine.discovery.exclusion_reasons import skip_reason
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.config import Configurations
-    from embercoach.config.load import Scope
+    from embercoach.config.load import ConfigurationScope
     from embercoach.config.selectors import Decision
     from embercoach.engine.discovery.exclusion_reasons import Reason
 
@@ -79,19 +79,21 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def origin_text(one: Origin) -> str:
+def origin_text(one: SettingOrigin) -> str:
     """The text of an origin: a file and its line, or its kind."""
     if one.path is None:
         return one.kind.replace("-", " ")
     return f"{shown(one.path)}:{one.line}" if one.line else shown(one.path)
 
 
-def _origin(one: Origin) -> dict[str, Any]:
+def _origin(one: SettingOrigin) -> dict[str, Any]:
     path = None if one.path is None else shown(one.path)
     return {"from": one.kind, "path": path, "line": one.line, "text": origin_text(one)}
 
 
-def _rules(scope: Scope, path: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _rules(
+    scope: ConfigurationScope, path: Path | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The profile, and for each rule whether it is enabled, its severity, and why."""
     judge = Judge(scope.settings)
     special = judge.profile_for(path) if path is not None else None
@@ -137,32 +139,34 @@ def _ignored_in_file(
     return None
 
 
-def _ignoring(scope: Scope, pattern: str, selector: str) -> dict[str, Any]:
+def _ignoring(scope: ConfigurationScope, pattern: str, selector: str) -> dict[str, Any]:
     said = origin(scope, ("per-file-ignores", pattern), selector)
     return _because("per-file-ignores", selector, pattern, said)
 
 
-def _deciding(scope: Scope, decision: Decision) -> dict[str, Any]:
+def _deciding(scope: ConfigurationScope, decision: Decision) -> dict[str, Any]:
     key, selector = decision.key or "select", decision.selector
     if decision.layer == FILE:
         said = origin(scope, (key,), *([selector] if selector else []))
     else:
-        said = Origin("command-line" if decision.layer == COMMAND_LINE else "default")
+        said = SettingOrigin("command-line" if decision.layer == COMMAND_LINE else "default")
     return _because(key, selector, None, said)
 
 
-def _because(key: str, selector: str | None, pattern: str | None, said: Origin) -> dict[str, Any]:
+def _because(
+    key: str, selector: str | None, pattern: str | None, said: SettingOrigin
+) -> dict[str, Any]:
     return {"key": key, "selector": selector, "pattern": pattern, "origin": _origin(said)}
 
 
-def _reason(scope: Scope, reason: Reason, given: str) -> dict[str, Any]:
+def _reason(scope: ConfigurationScope, reason: Reason, given: str) -> dict[str, Any]:
     key, said = None, None
     scope = reason.scope or scope
     if reason.why == "excluded":
         key, said = excluding(scope, reason.pattern)
     elif reason.why == "ignored":
         file = Path(reason.file)
-        said = Origin("file", file, _line(file, reason.pattern))
+        said = SettingOrigin("file", file, _line(file, reason.pattern))
     return {
         "why": reason.why,
         "message": _message(scope, reason, given, key),
@@ -178,7 +182,7 @@ def _line(file: Path, pattern: str) -> int | None:
     return next((n for n in range(len(lines), 0, -1) if lines[n - 1] == pattern), None)
 
 
-def _message(scope: Scope, reason: Reason, given: str, key: str | None) -> str:
+def _message(scope: ConfigurationScope, reason: Reason, given: str, key: str | None) -> str:
     place = Path(reason.place)
     above = place != Path(os.path.abspath(given))  # noqa: PTH100  (as above)
     what = f"its folder {shown(place)}" if above else "it"

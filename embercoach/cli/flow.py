@@ -15,11 +15,11 @@ from embercoach.cli.config_warnings import idle_patterns, warn
 from embercoach.cli.progress import progress_of
 from embercoach.cli.run_origin import origin_of, problems_of
 from embercoach.config import ConfigError, Configurations, Overrides
-from embercoach.config.load import Scope
-from embercoach.engine.checkouts import Division, Plan
+from embercoach.config.load import ConfigurationScope
+from embercoach.engine.checkouts import CheckoutDivision, Plan
 from embercoach.engine.discovery.files import is_excluded
 from embercoach.engine.run import RunResult, joined, run
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
 from embercoach.report.text import plural, problem_lines
 
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.cli.baseline_filter import Guard
-    from embercoach.engine.checkouts import Outcome
+    from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.discovery.shard import Shard
     from embercoach.engine.problem import Problem
-    from embercoach.report.origin import Origin
+    from embercoach.report.origin import RunOrigin
     from embercoach.report.outcome import Comparison
 
     class Check(Protocol):
         """Checks the files of a run, or those of some configurations."""
 
-        def __call__(self, scopes: Collection[Scope] | None = None) -> Outcome:
+        def __call__(
+            self, scopes: Collection[ConfigurationScope] | None = None
+        ) -> CheckoutsOutcome:
             """Check them again."""
 
 
@@ -53,7 +55,7 @@ class UserError(click.ClickException):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CheckRequest:
     """The command line of ``check``."""
 
     paths: tuple[str, ...]
@@ -107,11 +109,11 @@ class Answer:
     """
 
     result: RunResult
-    sources: Sources
+    sources: SourceTexts
     done: str = ""
     comparison: Comparison | None = None
     marks: tuple[str, ...] | None = None
-    origin: Origin | None = None
+    origin: RunOrigin | None = None
     fixed_stdin: bytes | None = None
 
     def with_findings(self, numbers: Sequence[int]) -> Answer:
@@ -124,7 +126,7 @@ class Answer:
         )
 
 
-def execute(request: Request) -> int:
+def execute(request: CheckRequest) -> int:
     """Run the command and return the exit code."""
     try:
         configurations = Configurations(
@@ -148,7 +150,7 @@ def execute(request: Request) -> int:
     baselines = _guards(request, plan.scopes, configurations, plan.division, problems)
     with progress_of(quiet=request.quiet) as progress:
 
-        def check(scopes: Collection[Scope] | None = None) -> Outcome:
+        def check(scopes: Collection[ConfigurationScope] | None = None) -> CheckoutsOutcome:
             return plan.run(
                 scopes,
                 jobs=request.jobs,
@@ -169,15 +171,15 @@ def execute(request: Request) -> int:
     # The program's digest takes a tenth of a small run's time.
     if request.output_format in WITH_ORIGIN and not done:
         origin = origin_of(outcome, request.shard)
-    answer = Answer(result=result, sources=Sources(), done=done, origin=origin)
+    answer = Answer(result=result, sources=SourceTexts(), done=done, origin=origin)
     return _report(request, plan.scopes, answer, baselines, configurations)
 
 
 def _guards(
-    request: Request,
-    scopes: tuple[Scope, ...],
+    request: CheckRequest,
+    scopes: tuple[ConfigurationScope, ...],
     configurations: Configurations,
-    division: Division,
+    division: CheckoutDivision,
     problems: list[Problem],
 ) -> tuple[Guard, ...]:
     if any(scope.settings.baseline for scope in scopes):
@@ -191,7 +193,10 @@ def _guards(
 
 
 def _fixed(
-    request: Request, check: Check, results: dict[Scope, RunResult], problems: list[Problem]
+    request: CheckRequest,
+    check: Check,
+    results: dict[ConfigurationScope, RunResult],
+    problems: list[Problem],
 ) -> tuple[RunResult, str]:
     """Fix files; the last result and what was done."""
     from embercoach.engine.fixing import fix_files
@@ -215,7 +220,7 @@ def _fixes_done(fixes: int, files: int) -> str:
     return f"Fixed {plural(fixes, 'finding')} in {plural(files, 'file')}." if fixes else ""
 
 
-def _again(check: Check, scope: Scope) -> RunResult:
+def _again(check: Check, scope: ConfigurationScope) -> RunResult:
     return check([scope]).scopes[scope]
 
 
@@ -229,12 +234,14 @@ def _annotated(
     if baselines:
         from embercoach.cli.baseline_filter import judge
 
-        new = judge(baselines, found, Sources()).findings
+        new = judge(baselines, found, SourceTexts()).findings
     done, unwritten = annotate_files(finding for finding in new if finding.severity != "note")
     return check().result([*problems, *unwritten]), f"Suppressed {plural(done, 'finding')}."
 
 
-def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Problem]) -> int:
+def _diff(
+    request: CheckRequest, results: dict[ConfigurationScope, RunResult], problems: list[Problem]
+) -> int:
     from embercoach.engine.fixing import fix_once
 
     problems = [*problems, *(one for result in results.values() for one in result.problems)]
@@ -253,7 +260,7 @@ def _diff(request: Request, results: dict[Scope, RunResult], problems: list[Prob
     return print_diffs(request, files, problems, held_back=_held_back(request, results))
 
 
-def _held_back(request: Request, results: dict[Scope, RunResult]) -> int:
+def _held_back(request: CheckRequest, results: dict[ConfigurationScope, RunResult]) -> int:
     """The number of findings that only ``--unsafe-fixes`` would fix."""
     from embercoach.engine.fixing import applicable
 
@@ -267,12 +274,12 @@ def _held_back(request: Request, results: dict[Scope, RunResult]) -> int:
     )
 
 
-def _on_stdin(request: Request, configurations: Configurations) -> int:
+def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
     scope = configurations.of(request.name)
     settings = scope.settings
     if not request.quiet:
         warn(configurations.warnings)
-    baselines = _guards(request, (scope,), configurations, Division((request.name,)), [])
+    baselines = _guards(request, (scope,), configurations, CheckoutDivision((request.name,)), [])
     data = sys.stdin.buffer.read()
     if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
         if request.fix and not request.diff:
@@ -304,7 +311,7 @@ def _on_stdin(request: Request, configurations: Configurations) -> int:
         result = joined([result, RunResult(problems=troubles(files))])
     answer = Answer(
         result=result,
-        sources=Sources({request.name: _text(data)}),
+        sources=SourceTexts({request.name: _text(data)}),
         done=done,
         fixed_stdin=data if request.fix else None,
     )
@@ -321,8 +328,8 @@ def _text(data: bytes) -> str:
 
 
 def _report(
-    request: Request,
-    scopes: tuple[Scope, ...],
+    request: CheckRequest,
+    scopes: tuple[ConfigurationScope, ...],
     answer: Answer,
     baselines: tuple[Guard, ...],
     configurations: Configurations,
@@ -354,14 +361,14 @@ def _report(
 
 
 def _without_hidden_notes(
-    scopes: tuple[Scope, ...], answer: Answer, configurations: Configurations
+    scopes: tuple[ConfigurationScope, ...], answer: Answer, configurations: Configurations
 ) -> Answer:
     """Remove notes of files whose configuration hides notes, if another one shows its own."""
     if len({scope.settings.show_notes for scope in scopes}) < 2:
         return answer
     findings = answer.result.findings
     shows = {
-        path: isinstance(scope, Scope) and scope.settings.show_notes
+        path: isinstance(scope, ConfigurationScope) and scope.settings.show_notes
         for path in {finding.path for finding in findings}
         for scope in (configurations.found(path),)
     }

@@ -15,8 +15,8 @@ from embercoach.report.styled import print_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.config.load import Scope
-    from embercoach.config.provenance import Fact
+    from embercoach.config.load import ConfigurationScope
+    from embercoach.config.provenance import SettingInForce
     from embercoach.engine.checkouts import Plan
 
 
@@ -40,7 +40,7 @@ def show_settings(plan: Plan) -> int:
     return codes.CLEAN
 
 
-def _lines(scope: Scope, paths: Iterable[str]) -> Iterator[str]:
+def _lines(scope: ConfigurationScope, paths: Iterable[str]) -> Iterator[str]:
     settings = scope.settings
     yield f"# for {', '.join(paths)}"
     yield f"# from {settings.source or 'no configuration file'}"
@@ -64,7 +64,7 @@ def _lines(scope: Scope, paths: Iterable[str]) -> Iterator[str]:
                 yield _pair(fact.place[1], fact.value, fact)
 
 
-def _pair(name: str, value: Any, fact: Fact) -> str:
+def _pair(name: str, value: Any, fact: SettingInForce) -> str:
     comment = f"  # {', '.join(map(origin_text, fact.origins))}"
     if isinstance(value, list) and len(value) > 3:
         items = "".join(f"    {value_text(item)},\n" for item in value)

@@ -103,7 +103,7 @@ class Code(Codes):
         return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
 
 
-class Family(_ParamType):
+class RuleFamily(_ParamType):
     """The name of a family of rules."""
 
     name = "family"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from embercoach.cli.flow import Answer, Request
+    from embercoach.cli.flow import Answer, CheckRequest
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
     from embercoach.engine.problem import Problem
@@ -32,7 +32,7 @@ FOR_PEOPLE = ("text", "concise")
 
 
 def write_report(
-    request: Request, answer: Answer, settings: Sequence[Settings], exit_code: int
+    request: CheckRequest, answer: Answer, settings: Sequence[Settings], exit_code: int
 ) -> None:
     """Write the report to its file or to standard output."""
     if answer.fixed_stdin is not None:
@@ -74,7 +74,7 @@ def surviving_closed_pipe() -> Iterator[None]:
 
 
 def _write(
-    request: Request,
+    request: CheckRequest,
     answer: Answer,
     settings: Sequence[Settings],
     exit_code: int,
@@ -201,7 +201,7 @@ def _summary(answer: Answer, show_notes: bool) -> list[Line]:
 
 
 def print_diffs(
-    request: Request, files: Sequence[FixedFile], problems: list[Problem], *, held_back: int
+    request: CheckRequest, files: Sequence[FixedFile], problems: list[Problem], *, held_back: int
 ) -> int:
     """Print the diffs of fixes, and the number of unsafe fixes that are left.
 

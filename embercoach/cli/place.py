@@ -16,7 +16,7 @@ from embercoach.config import ConfigError, Overrides, load
 from embercoach.engine.run import RunResult, run
 from embercoach.notebooks import is_notebook
 from embercoach.report import json_report, text
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, width_of, wraps
 from embercoach.safe_read import read_bytes
 from embercoach.terminal_text import json_text
@@ -36,7 +36,7 @@ _PLACE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UserLocation:
     """A location in a file or a notebook's cell, as the user wrote it; all from 1."""
 
     file: str
@@ -50,7 +50,7 @@ class Place:
         return f"{self.file}:{cell}{self.line}{end}"
 
 
-def place_of(word: str) -> Place:
+def place_of(word: str) -> UserLocation:
     """Parse a location.
 
     Raises:
@@ -65,10 +65,10 @@ def place_of(word: str) -> Place:
     if is_notebook(match["file"]) != (cell is not None):
         form = "'NOTEBOOK:cell N:LINE'" if cell is None else "FILE:LINE"
         raise click.UsageError(f"invalid location '{word}': use {form}")
-    return Place(match["file"], int(match["line"]), column, cell)
+    return UserLocation(match["file"], int(match["line"]), column, cell)
 
 
-def explain(place: Place, output_format: str) -> int:
+def explain(place: UserLocation, output_format: str) -> int:
     """Print the findings at a location; returns the exit code.
 
     Raises:
@@ -82,7 +82,7 @@ def explain(place: Place, output_format: str) -> int:
     result = run((place.file,), scope.settings, cache=False)
     found = _at(place, result.findings)
     kernels = _kernels(place, source, found, scope.settings.kernel_builders)
-    sources = Sources({place.file: source})
+    sources = SourceTexts({place.file: source})
     if output_format == "json":
         document = _document(place, RunResult(found, result.problems), kernels, sources)
         click.echo(json_text(document))
@@ -92,7 +92,7 @@ def explain(place: Place, output_format: str) -> int:
     return codes.INCOMPLETE if result.problems else codes.CLEAN
 
 
-def _source(place: Place) -> str:
+def _source(place: UserLocation) -> str:
     from embercoach.fixes.source_file import DecodingError, LineIndex, decode
 
     try:
@@ -125,7 +125,7 @@ def _cell(number: int, source: str, file: str) -> LineIndex:
     return notebook.lines(number)
 
 
-def _at(place: Place, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _at(place: UserLocation, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings that begin on the line, or else those that include it."""
     findings = tuple(finding for finding in findings if finding.cell == place.cell)
     if place.column is not None:
@@ -136,7 +136,7 @@ def _at(place: Place, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def _kernels(
-    place: Place,
+    place: UserLocation,
     source: str,
     found: tuple[Finding, ...],
     builders: tuple[KernelBuilder, ...],
@@ -158,7 +158,7 @@ def _kernels(
 
 
 def _lines(
-    place: Place, result: RunResult, kernels: list[WrittenKernel], sources: Sources
+    place: UserLocation, result: RunResult, kernels: list[WrittenKernel], sources: SourceTexts
 ) -> Iterator[Line]:
     for finding in result.findings:
         one = RunResult((finding,))
@@ -191,7 +191,7 @@ def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
 
 
 def _document(
-    place: Place, result: RunResult, kernels: list[WrittenKernel], sources: Sources
+    place: UserLocation, result: RunResult, kernels: list[WrittenKernel], sources: SourceTexts
 ) -> dict[str, Any]:
 
     report = json_report.document(result, sources, show_notes=True)

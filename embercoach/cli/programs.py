@@ -46,7 +46,7 @@ sys.exit(main())
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramCommand:
     """A command line to run.
 
     Attributes:
@@ -60,7 +60,7 @@ class Program:
     is_pytest: bool
 
 
-def program_of(words: tuple[str, ...]) -> Program:
+def program_of(words: tuple[str, ...]) -> ProgramCommand:
     """The program of a command line.
 
     Raises:
@@ -132,7 +132,7 @@ def _require_simulator(interpreter: str) -> None:
         )
 
 
-def _python(interpreter: _Interpreter, words: list[str]) -> Program:
+def _python(interpreter: _Interpreter, words: list[str]) -> ProgramCommand:
     options: list[str] = []
     while words and (words[0] in FLAGS or words[0][:2] in WITH_VALUE):
         option = words.pop(0)
@@ -160,11 +160,11 @@ def _python(interpreter: _Interpreter, words: list[str]) -> Program:
 
 def _program(
     interpreter: _Interpreter, form: str, target: str, rest: list[str], *, shown: str
-) -> Program:
+) -> ProgramCommand:
     command = interpreter.boot(_PROGRAM, here=False, arguments=[form, target, *rest])
-    return Program(command, shown, is_pytest=False)
+    return ProgramCommand(command, shown, is_pytest=False)
 
 
-def _pytest(interpreter: _Interpreter, rest: list[str], *, here: bool) -> Program:
+def _pytest(interpreter: _Interpreter, rest: list[str], *, here: bool) -> ProgramCommand:
     command = interpreter.boot(_PYTEST, here=here, arguments=rest)
-    return Program(command, "pytest", is_pytest=True)
+    return ProgramCommand(command, "pytest", is_pytest=True)

@@ -11,8 +11,8 @@ from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Fix, Step
 from embercoach.project_files import boundary
-from embercoach.report.origin import Checkout, Origin
-from embercoach.report.outcome import Comparison, Sources
+from embercoach.report.origin import Checkout, RunOrigin
+from embercoach.report.outcome import Comparison, SourceTexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
     if "run" in document and "checkouts" in document:
         run = document["run"]
         checkouts = tuple(Checkout.saved(one) for one in document["checkouts"])
-        origin = Origin(run["version"], run["program"], checkouts)
+        origin = RunOrigin(run["version"], run["program"], checkouts)
     if "baseline" in summary:
         comparison = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])
     # A saved report may name any file: only those of the project here are quoted.
@@ -57,7 +57,7 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
             summary["files_skipped"],
             summary["suppressed"],
         ),
-        sources=Sources(root=boundary(here) or here),
+        sources=SourceTexts(root=boundary(here) or here),
         comparison=comparison,
         marks=marks,
         origin=origin,

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.config import ConfigError
-    from embercoach.engine.checkouts import Outcome
+    from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.discovery.shard import Shard
-    from embercoach.report.origin import Origin
+    from embercoach.report.origin import RunOrigin
 
 
 def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
@@ -27,11 +27,11 @@ def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
         yield Problem(str(shown), mistake.line or 1, 1, message)
 
 
-def origin_of(outcome: Outcome, shard: Shard | None = None) -> Origin:
+def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigin:
     """The origin of a run's report."""
     from embercoach import __version__
     from embercoach.engine.fingerprint import program
-    from embercoach.report.origin import Checkout, Origin, Portion
+    from embercoach.report.origin import Checkout, Portion, RunOrigin
 
     checkouts, files, all_files = [], 0, 0
     for number, results in outcome.checkouts:
@@ -47,4 +47,4 @@ def origin_of(outcome: Outcome, shard: Shard | None = None) -> Origin:
         )
     portion = None if shard is None else Portion(shard.number, shard.count, files, all_files)
     checkouts.sort(key=lambda one: one.path)
-    return Origin(__version__, program(), tuple(checkouts), portion)
+    return RunOrigin(__version__, program(), tuple(checkouts), portion)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from embercoach import rulebook
 from embercoach.finding import Finding
 from embercoach.report import text
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
 from embercoach.terminal_text import json_text, log_line, without_commands
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from embercoach.report.styled import Line
-    from embercoach.simulator.model import Finding as SimulatorFinding
-    from embercoach.simulator.reporting.kernel_lines import Place
+    from embercoach.simulator.model import KernelFinding as SimulatorFinding
+    from embercoach.simulator.reporting.kernel_lines import LineSpan
     from embercoach.simulator.session.record import Record
 
 #: Of the JSON report; raised when something in it is removed or changes its meaning.
@@ -70,7 +70,7 @@ class Simulated:
         """Findings of allowed kinds."""
         return self.record.allowed
 
-    def at_its_place(self, found: SimulatorFinding, place: Place | None) -> Finding:
+    def at_its_place(self, found: SimulatorFinding, place: LineSpan | None) -> Finding:
         """Return the finding at its line in Python, or where the kernel was launched."""
         if place is not None:
             path, line, column, end_column = place
@@ -124,7 +124,7 @@ def render(simulated: Simulated, form: str, stream: TextIO) -> None:
         stream.write(
             sarif.render(
                 simulated,
-                Sources(),
+                SourceTexts(),
                 profile=simulated.profile,
                 exit_code=simulated.exit_code,
                 codes=rulebook.codes() - rulebook.static_codes(),
@@ -196,7 +196,7 @@ def _for_people(simulated: Simulated, stream: TextIO) -> None:
         lines = text.concise(simulated, show_notes=shown)
     else:
         width, wrap = width_of(stream), wraps(stream)
-        lines = text.full(simulated, Sources(), show_notes=shown, width=width, wrap=wrap)
+        lines = text.full(simulated, SourceTexts(), show_notes=shown, width=width, wrap=wrap)
     print_lines(lines, stream)
     if simulated.record.kernels:
         _print_table(simulated, stream)

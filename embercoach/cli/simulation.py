@@ -23,7 +23,7 @@ from embercoach.simulator.session.options import VARIABLE, Options
 from embercoach.simulator.session.record import read
 
 if TYPE_CHECKING:
-    from embercoach.cli.programs import Program
+    from embercoach.cli.programs import ProgramCommand
     from embercoach.config import Settings
 
 #: pytest's exit code for an invalid command line, which it reports itself.
@@ -33,7 +33,7 @@ SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SimulationRequest:
     """The command line of ``simulate``."""
 
     program: tuple[str, ...]
@@ -49,7 +49,7 @@ class Request:
     exit_zero: bool
 
 
-def execute(request: Request) -> int:
+def execute(request: SimulationRequest) -> int:
     """Run the program and return the exit code."""
     program = program_of(request.program)
     settings = _settings(request)
@@ -73,7 +73,7 @@ def execute(request: Request) -> int:
     return simulated.exit_code
 
 
-def _without_record(program: Program, code: int) -> int:
+def _without_record(program: ProgramCommand, code: int) -> int:
     """Print why there is no report, unless the program has done so."""
     if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
         how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
@@ -84,7 +84,7 @@ def _without_record(program: Program, code: int) -> int:
     return code or codes.INCOMPLETE
 
 
-def _settings(request: Request) -> Settings:
+def _settings(request: SimulationRequest) -> Settings:
     try:
         allowed = request.allow_compiler or compiler_allowed()
         overrides = Overrides(show_notes=request.show_notes, allow_compiler=allowed)
@@ -100,12 +100,12 @@ def _settings(request: Request) -> Settings:
     return replace(scope.settings, simulator=simulator)
 
 
-def _wants_stdout(request: Request) -> bool:
+def _wants_stdout(request: SimulationRequest) -> bool:
     """Return whether standard output is for the report alone."""
     return request.output_format != "text" and request.output_file is None
 
 
-def _run(program: Program, options: Options, *, quiet: bool) -> int:
+def _run(program: ProgramCommand, options: Options, *, quiet: bool) -> int:
     """Run the program to its end; what it prints goes where ours goes, or to standard error."""
     environment = {**os.environ, VARIABLE: options.to_json()}
     sys.stdout.flush()

@@ -31,7 +31,7 @@ from embercoach.report.styled import print_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.cli.flow import Request
+    from embercoach.cli.flow import CheckRequest
 
 #: Names of files that decide on what is checked, and how.
 DECIDING = (OWN_FILE, SHARED_FILE, ".gitignore")
@@ -137,7 +137,7 @@ class Watcher:
         self._stop.set()
 
 
-def watch(request: Request) -> int:
+def watch(request: CheckRequest) -> int:
     """Check until the user interrupts; return the exit code."""
     try:
         import watchfiles  # noqa: F401
@@ -150,7 +150,7 @@ def watch(request: Request) -> int:
         return codes.CLEAN
 
 
-def _rounds(request: Request) -> NoReturn:
+def _rounds(request: CheckRequest) -> NoReturn:
     watcher: Watcher | None = None
     watched: Places | None = None
     cause = "Checking."
@@ -170,7 +170,7 @@ def _rounds(request: Request) -> NoReturn:
         cause = _cause(watcher.changed())
 
 
-def _tell(request: Request, words: str) -> None:
+def _tell(request: CheckRequest, words: str) -> None:
     if not request.quiet:
         print_text(f"[{time.strftime('%H:%M:%S')}] {words}", sys.stderr)
 
@@ -181,7 +181,7 @@ def _cause(paths: list[str]) -> str:
     return f"{first}{more} changed; checking."
 
 
-def _places(request: Request) -> Places:
+def _places(request: CheckRequest) -> Places:
     paths = request.paths or (".",)
     given = [_as_reported(path) for path in paths]
     deep = frozenset(path for path in given if os.path.isdir(path))  # noqa: PTH112
@@ -220,7 +220,7 @@ def _below(path: str, folders: frozenset[str]) -> bool:
     return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
 
 
-def _check_apart(request: Request) -> None:
+def _check_apart(request: CheckRequest) -> None:
     """Check in a separate process, which frees its memory and has no other threads."""
     with safe_path():
         resource_tracker.ensure_running()
@@ -253,7 +253,7 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _check(request: Request) -> None:
+def _check(request: CheckRequest) -> None:
     from embercoach.cli.entry import guarded
     from embercoach.cli.flow import execute
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from embercoach.config.load import Configurations, Scope
+    from embercoach.config.load import Configurations, ConfigurationScope
 
 
 @lru_cache(maxsize=64)
@@ -33,7 +33,9 @@ def start_of_walk(path: str, configurations: Configurations, base: Path) -> str:
     return min(inside, key=len, default=folder)
 
 
-def steps(path: str, configurations: Configurations, base: Path) -> Iterator[tuple[Scope, str]]:
+def steps(
+    path: str, configurations: Configurations, base: Path
+) -> Iterator[tuple[ConfigurationScope, str]]:
     """The folders on the way down to an absolute path, and the path, each with who decides on it.
 
     As in a walk, the configuration that holds in a folder decides on what lies in it; one with a

@@ -9,7 +9,7 @@ from embercoach.config import setting_types
 from embercoach.config.settings import DEFAULT_EXCLUDE, SimulatorSettings
 
 if TYPE_CHECKING:
-    from embercoach.config.setting_types import Type
+    from embercoach.config.setting_types import SettingType
 
 GIGABYTE = 1 << 30
 _SIMULATOR = SimulatorSettings()
@@ -27,7 +27,7 @@ class Key:
     """
 
     name: str
-    type: Type
+    type: SettingType
     about: str
     default: Any = None
 

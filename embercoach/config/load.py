@@ -43,7 +43,7 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scope:
+class ConfigurationScope:
     """One configuration, with the settings that it and the command line give.
 
     Attributes:
@@ -86,11 +86,11 @@ class Configurations:
         """
         self._overrides = overrides or Overrides()
         self._top = _layer(self._overrides)
-        self._nearest: dict[str, Scope | ConfigError] = {}
-        self._own: dict[str, Scope | ConfigError | None] = {}
+        self._nearest: dict[str, ConfigurationScope | ConfigError] = {}
+        self._own: dict[str, ConfigurationScope | ConfigError | None] = {}
         self._warnings: dict[ConfigWarning, None] = {}
-        self._without: Scope | None = None
-        self._everywhere: Scope | None = None
+        self._without: ConfigurationScope | None = None
+        self._everywhere: ConfigurationScope | None = None
         if isolated:
             self._everywhere = self._unconfigured()
         elif config is not None:
@@ -101,7 +101,7 @@ class Configurations:
     def fixed(cls, settings: Settings) -> Configurations:
         """The same settings for every folder."""
         made = cls(isolated=True)
-        made._everywhere = Scope(settings)
+        made._everywhere = ConfigurationScope(settings)
         return made
 
     @property
@@ -114,7 +114,7 @@ class Configurations:
         """Return whether folders differ."""
         return self._everywhere is None
 
-    def of(self, path: str) -> Scope:
+    def of(self, path: str) -> ConfigurationScope:
         """The configuration of a file or folder, as the user named it.
 
         Raises:
@@ -122,14 +122,14 @@ class Configurations:
         """
         return self.nearest(str(folder_of(path)))
 
-    def found(self, path: str) -> Scope | ConfigError:
+    def found(self, path: str) -> ConfigurationScope | ConfigError:
         """The configuration of a file or folder, or the error in it."""
         try:
             return self.of(path)
         except ConfigError as error:
             return error
 
-    def nearest(self, folder: str) -> Scope:
+    def nearest(self, folder: str) -> ConfigurationScope:
         """The configuration of the files in a folder, by its absolute path.
 
         Raises:
@@ -137,7 +137,7 @@ class Configurations:
         """
         if self._everywhere is not None:
             return self._everywhere
-        found: Scope | ConfigError | None = None
+        found: ConfigurationScope | ConfigError | None = None
         passed = []
         for candidate in searched(folder):
             found = self._nearest.get(candidate)
@@ -152,7 +152,7 @@ class Configurations:
             raise found
         return found
 
-    def holding(self, place: str) -> Scope | None:
+    def holding(self, place: str) -> ConfigurationScope | None:
         """The configuration of a file, by its absolute path; None if it is invalid."""
         try:
             return self.nearest(os.path.dirname(place))  # noqa: PTH120  (hot)
@@ -164,9 +164,11 @@ class Configurations:
         if self._everywhere is not None:
             return [str(self._everywhere.settings.root)]
         found = map(self._in, searched(folder))
-        return [str(scope.settings.root) for scope in found if isinstance(scope, Scope)]
+        return [
+            str(scope.settings.root) for scope in found if isinstance(scope, ConfigurationScope)
+        ]
 
-    def _in(self, folder: str) -> Scope | ConfigError | None:
+    def _in(self, folder: str) -> ConfigurationScope | ConfigError | None:
         """The configuration in a folder itself."""
         if folder not in self._own:
             try:
@@ -178,19 +180,19 @@ class Configurations:
                 self._own[folder] = error
         return self._own[folder]
 
-    def _unconfigured(self) -> Scope:
+    def _unconfigured(self) -> ConfigurationScope:
         if self._without is None:
             self._without = self._scope(None, Path.cwd())
         return self._without
 
-    def _scope(self, file: ConfigFile | None, root: Path) -> Scope:
+    def _scope(self, file: ConfigFile | None, root: Path) -> ConfigurationScope:
         base = layer_of(file) if file else Layer()
         settings = _settings(base, self._top, root, file)
         warnings = tuple(_warnings(file, settings, self._overrides)) if file else ()
         if not self._overrides.allow_compiler:
             settings = replace(settings, simulator=replace(settings.simulator, compiler=None))
         self._warnings.update(dict.fromkeys(warnings))
-        return Scope(settings, file, base, self._top, warnings)
+        return ConfigurationScope(settings, file, base, self._top, warnings)
 
 
 def load(
@@ -199,7 +201,7 @@ def load(
     *,
     config: Path | None = None,
     isolated: bool = False,
-) -> tuple[Scope, ...]:
+) -> tuple[ConfigurationScope, ...]:
     """The configurations of some paths, each once; the arguments are those of `Configurations`.
 
     Raises:

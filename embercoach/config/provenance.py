@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.config.keys import Key
-    from embercoach.config.load import Scope
+    from embercoach.config.load import ConfigurationScope
     from embercoach.config.schema import Layer
 
 #: Keys whose values in the file and on the command line are merged.
@@ -22,7 +22,7 @@ FILE, COMMAND_LINE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigin:
     """Who says something."""
 
     kind: Literal["default", "file", "command-line"]
@@ -31,7 +31,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class SettingInForce:
     """A setting in force.
 
     Attributes:
@@ -42,17 +42,17 @@ class Fact:
 
     place: tuple[str, ...]
     value: Any
-    origins: tuple[Origin, ...]
+    origins: tuple[SettingOrigin, ...]
 
 
-def origin(scope: Scope, place: tuple[str, ...], *words: str) -> Origin:
+def origin(scope: ConfigurationScope, place: tuple[str, ...], *words: str) -> SettingOrigin:
     """Who says what is at a place of the configuration file."""
     assert scope.file is not None
     quoted = [f"{quote}{word}{quote}" for word in words for quote in "\"'"]
-    return Origin("file", scope.file.path, scope.file.line_of(place, *quoted))
+    return SettingOrigin("file", scope.file.path, scope.file.line_of(place, *quoted))
 
 
-def facts(scope: Scope) -> Iterator[Fact]:
+def facts(scope: ConfigurationScope) -> Iterator[SettingInForce]:
     """The settings in force, in the order of the keys; each entry of a table is a fact."""
     table = scope.file.table if scope.file else {}
     options = _said(scope.top)
@@ -62,7 +62,7 @@ def facts(scope: Scope) -> Iterator[Fact]:
             yield _fact(scope, key, (key.name,), {}, options)
         elif key.name == "per-file-profiles" and scope.top.profile and key.name in table:
             # A profile on the command line is for every file.
-            yield Fact((key.name,), {}, (Origin("command-line"),))
+            yield SettingInForce((key.name,), {}, (SettingOrigin("command-line"),))
         else:
             yield from _entries(_fact(scope, key, (key.name,), table, options), scope, key)
     for key in SIMULATOR_KEYS:
@@ -88,39 +88,46 @@ def _said(top: Layer) -> dict[str, Any]:
 
 
 def _fact(
-    scope: Scope, key: Key, place: tuple[str, ...], table: dict[str, Any], options: dict[str, Any]
-) -> Fact:
+    scope: ConfigurationScope,
+    key: Key,
+    place: tuple[str, ...],
+    table: dict[str, Any],
+    options: dict[str, Any],
+) -> SettingInForce:
     name = key.name
     filed, typed = name in table, name in options
-    here, there = Origin("command-line"), origin(scope, place) if filed else Origin("default")
+    here, there = (
+        SettingOrigin("command-line"),
+        origin(scope, place) if filed else SettingOrigin("default"),
+    )
     if typed and filed and name in _ADDING:
-        return Fact(place, [*table[name], *options[name]], (there, here))
+        return SettingInForce(place, [*table[name], *options[name]], (there, here))
     if typed:
         # The empty baseline is none.
-        return Fact(place, options[name] if options[name] != "" else None, (here,))
-    return Fact(place, table[name] if filed else key.default, (there,))
+        return SettingInForce(place, options[name] if options[name] != "" else None, (here,))
+    return SettingInForce(place, table[name] if filed else key.default, (there,))
 
 
-def _entries(fact: Fact, scope: Scope, key: Key) -> Iterator[Fact]:
+def _entries(fact: SettingInForce, scope: ConfigurationScope, key: Key) -> Iterator[SettingInForce]:
     if not isinstance(fact.value, dict) or not fact.value or key.default != {}:
         yield fact
         return
     for name, value in fact.value.items():
         place = (*fact.place, name)
-        yield Fact(place, value, (origin(scope, place, name),))
+        yield SettingInForce(place, value, (origin(scope, place, name),))
 
 
-def excluding(scope: Scope, pattern: str) -> tuple[str, Origin]:
+def excluding(scope: ConfigurationScope, pattern: str) -> tuple[str, SettingOrigin]:
     """The key that excludes by a pattern, and who says so."""
     table = scope.file.table if scope.file else {}
     if scope.top.exclude is not None:
         if pattern in scope.top.exclude:
-            return "exclude", Origin("command-line")
+            return "exclude", SettingOrigin("command-line")
     elif "exclude" in table:
         if pattern in table["exclude"]:
             return "exclude", origin(scope, ("exclude",), pattern)
     elif pattern not in (*scope.base.extend_exclude, *scope.top.extend_exclude):
-        return "exclude", Origin("default")
+        return "exclude", SettingOrigin("default")
     if pattern in scope.base.extend_exclude:
         return "extend-exclude", origin(scope, ("extend-exclude",), pattern)
-    return "extend-exclude", Origin("command-line")
+    return "extend-exclude", SettingOrigin("command-line")

@@ -22,7 +22,7 @@ MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
+class SettingType:
     """A type of values.
 
     Attributes:
@@ -194,16 +194,20 @@ def _kind_form() -> Form:
     }
 
 
-PROFILE = Type(check_profile, _profile_form)
-BOOLEAN = Type(_boolean, lambda: {"type": "boolean"})
-PATH = Type(_path, lambda: {"type": "string", "pattern": r"^[^\u0000]+$"})
-POSITIVE = Type(_positive, lambda: {"type": "number", "exclusiveMinimum": 0, "maximum": MOST})
-SELECTORS = Type(_selectors, lambda: _list_of(_defined("selector")))
-PATTERNS = Type(_patterns, lambda: _list_of(_pattern_form()))
-KINDS = Type(_kinds, lambda: _list_of(_kind_form()))
-PATTERN_SELECTORS = Type(_pattern_selectors, lambda: _by_pattern(_list_of(_defined("selector"))))
-PATTERN_PROFILES = Type(_pattern_profiles, lambda: _by_pattern(_profile_form()))
-KERNEL_BUILDERS = Type(kernel_builders, kernel_builders_form)
+PROFILE = SettingType(check_profile, _profile_form)
+BOOLEAN = SettingType(_boolean, lambda: {"type": "boolean"})
+PATH = SettingType(_path, lambda: {"type": "string", "pattern": r"^[^\u0000]+$"})
+POSITIVE = SettingType(
+    _positive, lambda: {"type": "number", "exclusiveMinimum": 0, "maximum": MOST}
+)
+SELECTORS = SettingType(_selectors, lambda: _list_of(_defined("selector")))
+PATTERNS = SettingType(_patterns, lambda: _list_of(_pattern_form()))
+KINDS = SettingType(_kinds, lambda: _list_of(_kind_form()))
+PATTERN_SELECTORS = SettingType(
+    _pattern_selectors, lambda: _by_pattern(_list_of(_defined("selector")))
+)
+PATTERN_PROFILES = SettingType(_pattern_profiles, lambda: _by_pattern(_profile_form()))
+KERNEL_BUILDERS = SettingType(kernel_builders, kernel_builders_form)
 
 #: What several forms refer to.
 DEFINITIONS = {"selector": selector_form}

@@ -31,7 +31,7 @@ class Statement:
     last: int
 
 
-class Lines:
+class TomlLines:
     """The statements of a valid document."""
 
     def __init__(self, text: str) -> None:
@@ -56,9 +56,9 @@ class Lines:
 
 
 @lru_cache(maxsize=8)
-def lines_of(text: str) -> Lines:
+def lines_of(text: str) -> TomlLines:
     """The lines of a valid document."""
-    return Lines(text)
+    return TomlLines(text)
 
 
 def _statements(lines: list[str], budget: int) -> Iterator[Statement]:

@@ -91,7 +91,7 @@ class States:
 
 
 @dataclass(slots=True)
-class Entry:
+class CacheEntry:
     """A file's result. ``needs`` are the states of other files that it was found under."""
 
     digest: str
@@ -110,10 +110,10 @@ class Cache:
         """Read a project's results; none if there are none or the file is damaged."""
         self.root = str(root)
         self.fingerprint = fingerprint
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, CacheEntry] = {}
         self.severities: _Severities = {}
         self._severities_known = 0
-        self._changed: dict[str, Entry] = {}
+        self._changed: dict[str, CacheEntry] = {}
         self._held: dict[tuple[str, str], bool] = {}
         self._stamp: tuple[int, int] | None = None
         self._load()
@@ -149,7 +149,7 @@ class Cache:
             if not states.settled(other):
                 return
             needs.append((self._shorten(other), state))
-        entry = Entry(inspection.digest, inspection.kind, tuple(needs), stored(inspection))
+        entry = CacheEntry(inspection.digest, inspection.kind, tuple(needs), stored(inspection))
         self._changed[self._shorten(path)] = entry
 
     def save(self) -> None:
@@ -239,7 +239,7 @@ def _replace(file: Path, parts: Iterable[bytes]) -> None:
         raise
 
 
-def _packed(entries: dict[str, Entry], severities: _Severities) -> list[bytes]:
+def _packed(entries: dict[str, CacheEntry], severities: _Severities) -> list[bytes]:
     # Many files depend on the same others: each state is written once and named by number.
     numbers: dict[tuple[str, str], int] = {}
     table = {}
@@ -255,7 +255,7 @@ def _packed(entries: dict[str, Entry], severities: _Severities) -> list[bytes]:
     return [_digest(parts), b"\n", *parts]
 
 
-def _unpacked(data: bytes) -> tuple[dict[str, Entry], _Severities]:
+def _unpacked(data: bytes) -> tuple[dict[str, CacheEntry], _Severities]:
     """Raises one of `_DAMAGED` for anything but what ``_packed`` wrote."""
     digest, _, rest = data.partition(b"\n")
     if digest != _digest([rest]):
@@ -263,11 +263,11 @@ def _unpacked(data: bytes) -> tuple[dict[str, Entry], _Severities]:
     line, _, body = rest.partition(b"\n")
     header = cast("dict[str, Any]", json.loads(line))
     states = [(_text(name), _text(state)) for name, state in header["states"]]
-    entries: dict[str, Entry] = {}
+    entries: dict[str, CacheEntry] = {}
     for name, (digest, kind, needs, start, end) in header["entries"].items():
         _number(start, _number(end, len(body)))
         needed = tuple([states[_number(number, len(states) - 1)] for number in needs])
-        entries[name] = Entry(_text(digest), _KINDS[kind], needed, body[start:end])
+        entries[name] = CacheEntry(_text(digest), _KINDS[kind], needed, body[start:end])
     severities: _Severities = {
         (_text(code), _text(profile), _text(context)): _SEVERITIES[severity]
         for code, profile, context, severity in header["severities"]

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from embercoach.config import Configurations
-    from embercoach.config.load import Scope
+    from embercoach.config.load import ConfigurationScope
     from embercoach.engine.discovery.files import SourceFile
     from embercoach.engine.discovery.shard import Shard
     from embercoach.engine.problem import Problem
 
-    Found = tuple[SourceFile, Scope]
+    Found = tuple[SourceFile, ConfigurationScope]
 
 
-class Division:
+class CheckoutDivision:
     """Which checkout, and which shard, each file is in."""
 
     def __init__(self, paths: Iterable[str], shard: Shard | None = None) -> None:
@@ -117,7 +117,7 @@ class Plan:
             ConfigError: a mistake in a configuration, and no path has another one.
         """
         self.configurations = configurations
-        self.given: dict[Scope, list[str]] = {}
+        self.given: dict[ConfigurationScope, list[str]] = {}
         mistakes: dict[str, ConfigError] = {}
         for path in paths:
             scope = configurations.found(path)
@@ -128,7 +128,9 @@ class Plan:
         if mistakes and not self.given:
             raise next(iter(mistakes.values()))
         scopes = dict.fromkeys(self.given)
-        self.division = Division((path for given in self.given.values() for path in given), shard)
+        self.division = CheckoutDivision(
+            (path for given in self.given.values() for path in given), shard
+        )
         found = [
             discover(given, configurations, force_exclude=force_exclude)
             for given in self.division.paths.values()
@@ -141,9 +143,9 @@ class Plan:
             scopes |= one.scopes
         self.mistakes = tuple(mistakes.values())
         self.walked = frozenset(folder for one in found for folder in one.folders)
-        self._groups: list[tuple[int, Scope, list[SourceFile]]] = []
+        self._groups: list[tuple[int, ConfigurationScope, list[SourceFile]]] = []
         for number, (_, files) in enumerate(self._parted):
-            groups: dict[Scope, list[SourceFile]] = {}
+            groups: dict[ConfigurationScope, list[SourceFile]] = {}
             for file, scope in files:
                 groups.setdefault(scope, []).append(file)
             self._groups += [(number, scope, group) for scope, group in groups.items()]
@@ -154,20 +156,20 @@ class Plan:
         """The files that could not be examined."""
         return tuple(problem for some in self.problems for problem in some)
 
-    def files(self, scope: Scope | None = None) -> Iterator[SourceFile]:
+    def files(self, scope: ConfigurationScope | None = None) -> Iterator[SourceFile]:
         """The files, or those that a configuration holds for, checkout by checkout."""
         for _, files in self._parted:
             yield from (file for file, own in files if scope in (None, own))
 
     def run(
         self,
-        scopes: Collection[Scope] | None = None,
+        scopes: Collection[ConfigurationScope] | None = None,
         *,
         jobs: int | None = None,
         cache: bool = True,
         on_progress: Callable[[int, int], None] | None = None,
         debug: bool = False,
-    ) -> Outcome:
+    ) -> CheckoutsOutcome:
         """Check the files, or those of some configurations; the others are as in `run.check`."""
         groups = [group for group in self._groups if scopes is None or group[1] in scopes]
         parts = prepare([(scope.settings, files) for _, scope, files in groups], cache=cache)
@@ -176,7 +178,7 @@ class Plan:
             (number, scope, part.results)
             for (number, scope, _), part in zip(groups, parts, strict=True)
         ]
-        return Outcome(self, results)
+        return CheckoutsOutcome(self, results)
 
     def files_of(self, number: int) -> tuple[str, int, int]:
         """A checkout as the user named it, its files in the shard, and all of its files."""
@@ -186,7 +188,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckoutsOutcome:
     """The results of a run.
 
     Attributes:
@@ -195,12 +197,12 @@ class Outcome:
     """
 
     plan: Plan
-    parts: list[tuple[int, Scope, list[RunResult]]]
+    parts: list[tuple[int, ConfigurationScope, list[RunResult]]]
 
     @property
-    def scopes(self) -> dict[Scope, RunResult]:
+    def scopes(self) -> dict[ConfigurationScope, RunResult]:
         """The results of the files of each configuration that has some."""
-        groups: dict[Scope, list[RunResult]] = {}
+        groups: dict[ConfigurationScope, list[RunResult]] = {}
         for _, scope, results in self.parts:
             groups.setdefault(scope, []).extend(results)
         return {scope: joined(results) for scope, results in groups.items()}

@@ -119,7 +119,7 @@ def run(
     else:
         name, data = stdin
         file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
-        part = Part(settings, None, States(time.time_ns()), [(file, data)])
+        part = RunPart(settings, None, States(time.time_ns()), [(file, data)])
         jobs = 1
     check([part], jobs=jobs, on_progress=on_progress, debug=debug)
     return joined(part.results)
@@ -127,7 +127,7 @@ def run(
 
 def prepare(
     groups: Iterable[tuple[Settings, Iterable[SourceFile]]], *, cache: bool = True
-) -> list[Part]:
+) -> list[RunPart]:
     """A part of a run for each group of files with the same settings; parts share caches."""
     states = States(time.time_ns())
     caches: dict[tuple[Path, tuple[KernelBuilder, ...]], Cache] = {}
@@ -136,12 +136,12 @@ def prepare(
         key = (settings.root, settings.kernel_builders)
         if cache and key not in caches:
             caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders))
-        parts.append(Part(settings, caches.get(key), states, [(file, None) for file in files]))
+        parts.append(RunPart(settings, caches.get(key), states, [(file, None) for file in files]))
     return parts
 
 
 def check(
-    parts: Sequence[Part],
+    parts: Sequence[RunPart],
     *,
     jobs: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -169,7 +169,7 @@ def check(
 
 
 def _spread(
-    tasks: Sequence[tuple[Part, SourceFile, bytes | None, int]],
+    tasks: Sequence[tuple[RunPart, SourceFile, bytes | None, int]],
     total: int,
     jobs: int | None,
     on_progress: Callable[[int, int], None] | None,
@@ -197,7 +197,7 @@ def _spread(
             on_progress(done, total)
 
 
-class Part:
+class RunPart:
     """The files of a run that share settings, and their results."""
 
     def __init__(

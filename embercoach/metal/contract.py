@@ -170,7 +170,7 @@ class TemplateArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelArguments:
     """The arguments of one ``metal_kernel(...)`` and of one call of what it returns.
 
     Attributes:
@@ -190,7 +190,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class SignatureParameter:
     """One parameter of the generated function.
 
     Attributes:
@@ -236,14 +236,14 @@ class Signature:
             more outputs, no attribute, and a shape, strides or ndim parameter. None: may be.
     """
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SignatureParameter, ...]
     template: tuple[TemplateArgument, ...] | None
     buffers: tuple[int, int]
     malformed: bool | None
-    by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
+    by_name: dict[str, SignatureParameter] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        table: dict[str, Parameter] = {}
+        table: dict[str, SignatureParameter] = {}
         for parameter in self.parameters:
             table.setdefault(parameter.name, parameter)
         object.__setattr__(self, "by_name", table)
@@ -293,12 +293,12 @@ def shape_names(name: str) -> tuple[str, str, str]:
     return f"{name}_shape", f"{name}_strides", f"{name}_ndim"
 
 
-def signature(kernel: Kernel) -> Signature:
+def signature(kernel: KernelArguments) -> Signature:
     """The signature that MLX generates for this kernel."""
     bare = [*_input_parameters(kernel), *_output_parameters(kernel)]
     buffers = tuple(_indexed(bare))
     attributes = tuple(
-        Parameter(name, "attribute", name, ATTRIBUTES[name], None, "")
+        SignatureParameter(name, "attribute", name, ATTRIBUTES[name], None, "")
         for name in mentioned_attributes(kernel.source)
     )
     certain = sum(p.certain for p in buffers)
@@ -310,7 +310,7 @@ def signature(kernel: Kernel) -> Signature:
     )
 
 
-def _input_parameters(kernel: Kernel) -> Iterator[Parameter]:
+def _input_parameters(kernel: KernelArguments) -> Iterator[SignatureParameter]:
     metadata: tuple[tuple[Role, str, Declarator], ...] = (
         ("shape", "int", "*"),
         ("strides", "int64_t", "*"),
@@ -318,7 +318,7 @@ def _input_parameters(kernel: Kernel) -> Iterator[Parameter]:
     )
     for given in kernel.inputs:
         kind = MSL_TYPES.get(given.dtype) if given.dtype else None
-        yield Parameter(
+        yield SignatureParameter(
             given.name, "input", given.name, kind, given.address_space, given.declarator
         )
         if given.declarator == "&":
@@ -326,20 +326,20 @@ def _input_parameters(kernel: Kernel) -> Iterator[Parameter]:
         certain = given.declarator == "*"
         for name, (role, type_, declarator) in zip(shape_names(given.name), metadata, strict=True):
             if name in kernel.source:
-                yield Parameter(
+                yield SignatureParameter(
                     name, role, given.name, type_, "constant", declarator, certain=certain
                 )
 
 
-def _output_parameters(kernel: Kernel) -> Iterator[Parameter]:
+def _output_parameters(kernel: KernelArguments) -> Iterator[SignatureParameter]:
     for output in kernel.outputs:
         kind = MSL_TYPES.get(output.dtype) if output.dtype else None
         if kind and kernel.atomic_outputs:
             kind = f"atomic<{kind}>"
-        yield Parameter(output.name, "output", output.name, kind, "device", "*")
+        yield SignatureParameter(output.name, "output", output.name, kind, "device", "*")
 
 
-def _indexed(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
+def _indexed(parameters: Sequence[SignatureParameter]) -> Iterator[SignatureParameter]:
     """Number the buffers; after an uncertain one the numbers are unknown."""
     known = True
     for index, p in enumerate(parameters):
@@ -348,7 +348,9 @@ def _indexed(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
 
 
 def _malformed(
-    kernel: Kernel, buffers: tuple[Parameter, ...], attributes: tuple[Parameter, ...]
+    kernel: KernelArguments,
+    buffers: tuple[SignatureParameter, ...],
+    attributes: tuple[SignatureParameter, ...],
 ) -> bool | None:
     """Return whether MLX closes the parameter list before the last output (seen in 0.32.4).
 

@@ -15,7 +15,7 @@ from embercoach.metal.tokens import line_comment, tokens_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embercoach.metal.facts import Place
+    from embercoach.metal.facts import TextSpan
     from embercoach.metal.source import FoldedText
     from embercoach.metal.tokens import Token
 
@@ -43,7 +43,7 @@ class EscapedBreak:
 
 
 def escaped_breaks(
-    text: FoldedText, source_of: SourceOf, faults: Iterable[Place]
+    text: FoldedText, source_of: SourceOf, faults: Iterable[TextSpan]
 ) -> Iterator[EscapedBreak]:
     """The escapes that end a comment or a string of Metal, if what follows cannot be meant as code.
 

@@ -17,7 +17,7 @@ ForeignKind = Literal[
 ]  # fmt: skip
 
 
-class Place(NamedTuple):
+class TextSpan(NamedTuple):
     """A stretch of the text: character offsets ``start`` to ``end``, line and column from 1."""
 
     start: int
@@ -44,7 +44,7 @@ class Declaration:
 
     name: str
     kind: DeclarationKind
-    place: Place
+    place: TextSpan
     type: str = ""
     address_space: str | None = None
     pointer: bool = False
@@ -66,18 +66,18 @@ class Use:
 
     name: str
     kind: UseKind
-    place: Place
-    elsewhere: Place | None = None
+    place: TextSpan
+    elsewhere: TextSpan | None = None
     variable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Directive:
+class PreprocessorLine:
     """An ``#include`` (target ``<metal_stdlib>``) or a ``using`` (target ``metal``)."""
 
     kind: DirectiveKind
     target: str
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class AttributeMark:
 
     name: str
     arguments: str | None
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class WrittenParameter:
     """A parameter of a function written in the text; its name is empty where it has none."""
 
     name: str
@@ -98,11 +98,11 @@ class Parameter:
     address_space: str | None
     pointer: bool
     attributes: tuple[AttributeMark, ...]
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class WrittenFunction:
     """A function definition (``body`` True) or declaration written in the text.
 
     Attributes:
@@ -116,20 +116,20 @@ class Function:
     name: str
     entry: str | None
     body: bool
-    parameters: tuple[Parameter, ...]
-    place: Place
-    extent: Place
+    parameters: tuple[WrittenParameter, ...]
+    place: TextSpan
+    extent: TextSpan
     member: bool = False
     result: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WrittenCall:
     """A call: the callee as written without template arguments, and these."""
 
     name: str
     template: tuple[str, ...]
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class AttributeUse:
 
     name: str
     component: str | None
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Foreign:
 
     kind: ForeignKind
     text: str
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +164,4 @@ class SizeName:
     array: Declaration
     name: str
     free: bool
-    place: Place
+    place: TextSpan

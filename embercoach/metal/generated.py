@@ -9,7 +9,7 @@ from embercoach.metal.contract import MSL_TYPES, signature
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.contract import Kernel, Signature
+    from embercoach.metal.contract import KernelArguments, Signature
 
 _T = TypeVar("_T")
 
@@ -18,7 +18,7 @@ class UnknownFactError(ValueError):
     """The exact text was asked for, but a fact that it depends on is unknown."""
 
 
-def function_name(kernel: Kernel) -> str:
+def function_name(kernel: KernelArguments) -> str:
     """The name of the generated function, unique to name, template, dtypes and input kinds.
 
     Raises:
@@ -42,7 +42,7 @@ def function_name(kernel: Kernel) -> str:
     return "_".join(parts)
 
 
-def generated_source(kernel: Kernel) -> str:
+def generated_source(kernel: KernelArguments) -> str:
     """The Metal source that MLX hands to the compiler, after its preamble.
 
     Equal character for character, MLX's own code generation bug included.
@@ -66,7 +66,7 @@ def generated_source(kernel: Kernel) -> str:
     return "".join(chunks)
 
 
-def head(kernel: Kernel) -> str:
+def head(kernel: KernelArguments) -> str:
     """The head of the function, as far as it is known: choices represent what is unknown.
 
     MLX's code generation bug is left out: ``Signature.malformed`` tells of it.
@@ -87,7 +87,7 @@ def head(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-def _parameter_text(kernel: Kernel, made: Signature) -> Iterator[str]:
+def _parameter_text(kernel: KernelArguments, made: Signature) -> Iterator[str]:
     attributes = made.attributes()
     last_output = len(kernel.inputs) + len(kernel.outputs) - 1
     for p in made.parameters:

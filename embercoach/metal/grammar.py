@@ -41,7 +41,7 @@ _SECONDS = 2.0
 _SECONDS_A_CHARACTER = 20e-6
 
 
-class Tree(NamedTuple):
+class ParsedTree(NamedTuple):
     """A tree of a text in bytes.
 
     Attributes:
@@ -62,21 +62,21 @@ def _language() -> Language:
 
 # The checks, the followed kernels and the suppressions read the same text.
 @lru_cache(maxsize=2)
-def tree_of(data: bytes, tail: int = 0) -> Tree:
+def tree_of(data: bytes, tail: int = 0) -> ParsedTree:
     """The C++ tree of a text.
 
     An unclosed comment is left out, up to ``tail`` bytes before the text's end.
     """
     if _is_ambiguous(data):
-        return Tree(_empty(), (0, len(data)))
+        return ParsedTree(_empty(), (0, len(data)))
     end = len(data) - tail
     start = _open_comment(data[:end])
     if start is not None:
         data = data[:start] + b" " * (end - start) + data[end:]
     root = _parse(data)
     if root is None:
-        return Tree(_empty(), (0, len(data)), is_exceeded=True)
-    return Tree(root, None if start is None else (start, end))
+        return ParsedTree(_empty(), (0, len(data)), is_exceeded=True)
+    return ParsedTree(root, None if start is None else (start, end))
 
 
 def _empty() -> Node:

@@ -36,7 +36,7 @@ class LiteralError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LiteralRun:
     """A stretch of a literal's value.
 
     Attributes:
@@ -82,7 +82,7 @@ def read_opening(source: str) -> Opening:
     raise LiteralError(f"no string literal: {source[:40]!r}")
 
 
-def read_literal(source: str) -> tuple[Run, ...]:
+def read_literal(source: str) -> tuple[LiteralRun, ...]:
     """The value of one ``str`` literal as runs, in order.
 
     Raises:
@@ -97,7 +97,7 @@ def read_literal(source: str) -> tuple[Run, ...]:
 
 def read_content(
     content: str, at: int = 0, *, raw: bool = False, doubled_braces: bool = False
-) -> tuple[Run, ...]:
+) -> tuple[LiteralRun, ...]:
     """The value of text between quotes, or between the replacement fields of an f-string.
 
     Args:
@@ -111,16 +111,18 @@ def read_content(
     """
     special = _SPECIAL[raw, doubled_braces]
     if not any(character in content for character in special):
-        return (Run(content, at, len(content), exact=True),) if content else ()
+        return (LiteralRun(content, at, len(content), exact=True),) if content else ()
     return tuple(_merged(_units(content, at, raw=raw, doubled_braces=doubled_braces)))
 
 
-def _merged(units: Iterator[Run]) -> Iterator[Run]:
+def _merged(units: Iterator[LiteralRun]) -> Iterator[LiteralRun]:
     """Join neighbouring exact runs, and drop what has no text."""
-    pending: Run | None = None
+    pending: LiteralRun | None = None
     for unit in units:
         if pending is not None and unit.exact and pending.at + pending.width == unit.at:
-            pending = Run(pending.text + unit.text, pending.at, pending.width + unit.width, True)
+            pending = LiteralRun(
+                pending.text + unit.text, pending.at, pending.width + unit.width, True
+            )
             continue
         if pending is not None:
             yield pending
@@ -133,13 +135,13 @@ def _merged(units: Iterator[Run]) -> Iterator[Run]:
         yield pending
 
 
-def _units(content: str, at: int, *, raw: bool, doubled_braces: bool) -> Iterator[Run]:
+def _units(content: str, at: int, *, raw: bool, doubled_braces: bool) -> Iterator[LiteralRun]:
     index = 0
     plain = 0
 
-    def flush(end: int) -> Iterator[Run]:
+    def flush(end: int) -> Iterator[LiteralRun]:
         if end > plain:
-            yield Run(content[plain:end], at + plain, end - plain, exact=True)
+            yield LiteralRun(content[plain:end], at + plain, end - plain, exact=True)
 
     while index < len(content):
         character = content[index]
@@ -154,7 +156,7 @@ def _units(content: str, at: int, *, raw: bool, doubled_braces: bool) -> Iterato
             index += 1
             continue
         yield from flush(index)
-        yield Run(text, at + index, width, exact=False)
+        yield LiteralRun(text, at + index, width, exact=False)
         index += width
         plain = index
     yield from flush(index)

@@ -17,7 +17,7 @@ from embercoach.metal.literals import read_content, read_literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from embercoach.metal.literals import Run
+    from embercoach.metal.literals import LiteralRun
 
 
 class UnfoldableError(ValueError):
@@ -25,7 +25,7 @@ class UnfoldableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A stretch of folded text with one origin.
 
     Attributes:
@@ -45,20 +45,20 @@ class Piece:
     width: int
     exact: bool
 
-    def moved(self, by: int) -> Piece:
+    def moved(self, by: int) -> TextPiece:
         """The piece in a text where it begins elsewhere."""
         if by == 0:
             return self
         start, end = self.start + by, self.end + by
-        return Piece(start, end, self.origin, self.at, self.width, self.exact)
+        return TextPiece(start, end, self.origin, self.at, self.width, self.exact)
 
-    def clipped(self, start: int, end: int) -> Piece:
+    def clipped(self, start: int, end: int) -> TextPiece:
         """The part of the piece inside a slice, in the coordinates of the slice."""
         first, last = max(self.start, start), min(self.end, end)
         at, width = self.at, self.width
         if self.exact:
             at, width = self.at + first - self.start, last - first
-        return Piece(first - start, last - start, self.origin, at, width, self.exact)
+        return TextPiece(first - start, last - start, self.origin, at, width, self.exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class FoldedText:
     """A text and where it comes from; the pieces cover it from start to end."""
 
     text: str
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[TextPiece, ...] = ()
 
     @classmethod
     def of_literal(cls, source: str, origin: int) -> FoldedText:
@@ -99,15 +99,15 @@ class FoldedText:
         """Computed text, such as ``str(n)``; it stems as a whole from a stretch of an origin."""
         if not text:
             return cls("")
-        return cls(text, (Piece(0, len(text), origin, at, width, exact=False),))
+        return cls(text, (TextPiece(0, len(text), origin, at, width, exact=False),))
 
     @classmethod
-    def _of_runs(cls, runs: Iterable[Run], origin: int) -> FoldedText:
-        pieces: list[Piece] = []
+    def _of_runs(cls, runs: Iterable[LiteralRun], origin: int) -> FoldedText:
+        pieces: list[TextPiece] = []
         length = 0
         for run in runs:
             end = length + len(run.text)
-            pieces.append(Piece(length, end, origin, run.at, run.width, run.exact))
+            pieces.append(TextPiece(length, end, origin, run.at, run.width, run.exact))
             length = end
         return cls("".join(run.text for run in runs), tuple(pieces))
 
@@ -134,7 +134,7 @@ class FoldedText:
             return None
         return piece.origin, piece.at + (offset - piece.start if piece.exact else piece.width)
 
-    def _piece(self, offset: int) -> Piece | None:
+    def _piece(self, offset: int) -> TextPiece | None:
         index = bisect_right(self.pieces, offset, key=lambda piece: piece.start) - 1
         if index < 0 or not offset < self.pieces[index].end:
             return None
@@ -146,7 +146,7 @@ class FoldedText:
         if start >= last:
             return FoldedText("")
         first = max(bisect_right(self.pieces, start, key=lambda piece: piece.start) - 1, 0)
-        pieces: list[Piece] = []
+        pieces: list[TextPiece] = []
         for piece in self.pieces[first:]:
             if piece.start >= last:
                 break
@@ -220,7 +220,7 @@ class FoldedText:
 
 def concat(parts: Iterable[FoldedText]) -> FoldedText:
     """The texts one after the other."""
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     texts: list[str] = []
     length = 0
     for part in parts:

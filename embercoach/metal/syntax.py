@@ -15,8 +15,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import Place
-from embercoach.metal.grammar import LEXICAL, Tree, tree_of
+from embercoach.metal.facts import TextSpan
+from embercoach.metal.grammar import LEXICAL, ParsedTree, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ class Syntax:
     shift: int
     tail: int
     qualifiers: dict[int, str]
-    faults: tuple[Place, ...] = ()
+    faults: tuple[TextSpan, ...] = ()
     is_exceeded: bool = False
     _nodes: list[Node] = field(default_factory=list)
     _parents: dict[int, Node] = field(default_factory=dict)
@@ -131,15 +131,15 @@ class Syntax:
         """Return whether a node is in the text, not in what was wrapped around it."""
         return self.shift <= node.start_byte < len(self.data) - self.tail
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: Node) -> TextSpan:
         """The place of a node in the text."""
         return self.stretch(node.start_byte, node.end_byte)
 
-    def stretch(self, start: int, end: int) -> Place:
+    def stretch(self, start: int, end: int) -> TextSpan:
         """The place of a stretch of ``data``, given in bytes."""
         first, last = self.offsets(start, end)
         row = bisect_right(self._rows, first) - 1
-        return Place(first, last, row + 1, first - self._rows[row] + 1)
+        return TextSpan(first, last, row + 1, first - self._rows[row] + 1)
 
     def offsets(self, start: int, end: int) -> tuple[int, int]:
         """A stretch of ``data``, given in bytes, in characters of the text."""
@@ -183,7 +183,7 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
     return replace(syntax, root=body or tree.root, qualifiers=qualifiers)
 
 
-def _syntax(text: str, data: bytes, margins: tuple[int, int], tree: Tree) -> Syntax:
+def _syntax(text: str, data: bytes, margins: tuple[int, int], tree: ParsedTree) -> Syntax:
     """A syntax without qualifiers; the margins are bytes in front of and after the text."""
     shift, tail = margins
     encoded = data[shift : len(data) - tail]
@@ -217,7 +217,7 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
     return _syntax(text, data, (0, 0), tree)
 
 
-def _exchange(data: bytes, blanks: frozenset[str], tail: int) -> tuple[Tree, dict[int, str]]:
+def _exchange(data: bytes, blanks: frozenset[str], tail: int) -> tuple[ParsedTree, dict[int, str]]:
     """Parse with Metal's own words exchanged for C++ of the same length."""
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)

@@ -16,7 +16,7 @@ from embercoach.notebooks.notebook_document import Cell, read
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embercoach.notebooks.notebook_document import Document
+    from embercoach.notebooks.notebook_document import NotebookDocument
 
 #: Before a cell that is indented as a whole, which IPython takes.
 HEAD = "if True:\n"
@@ -28,7 +28,7 @@ _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]",
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModuleCell:
     """A code cell in the module.
 
     Attributes:
@@ -59,17 +59,17 @@ class Notebook:
         table: the cells' lines in it.
     """
 
-    def __init__(self, file: str, document: Document) -> None:
+    def __init__(self, file: str, document: NotebookDocument) -> None:
         """Join the code cells; ``file`` is what ``document`` was read from."""
         self.file = file
-        self.parts: list[Part] = []
+        self.parts: list[ModuleCell] = []
         texts: list[str] = []
         start = 0
         for cell in document.cells:
             known = cell.language in _PYTHON and plain(cell.text)
             if known:
                 head = HEAD if _is_indented(known.text) else ""
-                self.parts.append(Part(cell, start + len(head), cell.text, known.magics))
+                self.parts.append(ModuleCell(cell, start + len(head), cell.text, known.magics))
                 texts.append(f"{head}{known.text}\n")
                 start += len(texts[-1])
         self.source = "".join(texts)
@@ -85,7 +85,7 @@ class Notebook:
         """Return whether the file escapes characters outside of ASCII."""
         return self.file.isascii() and not all(part.text.isascii() for part in self.parts)
 
-    def part_at(self, offset: int) -> Part:
+    def part_at(self, offset: int) -> ModuleCell:
         """The cell that contains an offset of the module, its line end included."""
         return self.parts[max(bisect_right(self._starts, offset) - 1, 0)]
 
@@ -132,7 +132,7 @@ class Notebook:
             self._file_index = LineIndex(self.file)
         return self._file_index.place(self.offset_in_file(part, offset))
 
-    def offset_in_file(self, part: Part, offset: int) -> int:
+    def offset_in_file(self, part: ModuleCell, offset: int) -> int:
         """The offset in the file of a cell's character; the end for those past it."""
         number = part.cell.number
         if number not in self._offsets:

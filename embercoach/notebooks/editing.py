@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from embercoach.finding import Edit, Fix
 
 if TYPE_CHECKING:
-    from embercoach.notebooks.cell_module import Notebook, Part
+    from embercoach.notebooks.cell_module import ModuleCell, Notebook
 
 
 def fix_in_file(fix: Fix, notebook: Notebook) -> Fix | None:
@@ -43,7 +43,7 @@ def _edit(edit: Edit, notebook: Notebook) -> Edit | None:
     return Edit(start, end, _written(within, part, notebook))
 
 
-def _within(edit: Edit, part: Part) -> Edit | None:
+def _within(edit: Edit, part: ModuleCell) -> Edit | None:
     """An edit in the cell's own text, without the line end that it has in the module alone."""
     start, end, text = edit.start - part.start, edit.end - part.start, edit.text
     size = len(part.text)
@@ -61,7 +61,7 @@ def _within(edit: Edit, part: Part) -> Edit | None:
     return Edit(start, size, "")
 
 
-def _leaves_magics(edit: Edit, part: Part) -> bool:
+def _leaves_magics(edit: Edit, part: ModuleCell) -> bool:
     removed = part.text[edit.start : edit.end]
     breaks = "\n" in edit.text or "\n" in removed
     for magic in part.magics:
@@ -84,7 +84,7 @@ def _is_first(text: str) -> bool:
     return not text[text.rfind("\n") + 1 :].strip()
 
 
-def _written(edit: Edit, part: Part, notebook: Notebook) -> str:
+def _written(edit: Edit, part: ModuleCell, notebook: Notebook) -> str:
     """An edit's text as JSON: with a string for every line, if the cell has one for each."""
     *lines, last = edit.text.split("\n")
     newline = part.newline

@@ -22,7 +22,7 @@ class NotebookError(PlacedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CellPiece:
     """A JSON string of a cell's source: its text, and the offsets between its quotes."""
 
     text: str
@@ -44,7 +44,7 @@ class Cell:
 
     number: int
     start: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CellPiece, ...]
     separator: str | None
     language: str | None
 
@@ -55,14 +55,14 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class NotebookDocument:
     """The code cells of a notebook, and the language of its kernel if known."""
 
     cells: tuple[Cell, ...]
     language: str | None
 
 
-def read(text: str) -> Document:
+def read(text: str) -> NotebookDocument:
     """Read a notebook.
 
     Raises:
@@ -93,7 +93,7 @@ class _Reader:
         self._text = text
         self._decode = json.JSONDecoder().raw_decode
 
-    def document(self, data: Any) -> Document:
+    def document(self, data: Any) -> NotebookDocument:
         if not isinstance(data, dict):
             raise self._error(0, "it holds no JSON object")
         members = self._members(self._skip(0))[0]
@@ -107,7 +107,9 @@ class _Reader:
         starts = self._items(members["cells"])
         pairs = zip(data["cells"], starts, strict=True)
         cells = (self._cell(number, *pair) for number, pair in enumerate(pairs, 1))
-        return Document(tuple(cell for cell in cells if cell), _language(data.get("metadata")))
+        return NotebookDocument(
+            tuple(cell for cell in cells if cell), _language(data.get("metadata"))
+        )
 
     def _check_format(self, version: Any, at: int) -> None:
         if isinstance(version, bool) or not isinstance(version, int):
@@ -139,23 +141,23 @@ class _Reader:
         self._refuse_oddities(pieces, number)
         return Cell(number, at, tuple(pieces), separator, _editor_language(data.get("metadata")))
 
-    def _pieces(self, lines: list[Any], starts: list[int], number: int) -> Iterator[Piece]:
+    def _pieces(self, lines: list[Any], starts: list[int], number: int) -> Iterator[CellPiece]:
         for line, start in zip(lines, starts, strict=True):
             if not isinstance(line, str):
                 raise self._error(start, f'"source" of cell {number} must hold texts alone')
             yield self._piece(line, start)
 
-    def _piece(self, text: str, start: int) -> Piece:
-        return Piece(text, start + 1, self._decode(self._text, start)[1] - 1)
+    def _piece(self, text: str, start: int) -> CellPiece:
+        return CellPiece(text, start + 1, self._decode(self._text, start)[1] - 1)
 
-    def _separator(self, pieces: list[Piece], start: int) -> str:
+    def _separator(self, pieces: list[CellPiece], start: int) -> str:
         if not pieces:
             return ", "
         if len(pieces) > 1:
             return self._text[pieces[0].end + 1 : pieces[1].start - 1]
         return f",{self._text[start + 1 : pieces[0].start - 1] or ' '}"
 
-    def _refuse_oddities(self, pieces: list[Piece], number: int) -> None:
+    def _refuse_oddities(self, pieces: list[CellPiece], number: int) -> None:
         for piece in pieces:
             if "\0" in piece.text:
                 raise self._error(piece.start, f"cell {number} holds a null byte")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Sources
+    from embercoach.report.outcome import SourceTexts
 
 DEFAULT_FILE = "embercoach-baseline.json"
 KIND = "embercoach-baseline"
@@ -33,7 +33,7 @@ class BaselineError(Exception):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class BaselineEntry:
     """A finding of before. ``path`` starts at the baseline's folder."""
 
     path: str
@@ -41,7 +41,7 @@ class Entry:
     fingerprint: str
 
 
-ENTRY_KEYS = set(Entry.__slots__)
+ENTRY_KEYS = set(BaselineEntry.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Baseline:
     """A file's entries."""
 
     file: Path
-    entries: frozenset[Entry] = frozenset()
+    entries: frozenset[BaselineEntry] = frozenset()
 
     def place(self, path: str) -> str:
         """The absolute path of an entry's file."""
@@ -84,7 +84,7 @@ def read(file: Path) -> Baseline:
     return Baseline(file, _entries(data, shown(file)))
 
 
-def _entries(data: Any, name: str) -> frozenset[Entry]:
+def _entries(data: Any, name: str) -> frozenset[BaselineEntry]:
     if not isinstance(data, dict) or data.get("kind") != KIND:
         message = f"{name}: not a baseline of EmberCoach: its \"kind\" is not '{KIND}'"
         raise BaselineError(message)
@@ -106,12 +106,12 @@ def _entries(data: Any, name: str) -> frozenset[Entry]:
     return frozenset(_entry(item, number, name) for number, item in enumerate(findings, 1))
 
 
-def _entry(item: Any, number: int, name: str) -> Entry:
+def _entry(item: Any, number: int, name: str) -> BaselineEntry:
     whole = isinstance(item, dict) and item.keys() == ENTRY_KEYS
     if not whole or not all(isinstance(value, str) and value for value in item.values()):
-        needed = ", ".join(f'"{key}"' for key in Entry.__slots__)
+        needed = ", ".join(f'"{key}"' for key in BaselineEntry.__slots__)
         raise BaselineError(f"{name}: finding {number} must have the texts {needed} and no more")
-    return Entry(**item)
+    return BaselineEntry(**item)
 
 
 def write(baseline: Baseline) -> None:
@@ -134,12 +134,14 @@ def write(baseline: Baseline) -> None:
         raise BaselineError(f"{shown(baseline.file)}: cannot be written: {reason}") from error
 
 
-def entries_of(findings: Sequence[Finding], sources: Sources, file: Path) -> tuple[Entry, ...]:
+def entries_of(
+    findings: Sequence[Finding], sources: SourceTexts, file: Path
+) -> tuple[BaselineEntry, ...]:
     """The entries of all findings of a run, in their order, for a baseline in ``file``."""
     name = partial(_from, file.parent, {})
     marks = fingerprints(findings, sources, name)
     pairs = zip(findings, marks, strict=True)
-    return tuple(Entry(name(finding.path), finding.code, mark) for finding, mark in pairs)
+    return tuple(BaselineEntry(name(finding.path), finding.code, mark) for finding, mark in pairs)
 
 
 def _from(folder: Path, known: dict[str, str], path: str) -> str:

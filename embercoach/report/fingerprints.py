@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Finding
     from embercoach.report.locations import Placed
-    from embercoach.report.outcome import Sources
+    from embercoach.report.outcome import SourceTexts
 
 
 def fingerprints(
     findings: Sequence[Finding],
-    sources: Sources,
+    sources: SourceTexts,
     name: Callable[[str], str] = os.path.normpath,
 ) -> tuple[str, ...]:
     """A fingerprint for each finding of a run; take all of a run's, as their order counts.
@@ -32,7 +32,7 @@ def fingerprints(
 
 def of_places(
     places: Iterable[tuple[str, Placed]],
-    sources: Sources,
+    sources: SourceTexts,
     name: Callable[[str], str] = os.path.normpath,
 ) -> tuple[str, ...]:
     """Digests of code, file, the line's text without its spacing, and the turn among equals.

@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.report.outcome import Outcome, ReportedProblem, SourceTexts
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(outcome: Outcome, sources: Sources, *, show_notes: bool) -> str:
+def render(outcome: Outcome, sources: SourceTexts, *, show_notes: bool) -> str:
     """One workflow command a line, at lines of the files themselves, as GitHub shows them."""
     return "".join(f"{line}\n" for line in _lines(outcome, sources, show_notes=show_notes))
 
 
-def _lines(outcome: Outcome, sources: Sources, *, show_notes: bool) -> Iterator[str]:
+def _lines(outcome: Outcome, sources: SourceTexts, *, show_notes: bool) -> Iterator[str]:
     for finding in listed(outcome, show_notes=show_notes):
         yield _finding(finding, sources)
     for problem in outcome.problems:
         yield _problem(problem, sources)
 
 
-def _finding(finding: Finding, sources: Sources) -> str:
+def _finding(finding: Finding, sources: SourceTexts) -> str:
     line, column, end_line, end_column = region_in_file(finding.path, finding, sources)
     properties = {
         "title": f"EmberCoach ({finding.code})",
@@ -49,7 +49,7 @@ def _finding(finding: Finding, sources: Sources) -> str:
     return _command(LEVELS[finding.severity], properties, lines)
 
 
-def _problem(problem: Problem, sources: Sources) -> str:
+def _problem(problem: ReportedProblem, sources: SourceTexts) -> str:
     line, column = start_in_file(problem, sources)
     properties = {
         "title": "EmberCoach",

@@ -12,7 +12,7 @@ from embercoach.terminal_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embercoach.report.outcome import Outcome, Sources
+    from embercoach.report.outcome import Outcome, SourceTexts
 
 #: GitLab knows info, minor, major, critical and blocker.
 SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
@@ -22,7 +22,7 @@ INCOMPLETE = "incomplete"
 
 def render(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     show_notes: bool,
     root: str | None = None,
@@ -43,7 +43,7 @@ def render(
 
 def document(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     show_notes: bool,
     root: str | None = None,

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from embercoach.finding import Edit, Finding, Fix, Step
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_lines import CellTable
-    from embercoach.report.origin import Origin
-    from embercoach.report.outcome import Comparison, Outcome, Sources
+    from embercoach.report.origin import RunOrigin
+    from embercoach.report.outcome import Comparison, Outcome, SourceTexts
 
 VERSION = 1
 
 
 def render(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     show_notes: bool,
     comparison: Comparison | None = None,
     marks: Sequence[str] | None = None,
-    origin: Origin | None = None,
+    origin: RunOrigin | None = None,
 ) -> str:
     """The report as JSON text. Notes are always in it; fixes' places are lines and columns."""
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
@@ -51,12 +51,12 @@ def written(data: dict[str, Any]) -> str:
 
 def document(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     show_notes: bool,
     comparison: Comparison | None = None,
     marks: Sequence[str] | None = None,
-    origin: Origin | None = None,
+    origin: RunOrigin | None = None,
 ) -> dict[str, Any]:
     """The report as plain data.
 
@@ -101,7 +101,7 @@ def document(
     return data | (origin.members() if origin else {})
 
 
-def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
+def _finding(finding: Finding, sources: SourceTexts) -> dict[str, Any]:
     fix = finding.fix
     return {
         "path": finding.path,
@@ -143,7 +143,7 @@ def _cell(number: int | None) -> dict[str, int]:
     return {} if number is None else {"cell": number}
 
 
-def _fix(fix: Fix, finding: Finding, sources: Sources) -> dict[str, Any]:
+def _fix(fix: Fix, finding: Finding, sources: SourceTexts) -> dict[str, Any]:
     notebook = None if finding.cell is None else sources.notebook(finding.path)
     index, cells = sources.index(finding.path), None
     if notebook is not None:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Finding
     from embercoach.report.locations import Placed
-    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.report.outcome import Outcome, ReportedProblem, SourceTexts
 
 NAME = "embercoach"
 #: The counts of a suite, and the elements that they count; each test is one.
 COUNTED = {"tests": None, "failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def render(outcome: Outcome, sources: Sources, *, show_notes: bool) -> str:
+def render(outcome: Outcome, sources: SourceTexts, *, show_notes: bool) -> str:
     """The report as XML text. Listed notes are skipped tests, as they fail nothing."""
     cases = [
         (finding.path, _finding(finding, sources))
@@ -57,7 +57,7 @@ def _suites(cases: list[tuple[str, ET.Element]]) -> Iterator[ET.Element]:
         yield suite
 
 
-def _finding(finding: Finding, sources: Sources) -> ET.Element:
+def _finding(finding: Finding, sources: SourceTexts) -> ET.Element:
     case = _case(finding, finding.code, sources)
     told = f"{place_of(finding)}: {finding.code} {finding.severity} {finding.message}"
     outcome = ET.SubElement(case, "skipped" if finding.severity == "note" else "failure")
@@ -68,14 +68,14 @@ def _finding(finding: Finding, sources: Sources) -> ET.Element:
     return case
 
 
-def _problem(problem: Problem, sources: Sources) -> ET.Element:
+def _problem(problem: ReportedProblem, sources: SourceTexts) -> ET.Element:
     case = _case(problem, "incomplete", sources)
     outcome = ET.SubElement(case, "error", type="incomplete", message=log_line(problem.message))
     outcome.text = log_line(f"{place_of(problem)}: {problem.message}")
     return case
 
 
-def _case(one: Placed, name: str, sources: Sources) -> ET.Element:
+def _case(one: Placed, name: str, sources: SourceTexts) -> ET.Element:
     """A test named by the place that people read; its line is the file's own, to be opened."""
     place = place_of(one).removeprefix(f"{one.path}:")
     attributes = {"name": f"{name} at {place}", "classname": one.path, "file": one.path}

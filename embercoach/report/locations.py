@@ -11,7 +11,7 @@ from embercoach.notebooks import is_notebook
 
 if TYPE_CHECKING:
     from embercoach.finding import Finding, Fix, Step
-    from embercoach.report.outcome import Sources
+    from embercoach.report.outcome import SourceTexts
 
 
 class Placed(Protocol):
@@ -50,18 +50,20 @@ def place_of(one: Placed) -> str:
     return f"{line_of(one)}:{one.column}"
 
 
-def start_in_file(one: Placed, sources: Sources) -> tuple[int, int]:
+def start_in_file(one: Placed, sources: SourceTexts) -> tuple[int, int]:
     """Line and column in the file itself, from 1."""
     return _in_file(one.path, one.cell, one.line, one.column, sources)
 
 
-def region_in_file(path: str, one: Finding | Step, sources: Sources) -> tuple[int, int, int, int]:
+def region_in_file(
+    path: str, one: Finding | Step, sources: SourceTexts
+) -> tuple[int, int, int, int]:
     """Line and column in the file itself of the start and of the end, which is exclusive."""
     start = _in_file(path, one.cell, one.line, one.column, sources)
     return (*start, *_in_file(path, one.cell, one.end_line, one.end_column, sources))
 
 
-def fix_in_file(fix: Fix, path: str, sources: Sources) -> Fix | None:
+def fix_in_file(fix: Fix, path: str, sources: SourceTexts) -> Fix | None:
     """A finding's fix as one of the file itself; None if it can't be made there any more."""
     if not is_notebook(path):
         return fix
@@ -72,7 +74,7 @@ def fix_in_file(fix: Fix, path: str, sources: Sources) -> Fix | None:
 
 
 def _in_file(
-    path: str, cell: int | None, line: int, column: int, sources: Sources
+    path: str, cell: int | None, line: int, column: int, sources: SourceTexts
 ) -> tuple[int, int]:
     if cell is None:
         return line, column

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from embercoach.report.checkout_counts import Totals
     from embercoach.report.locations import Placed
     from embercoach.report.origin import Checkout
-    from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
+    from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
 
 #: Findings that are listed one by one; a step's summary may hold 1 MiB.
 MOST = 50
@@ -36,7 +36,7 @@ LINKED = re.compile(r"[@#](?=\w)|(?<=:)/(?=/)|(?i:www)(?=\.)")
 
 def render(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     show_notes: bool,
     root: str | None = None,
@@ -104,7 +104,7 @@ def _finding(finding: Finding, address: Callable[[Placed], str]) -> str:
     return f"- {place} **{finding.code}** {finding.severity}: {prose(finding.message)}"
 
 
-def _problem(problem: Problem, address: Callable[[Placed], str]) -> str:
+def _problem(problem: ReportedProblem, address: Callable[[Placed], str]) -> str:
     return f"- {_place(problem, address)} {prose(problem.message)}"
 
 
@@ -112,7 +112,7 @@ def _place(one: Placed, address: Callable[[Placed], str]) -> str:
     return f"[{_escaped(escaped(line_of(one)))}]({address(one)})"
 
 
-def _address(sources: Sources, root: str | None, link_prefix: str, one: Placed) -> str:
+def _address(sources: SourceTexts, root: str | None, link_prefix: str, one: Placed) -> str:
     # GitHub shows a notebook without lines unless it is asked for the file as it is.
     plain_text = "?plain=1" if link_prefix and is_notebook(one.path) else ""
     line, _ = start_in_file(one, sources)

@@ -32,7 +32,7 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RunOrigin:
     """A run.
 
     Attributes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.notebooks.cell_module import Notebook
 
 
-class Problem(Protocol):
+class ReportedProblem(Protocol):
     """A place and why a file could not be checked."""
 
     @property
@@ -48,7 +48,7 @@ class Outcome(Protocol):
         """The findings, sorted, without suppressed ones."""
 
     @property
-    def problems(self) -> Sequence[Problem]:
+    def problems(self) -> Sequence[ReportedProblem]:
         """The problems, sorted."""
 
     @property
@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Change:
+class RuleChange:
     """How many findings of a rule in a file the baseline knows, and how many of its are fixed."""
 
     path: str
@@ -94,7 +94,7 @@ class Comparison:
 
     known: int
     fixed: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RuleChange, ...] = ()
 
 
 def counts(outcome: Outcome, *, show_notes: bool) -> Counts:
@@ -115,7 +115,7 @@ def listed(outcome: Outcome, *, show_notes: bool) -> list[Finding]:
     return [f for f in outcome.findings if show_notes or f.severity != "note"]
 
 
-class Sources:
+class SourceTexts:
     """The text of reported files, read when first needed."""
 
     def __init__(self, given: Mapping[str, str] | None = None, root: str | None = None) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from embercoach.finding import Finding, Fix, Step
-    from embercoach.report.outcome import Outcome, Problem, Sources
+    from embercoach.report.outcome import Outcome, ReportedProblem, SourceTexts
     from embercoach.rulebook import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -33,7 +33,7 @@ LEVELS = {"error": "error", "warning": "warning", "note": "recommendation"}
 
 def render(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     profile: str,
     exit_code: int,
@@ -60,7 +60,7 @@ def render(
 
 def document(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     *,
     profile: str,
     exit_code: int,
@@ -114,7 +114,7 @@ def document(
 class _Places:
     """Addresses in the files of one report."""
 
-    def __init__(self, sources: Sources, root: str | None, findings: Sequence[Finding]) -> None:
+    def __init__(self, sources: SourceTexts, root: str | None, findings: Sequence[Finding]) -> None:
         self.sources = sources
         self._root = root
         self._artifacts: dict[str, dict[str, str]] = {}
@@ -227,7 +227,7 @@ def _region(line: int, column: int, end_line: int, end_column: int) -> dict[str,
     }
 
 
-def _cell(one: Finding | Problem | Step) -> dict[str, Any]:
+def _cell(one: Finding | ReportedProblem | Step) -> dict[str, Any]:
     """The cell of a notebook; regions are the file's own, as readers take them for no others."""
     if one.cell is None:
         return {}
@@ -249,7 +249,7 @@ def _fix(fix: Fix, path: str, places: _Places) -> dict[str, Any]:
     }
 
 
-def _problem(problem: Problem, places: _Places) -> dict[str, Any]:
+def _problem(problem: ReportedProblem, places: _Places) -> dict[str, Any]:
     line, column = start_in_file(problem, places.sources)
     return {
         "level": "error",

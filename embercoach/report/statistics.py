@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Row:
+class RuleCount:
     """A rule's count. ``severity`` is the worst among its findings."""
 
     code: str
@@ -32,11 +32,11 @@ class Row:
         return rule.name if rule else ""
 
 
-def rows(findings: Sequence[Finding]) -> list[Row]:
+def rows(findings: Sequence[Finding]) -> list[RuleCount]:
     """A row for each rule, the most frequent first."""
-    table: dict[str, Row] = {}
+    table: dict[str, RuleCount] = {}
     for finding in findings:
-        row = table.setdefault(finding.code, Row(finding.code, finding.severity))
+        row = table.setdefault(finding.code, RuleCount(finding.code, finding.severity))
         row.count += 1
         row.fixable += finding.fix is not None and finding.fix.safe
         row.severity = min(row.severity, finding.severity, key=SEVERITIES.index)

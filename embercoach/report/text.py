@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.finding import Finding
-    from embercoach.report.outcome import Comparison, Outcome, Problem, Sources
+    from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
     from embercoach.report.styled import Line
 
 TRACEBACK = "\nTraceback (most recent call last):\n"
 
 
 def full(
-    outcome: Outcome, sources: Sources, *, show_notes: bool, width: int, wrap: bool = False
+    outcome: Outcome, sources: SourceTexts, *, show_notes: bool, width: int, wrap: bool = False
 ) -> Iterator[Line]:
     """Findings with source excerpts, help, and how to fix them; files in order.
 
@@ -55,7 +55,7 @@ def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     yield from problem_lines(outcome.problems)
 
 
-def problem_lines(problems: Iterable[Problem]) -> Iterator[Line]:
+def problem_lines(problems: Iterable[ReportedProblem]) -> Iterator[Line]:
     """One line for what could not be checked: ``path:line:col: syntax error: ...``.
 
     Only a traceback, which ``--debug`` adds, is further lines.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.engine.problem import Problem
 from embercoach.report import baseline_file
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.server.projects import Stamp, stamp_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Baselines:
         except baseline_file.BaselineError as error:
             problem = Problem(str(path), 1, 1, str(error))
             return replace(result, problems=(problem, *result.problems))
-        found = baseline_file.entries_of(result.findings, Sources({str(path): text}), file)
+        found = baseline_file.entries_of(result.findings, SourceTexts({str(path): text}), file)
         pairs = zip(result.findings, found, strict=True)
         return replace(result, findings=tuple(one for one, entry in pairs if entry not in entries))
 

@@ -29,7 +29,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """The result of a check."""
 
     diagnostics: list[wire.Diagnostic]
@@ -42,7 +42,7 @@ class Check:
 
     document: Document
 
-    def __call__(self, analysis: Analysis) -> Outcome:
+    def __call__(self, analysis: Analysis) -> CheckOutcome:
         """Return what the editor shows of the document."""
         from embercoach.server.diagnostics import diagnostics
 
@@ -51,11 +51,11 @@ class Check:
         mistake = None
         if error is not None and error.path is not None:
             mistake = Mistake(error.path, error.line, error.message, str(error))
-        return Outcome(diagnostics(checked), mistake)
+        return CheckOutcome(diagnostics(checked), mistake)
 
 
 @dataclass(frozen=True, slots=True)
-class Hover:
+class HoverJob:
     """Explain a position of a document."""
 
     document: Document

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.engine.parallel.budget import MEMORY_EXIT, PROCESS_MEMORY
-from embercoach.server.process import EndedError, WorkerProcess
-from embercoach.server.worker import EXPIRED, WALL, Done, Failed
+from embercoach.server.process import WorkerEndedError, WorkerProcess
+from embercoach.server.worker import EXPIRED, WALL, Failed, JobResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +187,7 @@ class Pool:
         worker.idle_since = asyncio.get_running_loop().time()
         try:
             answer = pickle.loads(reply.result())
-        except EndedError as error:
+        except WorkerEndedError as error:
             self._remove(worker)
             if not task.result.done():
                 self._take_end(task, error)
@@ -200,7 +200,7 @@ class Pool:
         if len(self._workers) > 1:
             self._at(worker.idle_since + SPARE, self._end_spare)
 
-    def _take_end(self, task: _Task, error: EndedError) -> None:
+    def _take_end(self, task: _Task, error: WorkerEndedError) -> None:
         if task.expired or error.crash.exit_code == EXPIRED:
             message = f"analysis exceeded {self._deadline:g} s and was ended"
             task.result.set_exception(ExpiredError(message))
@@ -230,10 +230,10 @@ class Pool:
         asyncio.get_running_loop().call_at(when, what)
 
 
-def _settle(task: _Task, answer: Done | Failed) -> None:
+def _settle(task: _Task, answer: JobResult | Failed) -> None:
     if task.result.done():
         return
-    if isinstance(answer, Done):
+    if isinstance(answer, JobResult):
         task.result.set_result(answer.value)
     else:
         task.result.set_exception(JobError(answer.message))

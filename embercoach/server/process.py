@@ -19,7 +19,7 @@ _BOOT = (
 _FLAGS: int = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 
-class EndedError(Exception):
+class WorkerEndedError(Exception):
     """A worker ended before it replied."""
 
     def __init__(self, crash: Crash) -> None:
@@ -73,7 +73,7 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1.0)
             self._process.kill()
-            raise EndedError(Crash(self._process.wait()))
+            raise WorkerEndedError(Crash(self._process.wait()))
         return reply
 
     def end(self) -> None:

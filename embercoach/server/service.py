@@ -27,7 +27,7 @@ from embercoach import __version__
 from embercoach.project_files import OWN_FILE
 from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
 from embercoach.server.documents import Documents, InvalidError
-from embercoach.server.jobs import Actions, Check, FixAll, Hover, Mistake, Outcome
+from embercoach.server.jobs import Actions, Check, CheckOutcome, FixAll, HoverJob, Mistake
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
 from embercoach.server.wire import ERROR, FIX_ALL, SOURCE, WARNING, line_diagnostic
@@ -166,7 +166,7 @@ class Service(LanguageServer):
                     f"text is too large to check: {len(document.text):,} characters "
                     f"(limit: {MOST_CHARACTERS:,})"
                 )
-            outcome: Outcome = await self._run(followed, Check(document))
+            outcome: CheckOutcome = await self._run(followed, Check(document))
         except JobError as error:
             followed.trouble = str(error)
             found = line_diagnostic(str(error), WARNING, code="not-checked")
@@ -217,7 +217,7 @@ class Service(LanguageServer):
         followed = await self._checked(params.text_document.uri)
         if followed is None:
             return None
-        job = Hover(followed.document, _plain(params.position))
+        job = HoverJob(followed.document, _plain(params.position))
         found: wire.Hover | None = await self._answer(followed, job)
         return found
 

@@ -51,7 +51,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class JobResult:
     """A job's result."""
 
     value: Any
@@ -64,7 +64,7 @@ class Failed:
     message: str
 
 
-class Watch:
+class ProcessWatch:
     """Ends this process when a job exceeds the deadline, or the process its memory."""
 
     def __init__(self, deadline: float) -> None:
@@ -109,7 +109,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
-    watch = Watch(float(sys.argv[1]))
+    watch = ProcessWatch(float(sys.argv[1]))
     thread = run_deep(lambda: _serve(jobs, replies, watch), LARGE)
     if thread is not None:
         thread.join()
@@ -121,7 +121,7 @@ def _receive(jobs: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)  # the server is gone, or has no more use for this process
 
 
-def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: Watch) -> None:
+def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: ProcessWatch) -> None:
     # Loaded while the server talks to the editor, and not on the first job's account.
     from embercoach.server import jobs as _  # noqa: F401
     from embercoach.server.analysis import Analysis
@@ -150,9 +150,9 @@ def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: Watch) -> N
                 os._exit(0)
 
 
-def _reply(job: Job, analysis: Analysis) -> Done | Failed:
+def _reply(job: Job, analysis: Analysis) -> JobResult | Failed:
     try:
-        return Done(job(analysis))
+        return JobResult(job(analysis))
     except ValueError as error:
         return Failed(str(error))
     except Exception as error:  # noqa: BLE001  (a bug must not end the worker)

@@ -18,36 +18,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from embercoach.simulator.model import (
         CODE_OF_KIND,
-        Finding,
+        KernelFinding,
         Limits,
         SimulatorError,
         Traffic,
     )
     from embercoach.simulator.reporting.messages import report
     from embercoach.simulator.session.activation import activate, is_active
-    from embercoach.simulator.session.recorder import KernelFault, Launch, Recorder
+    from embercoach.simulator.session.recorder import KernelFault, Recorder, SimulatedLaunch
 
 _HOMES = {
     "activate": "session.activation",
     "is_active": "session.activation",
     "CODE_OF_KIND": "model",
-    "Finding": "model",
+    "KernelFinding": "model",
     "Limits": "model",
     "SimulatorError": "model",
     "Traffic": "model",
     "KernelFault": "session.recorder",
-    "Launch": "session.recorder",
+    "SimulatedLaunch": "session.recorder",
     "Recorder": "session.recorder",
     "report": "reporting.messages",
 }
 
 __all__ = [
     "CODE_OF_KIND",
-    "Finding",
     "KernelFault",
-    "Launch",
+    "KernelFinding",
     "Limits",
     "Recorder",
+    "SimulatedLaunch",
     "SimulatorError",
     "Traffic",
     "activate",

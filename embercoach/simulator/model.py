@@ -41,7 +41,7 @@ class SimulatorError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class LaunchParameter:
     """A parameter of the generated kernel function, in order.
 
     Attributes:
@@ -117,7 +117,7 @@ class BuiltKernel:
 
     name: str
     object: Path
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[LaunchParameter, ...]
     source: str
     lines: SourceMap
     checked: bool
@@ -162,7 +162,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class MemoryAccess:
     """An access to memory, or the arrival of a thread at an operation.
 
     Attributes:
@@ -195,8 +195,8 @@ class RawFinding:
     """
 
     kind: str
-    at: Access
-    other: Access | None
+    at: MemoryAccess
+    other: MemoryAccess | None
     buffer: str
     element: int | None
     detail: str
@@ -225,7 +225,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class LaunchResult:
     """The results of a launch.
 
     Attributes:
@@ -244,7 +244,7 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class KernelFinding:
     """A finding in the user's terms.
 
     Attributes:

@@ -20,7 +20,7 @@ import mlx.core as mx
 from embercoach.simulator import activate
 from embercoach.simulator.build.objects import build
 from embercoach.simulator.build.toolchain import find_toolchain
-from embercoach.simulator.session.capture import Definition, capture
+from embercoach.simulator.session.capture import CapturedDefinition, capture
 
 if TYPE_CHECKING:
     from embercoach.simulator.build.toolchain import Toolchain
@@ -83,12 +83,12 @@ WORKLOADS = (
 )
 
 
-def generated(work: Workload, tag: str) -> tuple[Definition, str]:
+def generated(work: Workload, tag: str) -> tuple[CapturedDefinition, str]:
     """A kernel of a body that no cache knows, and the text that MLX generates for it."""
     body = f"{work.body}// {tag}\n"
     arguments = {"name": "bench", "input_names": ["x"], "output_names": ["y"], "source": body}
     kernel = mx.fast.metal_kernel(**arguments)
-    definition = Definition("bench", ("x",), ("y",), body, "")
+    definition = CapturedDefinition("bench", ("x",), ("y",), body, "")
     launch = work.arguments(mx.zeros((work.rows, work.columns)))
     return definition, capture(kernel, definition, (), launch).source
 

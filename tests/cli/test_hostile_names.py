@@ -172,12 +172,17 @@ def test_what_is_told_of_a_simulated_program(in_short: bool) -> None:
     """Kernels and files are the program's to name; a name may even be folded in the table."""
     pytest.importorskip("numpy")
     from embercoach.cli.simulated import Simulated, render
-    from embercoach.simulator.model import Finding
+    from embercoach.simulator.model import KernelFinding
     from embercoach.simulator.session.record import KernelRow, Record
 
     names = (FOLDER, "::error::x", "x" * 64 + "::error::x" * 9, NAME)
     findings = tuple(
-        (Finding("out-of-bounds", name, "body", 1, None, f"{name}. {name}", name, (name, 1)), None)
+        (
+            KernelFinding(
+                "out-of-bounds", name, "body", 1, None, f"{name}. {name}", name, (name, 1)
+            ),
+            None,
+        )
         for name in names
     )
     record = Record(tuple(KernelRow(name, 1, 0.5, 1) for name in names), findings, 0)

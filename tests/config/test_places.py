@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from embercoach.config.toml_lines import Lines
+from embercoach.config.toml_lines import TomlLines
 
 DOCUMENT = '''\
 # ignore = [] is no statement
@@ -62,24 +62,24 @@ OURS = ("tool", "embercoach")
     ],
 )
 def test_lines(place: tuple[str, ...], words: tuple[str, ...], starts: str, ending: str) -> None:
-    number = Lines(DOCUMENT.replace("\n", ending)).find(place, words)
+    number = TomlLines(DOCUMENT.replace("\n", ending)).find(place, words)
     assert number is not None
     assert DOCUMENT_LINES[number - 1].startswith(starts)
 
 
 def test_what_is_not_there_has_no_line() -> None:
-    assert Lines(DOCUMENT).find((*OURS, "absent")) is None
-    assert Lines("").find(OURS) is None
+    assert TomlLines(DOCUMENT).find((*OURS, "absent")) is None
+    assert TomlLines("").find(OURS) is None
 
 
 def test_long_documents_take_no_longer_for_it() -> None:
     items = "".join(f'    "item {number}",\n' for number in range(3000))
     start = time.process_time()
-    assert Lines(f"a = [\n{items}]\nb = 1\n" + "c.d = 1\n").find(("b",)) == 3003
+    assert TomlLines(f"a = [\n{items}]\nb = 1\n" + "c.d = 1\n").find(("b",)) == 3003
     assert time.process_time() - start < 1
 
 
 def test_a_value_whose_end_is_hard_to_find_has_no_line() -> None:
     """Each line looks like the last one; the statements before it are found."""
-    lines = Lines('a = 1\nb = """\n' + "]\n" * 20_000 + '"""\nc = 1\n')
+    lines = TomlLines('a = 1\nb = """\n' + "]\n" * 20_000 + '"""\nc = 1\n')
     assert [lines.find((name,)) for name in "abc"] == [1, None, None]

@@ -14,7 +14,7 @@ import pytest
 from embercoach.analysis import work
 from embercoach.config import Settings
 from embercoach.engine.parallel import budget
-from embercoach.engine.parallel.budget import Exceeded, Watch, size_problem
+from embercoach.engine.parallel.budget import Exceeded, TaskWatch, size_problem
 from embercoach.engine.parallel.workers import spread
 from embercoach.engine.run import run
 from embercoach.metal import work_budget
@@ -85,7 +85,7 @@ def test_a_task_that_takes_all_memory_is_ended(jobs: int, monkeypatch: pytest.Mo
 
 
 def test_a_file_that_others_are_read_for_has_more_time() -> None:
-    watch = Watch()
+    watch = TaskWatch()
     watch.run(lambda _: None, None)
     before = watch.seconds()
     work.note_reading("x" * 1_000_000)

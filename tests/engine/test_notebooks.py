@@ -13,7 +13,7 @@ from embercoach.config import Settings
 from embercoach.engine.fixing import Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.run import RunResult, run
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from tests.notebooks.test_magics import LINES
 from tests.notebooks.written import notebook, sources, written
 
@@ -44,7 +44,7 @@ def test_findings_stand_where_their_words_are(cells: list[str]) -> None:
         return
     words = {"GRAPH-BREAK-001": "bad_pull", "DTYPE-001": "bad_twice", "HOST-PULL-009": "bad_shape"}
     texts = sources(text)
-    files = Sources({NAME: text})
+    files = SourceTexts({NAME: text})
     for finding in result.findings:
         assert finding.cell is not None
         line = texts[finding.cell - 1].split("\n")[finding.line - 1]

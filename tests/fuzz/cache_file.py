@@ -15,7 +15,7 @@ from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.run import joined, reported
 from embercoach.engine.verdict import Judge
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from tests.fuzz import seeds
 from tests.fuzz.mutation import json_mutation
 from tests.fuzz.soundness import require_reports, sampled, settings
@@ -94,7 +94,7 @@ def _execute(data: bytes) -> None:
         if inspection is not None:
             results.append(reported(judge, SourceFile(folder / name, name), inspection))
     if sampled(data, 16):
-        require_reports(joined(results), Sources({}))
+        require_reports(joined(results), SourceTexts({}))
     require(all(isinstance(name, str) for name in kept.entries), "a path that is no text")
 
 

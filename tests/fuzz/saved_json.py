@@ -22,8 +22,8 @@ from embercoach.report.html.changes import has_fingerprints
 from embercoach.report.html.rendering import render
 from embercoach.report.html.saved import SavedReportError, parse
 from embercoach.report.merging import Saved, merge
-from embercoach.report.origin import Checkout, Origin, Portion
-from embercoach.report.outcome import Change, Comparison, Sources
+from embercoach.report.origin import Checkout, Portion, RunOrigin
+from embercoach.report.outcome import Comparison, RuleChange, SourceTexts
 from tests.fuzz import seeds
 from tests.fuzz.mutation import json_mutation
 from tests.fuzz.soundness import require_plain, sampled
@@ -58,14 +58,14 @@ def _reports() -> tuple[dict[str, Any], ...]:
         result = RunResult(findings, problems[: number % 2], 3, 1, 2)
         checkouts = (Checkout(".", 3, 1, 2),)
         portion = Portion(number % 3 + 1, 3, 3, 9) if number % 3 else None
-        changes = (Change("a.py", "DTYPE-001", 2, 1),)
+        changes = (RuleChange("a.py", "DTYPE-001", 2, 1),)
         document = json_report.document(
             result,
-            Sources({"a.py": program}),
+            SourceTexts({"a.py": program}),
             show_notes=True,
             comparison=Comparison(2, 1, changes) if number % 4 == 0 else None,
             marks=[f"{number}{n:031d}" for n in range(len(findings))],
-            origin=Origin("0.1.0", "f" * 32, checkouts, portion) if number % 2 else None,
+            origin=RunOrigin("0.1.0", "f" * 32, checkouts, portion) if number % 2 else None,
         )
         reports.append(document)
     return tuple(reports)

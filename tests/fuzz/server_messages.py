@@ -15,7 +15,7 @@ from embercoach.server.analysis import Analysis
 from embercoach.server.pool import JobError
 from embercoach.server.protocol import quiet_expected_errors
 from embercoach.server.service import Service
-from embercoach.server.worker import Done, Setup, _reply
+from embercoach.server.worker import JobResult, Setup, _reply
 from tests.fuzz import python_source, seeds
 from tests.fuzz.mutation import json_mutation
 from tests.fuzz.target import FaultError, Target, require
@@ -114,7 +114,7 @@ class _Pool:
         if self._analysis is None or setup != self._setup:
             self._analysis, self._setup = Analysis(setup.encoding, setup.folders), setup
         reply = _reply(job, self._analysis)
-        if isinstance(reply, Done):
+        if isinstance(reply, JobResult):
             return reply.value
         require("internal error" not in reply.message, reply.message)
         raise JobError(reply.message)

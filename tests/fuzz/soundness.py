@@ -21,7 +21,7 @@ from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import LineIndex, decode
 from embercoach.report import github, gitlab, json_report, junit, markdown, sarif, text
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
 from tests.fuzz.target import FaultError, require
 
@@ -61,14 +61,14 @@ def examine(data: bytes, name: str) -> None:
         require(all(problem.message for problem in result.problems), "a problem without words")
     else:
         source = decode(data).text
-        _require_places(result, Sources({str(path): source}), source)
+        _require_places(result, SourceTexts({str(path): source}), source)
         if any(finding.fix for finding in result.findings):
             _require_fixes(data, path)
         if result.findings and language_of(name) != NOTEBOOK and sampled(data, 4):
             _require_suppressions(source, path, result)
     if sampled(data, 4):
         source = "" if inspection.kind == "broken" else decode(data).text
-        require_reports(result, Sources({str(path): source}))
+        require_reports(result, SourceTexts({str(path): source}))
 
 
 def _judged(inspection: Inspection, path: Path) -> RunResult:
@@ -78,7 +78,7 @@ def _judged(inspection: Inspection, path: Path) -> RunResult:
     return result
 
 
-def _require_places(result: RunResult, sources: Sources, source: str) -> None:
+def _require_places(result: RunResult, sources: SourceTexts, source: str) -> None:
     for finding in result.findings:
         index = sources.index(finding.path, finding.cell)
         require(bool(finding.message), f"{finding.code} has no message")
@@ -138,7 +138,7 @@ def _require_suppressions(source: str, path: Path, result: RunResult) -> None:
     require(len(left) <= len(result.findings), "comments led to more findings")
 
 
-def require_reports(result: RunResult, sources: Sources) -> None:
+def require_reports(result: RunResult, sources: SourceTexts) -> None:
     """Every format can be written, and read by what it is for."""
     for form in (json_report, gitlab):
         json.loads(form.render(result, sources, show_notes=True))

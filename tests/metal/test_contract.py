@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from embercoach.metal.contract import (
     ATTRIBUTES,
     Input,
-    Kernel,
+    KernelArguments,
     Output,
     TemplateArgument,
     mentioned_attributes,
@@ -45,7 +45,7 @@ NUMBERS = {True: "bool_", 3: "int32", -(2**31): "int32", 0.5: "float32", 2j: "co
 Given = tuple[int, ...] | complex
 
 
-def made_by_mlx(kernel: Kernel, shapes: list[Given], output_dtypes: list[str]) -> list:
+def made_by_mlx(kernel: KernelArguments, shapes: list[Given], output_dtypes: list[str]) -> list:
     """What MLX records for the kernel when a call of it is exported: name, source, launch, ...
 
     Args:
@@ -90,7 +90,7 @@ def made_by_mlx(kernel: Kernel, shapes: list[Given], output_dtypes: list[str]) -
 
 
 @st.composite
-def kernels(draw: st.DrawFn) -> tuple[Kernel, list[Given]]:
+def kernels(draw: st.DrawFn) -> tuple[KernelArguments, list[Given]]:
     """A kernel of any shape, together with the shapes of its inputs."""
     names = st.sampled_from(NAMES)
     shapes = draw(st.lists(st.sampled_from((*SHAPES, *NUMBERS)), max_size=4))
@@ -113,7 +113,7 @@ def kernels(draw: st.DrawFn) -> tuple[Kernel, list[Given]]:
         TemplateArgument(f"T{i}", value)
         for i, value in enumerate(draw(st.lists(values, max_size=3)))
     )
-    return Kernel(
+    return KernelArguments(
         name=draw(st.sampled_from(["k", "my-kernel 1", "a_b"])),
         inputs=inputs,
         outputs=outputs,
@@ -167,7 +167,9 @@ def test_the_head_is_that_of_the_source(case) -> None:
 
 def test_the_head_shows_what_is_unknown() -> None:
     template = (TemplateArgument("T"), TemplateArgument("N", 4))
-    kernel = Kernel("k", (Input("x", ndim=0),), (Output("o", "int8"),), "", template=template)
+    kernel = KernelArguments(
+        "k", (Input("x", ndim=0),), (Output("o", "int8"),), "", template=template
+    )
     assert head(kernel) == (
         "template <<typename, int or bool> T, int N>\n"
         "[[kernel]] void custom_kernel_k_...(\n"
@@ -180,14 +182,14 @@ def test_the_head_shows_what_is_unknown() -> None:
 def test_attribute_table_is_complete() -> None:
     """MLX passes exactly the attributes of the table when a body mentions all that Metal has."""
     more = ["threads_per_quadgroup", "thread_position_in_simdgroup", "amplification_id"]
-    kernel = Kernel("all", (), (Output("o", "float32"),), " ".join([*ATTRIBUTES, *more]))
+    kernel = KernelArguments("all", (), (Output("o", "float32"),), " ".join([*ATTRIBUTES, *more]))
     source = made_by_mlx(kernel, [], ["float32"])[1]
     assert mentioned_attributes(kernel.source) == tuple(ATTRIBUTES)
     assert source.count("[[") == 2 + len(ATTRIBUTES)
 
 
-def simple(source: str = "", **facts) -> Kernel:
-    return Kernel("k", (Input("x", **facts),), (Output("o"), Output("p")), source)
+def simple(source: str = "", **facts) -> KernelArguments:
+    return KernelArguments("k", (Input("x", **facts),), (Output("o"), Output("p")), source)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_uncertain_parameters_unsettle_what_follows() -> None:
 def test_malformed_signature_is_mlx_own(source, ndim, outputs, malformed) -> None:
     """MLX opens the function body more than once exactly where ``malformed`` says so."""
     shape = (9,) * ndim
-    kernel = Kernel(
+    kernel = KernelArguments(
         "k",
         (Input.of_shape("x", shape, "float32"),),
         tuple(Output(f"o{i}", "float32") for i in range(outputs)),
@@ -250,20 +252,20 @@ def test_buffer_count_reaches_past_the_table() -> None:
     names = [f"a{i}" for i in range(9)]
     source = "thread_position_in_grid " + " ".join(f"{n}_shape {n}_strides {n}_ndim" for n in names)
     inputs = tuple(Input.of_shape(n, (4, 4), "float32") for n in names)
-    kernel = Kernel("k", inputs, (Output("o", "float32"),), source)
+    kernel = KernelArguments("k", inputs, (Output("o", "float32"),), source)
     assert signature(kernel).buffers == (37, 37)
     assert "o [[buffer(36)]]" in made_by_mlx(kernel, [(4, 4)] * 9, ["float32"])[1]
 
 
 def test_unknown_template_leaves_the_scope_open() -> None:
-    kernel = Kernel("k", (Input("x"),), (Output("o"),), "", template=None)
+    kernel = KernelArguments("k", (Input("x"),), (Output("o"),), "", template=None)
     made = signature(kernel)
     assert not made.complete
     assert made.names == {"x", "o"}
 
 
 def test_repeated_names() -> None:
-    kernel = Kernel(
+    kernel = KernelArguments(
         "k",
         (Input("x"), Input("grid_size")),
         (Output("x"),),
@@ -280,8 +282,11 @@ def test_repeated_names() -> None:
         (simple(size=9), "the dtype of x"),
         (simple(size=1, dtype="float32"), "the rank of x"),
         (simple(size=9, dtype="float32"), "the dtype of o"),
-        (Kernel("k", (), (Output("o", "int8"),), "", template=None), "template arguments"),
-        (Kernel("k", (), (Output("o", "int8"),), "", template=(TemplateArgument("N"),)), "N is"),
+        (KernelArguments("k", (), (Output("o", "int8"),), "", template=None), "template arguments"),
+        (
+            KernelArguments("k", (), (Output("o", "int8"),), "", template=(TemplateArgument("N"),)),
+            "N is",
+        ),
     ],
 )
 def test_exact_text_needs_every_fact(kernel, message) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from embercoach.finding import Edit, Finding, Fix, Step
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 
 MODEL = '''\
 import mlx.core as mx
@@ -166,5 +166,5 @@ def clean() -> Outcome:
 
 
 @pytest.fixture
-def sources() -> Sources:
-    return Sources({"src/model.py": MODEL, "wide.py": WIDE, "src/odd, name%.py": ODD})
+def sources() -> SourceTexts:
+    return SourceTexts({"src/model.py": MODEL, "wide.py": WIDE, "src/odd, name%.py": ODD})

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from embercoach.finding import Finding
 from embercoach.report import baseline_file, sarif
-from embercoach.report.baseline_file import Baseline, BaselineError, Entry
-from embercoach.report.outcome import Sources
+from embercoach.report.baseline_file import Baseline, BaselineEntry, BaselineError
+from embercoach.report.outcome import SourceTexts
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -47,17 +47,19 @@ NEAR = st.fixed_dictionaries(
 )
 
 
-def entries(source: str, *lines: int, path: str = "a.py", folder: Path) -> tuple[Entry, ...]:
+def entries(
+    source: str, *lines: int, path: str = "a.py", folder: Path
+) -> tuple[BaselineEntry, ...]:
     found = [
         Finding("DTYPE-001", n, 1, n, 2, "m", "", "default", path=path, severity="error")
         for n in lines
     ]
-    return baseline_file.entries_of(found, Sources({path: source}), folder / "baseline.json")
+    return baseline_file.entries_of(found, SourceTexts({path: source}), folder / "baseline.json")
 
 
 def test_the_file(
     outcome: Outcome,
-    sources: Sources,
+    sources: SourceTexts,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     snapshot: SnapshotAssertion,
@@ -176,8 +178,12 @@ def test_what_is_read_is_what_the_schema_allows(document: Any, tmp_path: Path) -
 
 
 @REUSED
-@given(found=st.frozensets(st.builds(Entry, *[st.text(min_size=1, max_size=8)] * 3), max_size=4))
-def test_what_is_written_is_read(found: frozenset[Entry], tmp_path: Path) -> None:
+@given(
+    found=st.frozensets(
+        st.builds(BaselineEntry, *[st.text(min_size=1, max_size=8)] * 3), max_size=4
+    )
+)
+def test_what_is_written_is_read(found: frozenset[BaselineEntry], tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     baseline_file.write(Baseline(file, found))
     assert baseline_file.read(file).entries == found

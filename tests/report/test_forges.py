@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 from embercoach.finding import Finding
 from embercoach.report import gitlab, junit, markdown, sarif
 from embercoach.report.address import in_repository
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def finding(**changes: Any) -> Finding:
 
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_gitlab(
-    outcome: Outcome, sources: Sources, show_notes: bool, snapshot: SnapshotAssertion
+    outcome: Outcome, sources: SourceTexts, show_notes: bool, snapshot: SnapshotAssertion
 ) -> None:
     text = gitlab.render(outcome, sources, show_notes=show_notes)
     entries = json.loads(text)
@@ -82,7 +82,9 @@ def test_gitlab(
         assert text == snapshot
 
 
-def test_gitlab_and_sarif_have_the_same_fingerprints(outcome: Outcome, sources: Sources) -> None:
+def test_gitlab_and_sarif_have_the_same_fingerprints(
+    outcome: Outcome, sources: SourceTexts
+) -> None:
     log = sarif.document(outcome, sources, profile="recommended", exit_code=1)
     entries = gitlab.document(outcome, sources, show_notes=True)
     marks = [r["partialFingerprints"][sarif.FINGERPRINT] for r in log["runs"][0]["results"]]
@@ -93,14 +95,14 @@ def test_a_fingerprint_does_not_depend_on_what_is_listed(clean: Outcome) -> None
     """Notes that are left out still count among the equals of a line."""
     found = (finding(severity="note"), finding(column=5))
     outcome = replace(clean, findings=found)  # type: ignore[type-var]
-    sources = Sources({"a.py": "x = y\n"})
+    sources = SourceTexts({"a.py": "x = y\n"})
     (_, both) = gitlab.document(outcome, sources, show_notes=True)
     (one,) = gitlab.document(outcome, sources, show_notes=False)
     assert one == both
 
 
 def test_a_clean_run_for_gitlab(clean: Outcome) -> None:
-    assert gitlab.render(clean, Sources(), show_notes=True) == "[]\n"
+    assert gitlab.render(clean, SourceTexts(), show_notes=True) == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def suites_of(text: str) -> ET.Element:
 
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_junit(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
-    text = junit.render(outcome, Sources(), show_notes=show_notes)
+    text = junit.render(outcome, SourceTexts(), show_notes=show_notes)
     root = suites_of(text)
     assert (root.attrib["failures"], root.attrib["errors"]) == ("5", "2")
     assert len(root.findall(".//skipped")) == show_notes
@@ -169,7 +171,7 @@ def test_junit(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) 
 
 
 def test_a_clean_run_is_a_test_that_passes(clean: Outcome) -> None:
-    root = suites_of(junit.render(clean, Sources(), show_notes=True))
+    root = suites_of(junit.render(clean, SourceTexts(), show_notes=True))
     assert (root.attrib["tests"], root.attrib["failures"]) == ("1", "0")
     assert root.find("testsuite/testcase") is not None
 
@@ -178,7 +180,7 @@ def test_a_clean_run_is_a_test_that_passes(clean: Outcome) -> None:
 def test_junit_holds_any_text(message: str, path: str, advice: str) -> None:
     found = finding(message=message, path=path or "a", help=advice)
     outcome = type("Run", (), {"findings": (found,), "problems": ()})()
-    text = junit.render(outcome, Sources(), show_notes=True)
+    text = junit.render(outcome, SourceTexts(), show_notes=True)
     root = suites_of(text.encode(errors="strict").decode())
     failure = root.find(".//failure")
     assert failure is not None
@@ -202,7 +204,10 @@ def tokens_of(text: str) -> list[Token]:
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_markdown(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
     text = markdown.render(
-        outcome, Sources(), show_notes=show_notes, link_prefix="https://example.org/me/it/blob/abc/"
+        outcome,
+        SourceTexts(),
+        show_notes=show_notes,
+        link_prefix="https://example.org/me/it/blob/abc/",
     )
     tokens = tokens_of(text)
     links = [token.attrs["href"] for token in tokens if token.type == "link_open"]
@@ -216,7 +221,7 @@ def test_markdown(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertio
 
 
 def test_markdown_of_a_clean_run(clean: Outcome) -> None:
-    assert markdown.render(clean, Sources(), show_notes=False) == (
+    assert markdown.render(clean, SourceTexts(), show_notes=False) == (
         "## EmberCoach\n\nAll clear; 1 file checked.\n"
     )
 
@@ -224,7 +229,7 @@ def test_markdown_of_a_clean_run(clean: Outcome) -> None:
 def test_markdown_tells_the_worst_and_counts_the_rest(clean: Outcome) -> None:
     many = [finding(line=n, severity="warning") for n in range(1, 2 * markdown.MOST)]
     outcome = replace(clean, findings=(*many, finding(path="z.py")))  # type: ignore[type-var]
-    text = markdown.render(outcome, Sources(), show_notes=False)
+    text = markdown.render(outcome, SourceTexts(), show_notes=False)
     listed = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(listed) == markdown.MOST
     assert listed[0].startswith("- [z.py:1](z.py#L1) **DTYPE-001** error: m")
@@ -236,7 +241,7 @@ def test_markdown_tells_the_worst_and_counts_the_rest(clean: Outcome) -> None:
 def test_no_message_and_no_path_is_markup(message: str, path: str) -> None:
     """Another reader gets the words back, one link and one rule in bold, and no HTML."""
     found = finding(message=message, path=path or "a")
-    address = partial(markdown._address, Sources(), None, "")
+    address = partial(markdown._address, SourceTexts(), None, "")
     tokens = tokens_of(f"{markdown._finding(found, address)}\n")
     kinds = Counter(token.type for token in tokens)
     inert = {"text", "code_inline", "text_special", "inline", "paragraph_open", "paragraph_close"}
@@ -262,19 +267,19 @@ def test_no_message_and_no_path_is_markup(message: str, path: str) -> None:
 def test_forges_link_nothing_in_a_message(message: str, clean: Outcome) -> None:
     """A comment that nobody sees parts what would notify people or lead elsewhere."""
     outcome = replace(clean, findings=(finding(message=f"see {message}"),))  # type: ignore[type-var]
-    text = markdown.render(outcome, Sources(), show_notes=False)
+    text = markdown.render(outcome, SourceTexts(), show_notes=False)
     assert message not in text
     assert message in text.replace("<!-- -->", "")
 
 
 def test_a_path_names_no_host() -> None:
-    address = markdown._address(Sources(), None, "", finding(path="//example.org/a.py"))
+    address = markdown._address(SourceTexts(), None, "", finding(path="//example.org/a.py"))
     assert address == "/example.org/a.py#L1"
 
 
 def test_a_message_of_sarif_holds_no_link(clean: Outcome) -> None:
     outcome = replace(clean, findings=(finding(message="[x](https://example.org)"),))  # type: ignore[type-var]
-    (run,) = sarif.document(outcome, Sources(), profile="recommended", exit_code=1)["runs"]
+    (run,) = sarif.document(outcome, SourceTexts(), profile="recommended", exit_code=1)["runs"]
     assert run["results"][0]["message"]["text"] == "[x\\](https://example.org)"
 
 

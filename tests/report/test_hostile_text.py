@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from embercoach.finding import SEVERITIES, Finding, Fix, Step
 from embercoach.report import github, gitlab, json_report, junit, markdown, sarif, statistics, text
 from embercoach.report.html.rendering import render
-from embercoach.report.outcome import Comparison, Sources
+from embercoach.report.outcome import Comparison, SourceTexts
 from embercoach.report.styled import harmless, plain, print_diff, print_lines
 from embercoach.terminal_text import escaped, is_deceptive, json_text, log_line
 from tests.report.conftest import Outcome, Problem
@@ -76,8 +76,8 @@ class Told:
         )
         return Outcome(findings, (Problem(self.path, 1, 1, self.message),))
 
-    def sources(self) -> Sources:
-        return Sources({self.path: f"{self.source}\n" * 5})
+    def sources(self) -> SourceTexts:
+        return SourceTexts({self.path: f"{self.source}\n" * 5})
 
 
 TOLD = st.builds(Told, HOSTILE.map(lambda path: path or "a"), HOSTILE, HOSTILE, HOSTILE)

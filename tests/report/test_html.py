@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from embercoach.report.outcome import Sources
+    from embercoach.report.outcome import SourceTexts
 
 HOSTILE = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>&amp;\u2028\u2029"
 ELEMENTS = {"script": 2, "style": 1, "img": 0, "iframe": 0, "object": 0, "form": 1}
@@ -52,7 +52,7 @@ NO_SOURCES: Any = _NoSources()
 
 @pytest.fixture
 def document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, sources: Sources
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, sources: SourceTexts
 ) -> dict[str, Any]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()

@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser
 from embercoach.finding import Step
 from embercoach.report import json_report
 from embercoach.report.html.rendering import render
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from tests.notebooks.written import notebook, prose, written
 from tests.report.conftest import FINDINGS, Outcome
 
@@ -56,7 +56,7 @@ def opened(tmp_path: Path) -> Open:
 
 
 def document_of(*findings: Any) -> dict[str, Any]:
-    return json_report.document(Outcome(findings), Sources(), show_notes=True)
+    return json_report.document(Outcome(findings), SourceTexts(), show_notes=True)
 
 
 def test_the_list_is_drawn_in_pages(opened: Open) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from embercoach.report import json_report
 from embercoach.report.html.checkout_table import owners, rows
-from embercoach.report.origin import Checkout, Origin
-from embercoach.report.outcome import Sources
+from embercoach.report.origin import Checkout, RunOrigin
+from embercoach.report.outcome import SourceTexts
 from tests.report.conftest import FINDINGS, Outcome, Problem
 from tests.report.test_html_browser import opened
 from tests.report.test_html_browser import pytestmark as browser
@@ -43,9 +43,9 @@ def test_a_file_is_the_innermost_checkouts(path: str, tops: list[str], owner: st
 def document(*tops: str) -> dict[str, Any]:
     found = [replace(FINDINGS[0], path=path) for path in ("a/x.py", "a/y.py", "data/a/x.py")]
     problems = (Problem("a/z.py", 1, 1, "syntax error"),)
-    origin = Origin("0", "p", tuple(Checkout(top, 3, 2, 1) for top in tops))
+    origin = RunOrigin("0", "p", tuple(Checkout(top, 3, 2, 1) for top in tops))
     return json_report.document(
-        Outcome(tuple(found), problems), Sources(), show_notes=True, origin=origin
+        Outcome(tuple(found), problems), SourceTexts(), show_notes=True, origin=origin
     )
 
 

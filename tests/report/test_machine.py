@@ -19,7 +19,7 @@ from embercoach.finding import Edit, Finding, Fix
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import LineIndex
 from embercoach.report import github, json_report, sarif
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -34,13 +34,13 @@ def schema() -> dict[str, Any]:
     return json.loads(text)  # type: ignore[no-any-return]
 
 
-def test_json(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+def test_json(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssertion) -> None:
     report = json_report.render(outcome, sources, show_notes=False)
     assert report == snapshot
     jsonschema.Draft202012Validator(schema()).validate(json.loads(report))
 
 
-def test_the_published_schema_is_one_and_says_no(outcome: Outcome, sources: Sources) -> None:
+def test_the_published_schema_is_one_and_says_no(outcome: Outcome, sources: SourceTexts) -> None:
     published = schema()
     jsonschema.Draft202012Validator.check_schema(published)
     validator = jsonschema.Draft202012Validator(published)
@@ -58,14 +58,14 @@ def test_the_published_schema_is_one_and_says_no(outcome: Outcome, sources: Sour
         assert not validator.is_valid(document)
 
 
-def test_a_clean_run_in_json(clean: Outcome, sources: Sources) -> None:
+def test_a_clean_run_in_json(clean: Outcome, sources: SourceTexts) -> None:
     document = json_report.document(clean, sources, show_notes=False)
     jsonschema.Draft202012Validator(schema()).validate(document)
     assert document["findings"] == []
 
 
 def test_notes_are_always_in_json_and_their_fixes_counted_when_listed(
-    outcome: Outcome, sources: Sources
+    outcome: Outcome, sources: SourceTexts
 ) -> None:
     for show_notes, unsafe in ((False, 0), (True, 1)):
         document = json_report.document(outcome, sources, show_notes=show_notes)
@@ -74,7 +74,7 @@ def test_notes_are_always_in_json_and_their_fixes_counted_when_listed(
         assert document["summary"]["fixable_unsafe"] == unsafe
 
 
-def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: Sources) -> None:
+def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: SourceTexts) -> None:
     """A program that knows lines and columns only gets what ``--fix`` writes."""
     document = json_report.document(outcome, sources, show_notes=True)
     for finding, told in zip(outcome.findings, document["findings"], strict=True):
@@ -94,11 +94,11 @@ def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: Sourc
 
 
 def test_github(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
-    assert github.render(outcome, Sources(), show_notes=False) == snapshot
-    with_notes = github.render(outcome, Sources(), show_notes=True)
-    assert with_notes.count("\n") == 1 + github.render(outcome, Sources(), show_notes=False).count(
-        "\n"
-    )
+    assert github.render(outcome, SourceTexts(), show_notes=False) == snapshot
+    with_notes = github.render(outcome, SourceTexts(), show_notes=True)
+    assert with_notes.count("\n") == 1 + github.render(
+        outcome, SourceTexts(), show_notes=False
+    ).count("\n")
     assert "::notice " in with_notes
 
 
@@ -107,14 +107,14 @@ def test_github_escapes(clean: Outcome) -> None:
     finding = Finding(
         "X-001", 1, 2, 1, 3, message, advice, "default", path="a,b:c%.py", severity="error"
     )
-    assert github.render(replace(clean, findings=(finding,)), Sources(), show_notes=False) == (  # type: ignore[type-var]
+    assert github.render(replace(clean, findings=(finding,)), SourceTexts(), show_notes=False) == (  # type: ignore[type-var]
         "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
         "::a,b:c%25.py:1:2: X-001 50%25\\r\\nmore: a, b%0A10%25%0A::error::x\n"
     )
 
 
 @pytest.fixture
-def log(outcome: Outcome, sources: Sources) -> dict[str, Any]:
+def log(outcome: Outcome, sources: SourceTexts) -> dict[str, Any]:
     text = sarif.render(outcome, sources, profile="recommended", exit_code=2)
     return json.loads(text)  # type: ignore[no-any-return]
 
@@ -191,7 +191,9 @@ def test_sarif_keeps_to_what_github_takes(log: dict[str, Any], outcome: Outcome)
             )
 
 
-def test_sarif_describes_rules_as_the_profile_has_them(clean: Outcome, sources: Sources) -> None:
+def test_sarif_describes_rules_as_the_profile_has_them(
+    clean: Outcome, sources: SourceTexts
+) -> None:
     document = sarif.document(clean, sources, profile="ember", exit_code=0)
     rules = {rule["id"]: rule for rule in document["runs"][0]["tool"]["driver"]["rules"]}
     assert rules["PYTHON-SCALAR-002"]["defaultConfiguration"]["level"] == "error"
@@ -207,7 +209,7 @@ def test_sarif_addresses(clean: Outcome) -> None:
     finding = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="", severity="error")
     paths = ["src/a b.py", "ü.py", "/abs/a b.py", "c#d?.py", os.fsdecode(b"\xff.py")]
     outcome = replace(clean, findings=tuple(replace(finding, path=path) for path in paths))  # type: ignore[type-var]
-    document = sarif.document(outcome, Sources(), profile="recommended", exit_code=1)
+    document = sarif.document(outcome, SourceTexts(), profile="recommended", exit_code=1)
     assert [
         result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         for result in document["runs"][0]["results"]
@@ -218,7 +220,7 @@ def test_sarif_addresses_start_at_the_top_of_the_repository(clean: Outcome) -> N
     finding = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="./a.py", severity="error")
     outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
     root = str(Path.cwd().parent)
-    document = sarif.document(outcome, Sources(), profile="recommended", exit_code=1, root=root)
+    document = sarif.document(outcome, SourceTexts(), profile="recommended", exit_code=1, root=root)
     (result,) = document["runs"][0]["results"]
     address = result["locations"][0]["physicalLocation"]["artifactLocation"]
     assert address == {"uri": f"{Path.cwd().name}/a.py", "uriBaseId": sarif.ROOT}
@@ -232,7 +234,7 @@ def fingerprints(source: str, *lines: int) -> list[str]:
     )
     outcome = type("Run", (), {"findings": findings, "problems": ()})()
     document = sarif.document(
-        outcome, Sources({"a.py": source}), profile="recommended", exit_code=1
+        outcome, SourceTexts({"a.py": source}), profile="recommended", exit_code=1
     )
     return [
         result["partialFingerprints"][sarif.FINGERPRINT]
@@ -255,7 +257,7 @@ def test_a_fix_in_sarif_is_a_deletion_and_an_insertion(clean: Outcome) -> None:
     )
     outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
     document = sarif.document(
-        outcome, Sources({"a.py": "x = y\nv\n"}), profile="recommended", exit_code=1
+        outcome, SourceTexts({"a.py": "x = y\nv\n"}), profile="recommended", exit_code=1
     )
     (told,) = document["runs"][0]["results"][0]["fixes"]
     assert told["description"]["text"] == "Do it (unsafe)"
@@ -273,7 +275,7 @@ def test_a_fix_in_sarif_is_a_deletion_and_an_insertion(clean: Outcome) -> None:
 
 
 def test_a_file_that_is_gone_is_reported_all_the_same(clean: Outcome, tmp_path: Path) -> None:
-    sources = Sources()
+    sources = SourceTexts()
     assert sources.index(str(tmp_path / "gone.py")).text == ""
     (tmp_path / "bytes.py").write_bytes(b"\xff")
     assert sources.index(str(tmp_path / "bytes.py")).text == ""

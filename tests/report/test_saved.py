@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from embercoach.report import json_report
 from embercoach.report.html.saved import SavedReportError, parse
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCHEMA = json.loads(files("embercoach.report").joinpath("findings.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-SOURCES = Sources({"src/model.py": MODEL, "wide.py": WIDE, "src/odd, name%.py": ODD})
+SOURCES = SourceTexts({"src/model.py": MODEL, "wide.py": WIDE, "src/odd, name%.py": ODD})
 DOCUMENT = json_report.document(Outcome(FINDINGS, PROBLEMS), SOURCES, show_notes=True)
 
 

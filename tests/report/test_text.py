@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from syrupy.assertion import SnapshotAssertion
 
-    from embercoach.report.outcome import Outcome, Sources
+    from embercoach.report.outcome import Outcome, SourceTexts
 
 
 def printed(lines: Iterable[Line]) -> str:
@@ -36,26 +36,26 @@ def printed(lines: Iterable[Line]) -> str:
 
 @pytest.mark.parametrize("show_notes", [False, True])
 def test_full(
-    outcome: Outcome, sources: Sources, show_notes: bool, snapshot: SnapshotAssertion
+    outcome: Outcome, sources: SourceTexts, show_notes: bool, snapshot: SnapshotAssertion
 ) -> None:
     report = printed(text.full(outcome, sources, show_notes=show_notes, width=100))
     assert report + printed(text.summary(outcome, show_notes=show_notes)) == snapshot
     assert max(map(len, report.splitlines())) <= 120
 
 
-def test_narrow(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+def test_narrow(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssertion) -> None:
     report = printed(text.full(outcome, sources, show_notes=True, width=50))
     assert report == snapshot
 
 
-def test_wrapped(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+def test_wrapped(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssertion) -> None:
     report = printed(text.full(outcome, sources, show_notes=True, width=60, wrap=True))
     assert report == snapshot
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 1000])
 def test_wrapping_changes_nothing_but_spaces(
-    outcome: Outcome, sources: Sources, width: int
+    outcome: Outcome, sources: SourceTexts, width: int
 ) -> None:
     plainly = printed(text.full(outcome, sources, show_notes=True, width=width))
     report = printed(text.full(outcome, sources, show_notes=True, width=width, wrap=True))
@@ -114,7 +114,7 @@ def test_statistics(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
     assert statistics.render(outcome.findings) == snapshot
 
 
-def test_colors(outcome: Outcome, sources: Sources, snapshot: SnapshotAssertion) -> None:
+def test_colors(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssertion) -> None:
     lines = list(text.full(outcome, sources, show_notes=True, width=100))
     lines += text.summary(outcome, show_notes=True)
     stream = io.StringIO()

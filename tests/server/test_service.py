@@ -17,7 +17,7 @@ from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
 from embercoach.server.document import Document
-from embercoach.server.jobs import Check, Hover, Outcome
+from embercoach.server.jobs import Check, CheckOutcome, HoverJob
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
@@ -34,7 +34,7 @@ class Answers(Pool):
 
     def __init__(self) -> None:
         self.jobs: list[object] = []
-        self.outcome: Callable[[object], Any] = lambda job: Outcome([], None)
+        self.outcome: Callable[[object], Any] = lambda job: CheckOutcome([], None)
         self.is_ready = asyncio.Event()
         self.is_ready.set()
 
@@ -107,7 +107,7 @@ def test_a_request_that_waits_for_a_worker_ends(method: str, params: object, cod
         session.pool.is_ready.clear()
         session.request("textDocument/hover", HOVER, 1)
         await session.settle()
-        assert isinstance(session.pool.jobs[-1], Hover)
+        assert isinstance(session.pool.jobs[-1], HoverJob)
         session.send(method, params)
         await session.settle()
         return session.error(1)
@@ -142,9 +142,9 @@ def test_what_exceeds_the_deadline_is_not_tried_again_until_the_text_changes(
 
 def test_a_hover_over_the_deadline_leaves_the_findings(tmp_path: Path) -> None:
     def outcome(job: object) -> Any:
-        if isinstance(job, Hover):
+        if isinstance(job, HoverJob):
             raise ExpiredError("no result")
-        return Outcome([], None)
+        return CheckOutcome([], None)
 
     async def run() -> None:
         session = Session()
@@ -153,7 +153,7 @@ def test_a_hover_over_the_deadline_leaves_the_findings(tmp_path: Path) -> None:
             session.request("textDocument/hover", HOVER, identifier)
             await session.settle()
             assert session.error(identifier) == FAILED
-        assert [type(job) for job in session.pool.jobs] == [Check, Hover]
+        assert [type(job) for job in session.pool.jobs] == [Check, HoverJob]
         published = [one for one in session.messages if "publish" in one.get("method", "")]
         assert [one["params"]["diagnostics"] for one in published] == [[]]
 

@@ -15,7 +15,7 @@ import pytest
 
 from embercoach import simulator
 from embercoach.simulator import Limits, SimulatorError
-from embercoach.simulator.model import Access, BuiltKernel, RawFinding, RunResult
+from embercoach.simulator.model import BuiltKernel, LaunchResult, MemoryAccess, RawFinding
 from embercoach.simulator.rewrite.generated_layout import read_layout
 from embercoach.simulator.session.activation import activate
 from embercoach.simulator.session.recorder import KernelFault
@@ -24,14 +24,14 @@ WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has
 BODY = "uint i = thread_position_in_grid.x;\no[i] = 2 * a[i];"
 RACE = RawFinding(
     "device-race",
-    Access(5, (3, 0, 0), (0, 0, 0)),
-    Access(5, (2, 0, 0), (0, 0, 0)),
+    MemoryAccess(5, (3, 0, 0), (0, 0, 0)),
+    MemoryAccess(5, (2, 0, 0), (0, 0, 0)),
     "o",
     0,
     "both write",
     4,
 )
-NOTE = RawFinding("same-value-write", Access(5, None, None), None, "o", 1, "", 1)
+NOTE = RawFinding("same-value-write", MemoryAccess(5, None, None), None, "o", 1, "", 1)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Doubling:
         outputs = [b.data.copy() for b in bound if b.role == "output"]
         doubled = 2 * first.data.view(np.float32)
         outputs[0][: doubled.nbytes] = doubled.view(np.uint8)
-        return RunResult(tuple(outputs), self.findings, 0.25, 7 if kernel.checked else 0)
+        return LaunchResult(tuple(outputs), self.findings, 0.25, 7 if kernel.checked else 0)
 
 
 def build(name="twice", body=BODY, inputs=("a",)):

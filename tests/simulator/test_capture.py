@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from embercoach.simulator.model import Limits, SimulatorError
 from embercoach.simulator.rewrite.generated_layout import read_layout
 from embercoach.simulator.session.buffers import buffers, to_array
-from embercoach.simulator.session.capture import Definition, capture
+from embercoach.simulator.session.capture import CapturedDefinition, capture
 
 BODY = "uint i = thread_position_in_grid.x;\no[i] = a[i] + a_shape[0] + a_strides[0] + a_ndim;"
 ALL_DTYPES = [
@@ -29,7 +29,7 @@ def kernel(body=BODY, inputs=("a",), outputs=("o",), header="", **options):
         header=header,
         **options,
     )
-    return real, Definition("twice", tuple(inputs), tuple(outputs), body, header)
+    return real, CapturedDefinition("twice", tuple(inputs), tuple(outputs), body, header)
 
 
 def capture_call(built, **arguments):

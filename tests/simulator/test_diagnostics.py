@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
 from embercoach.simulator.build.objects import build
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.reporting.compiler_errors import CompileError, Diagnostic, read_errors
+from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError, read_errors
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Y = Output("y", "float32")
 
 
 def generated(body: str, header: str = "", template: tuple[TemplateArgument, ...] = ()) -> str:
-    return generated_source(Kernel("k", (X, C), (Y,), body, header, template))
+    return generated_source(KernelArguments("k", (X, C), (Y,), body, header, template))
 
 
 @pytest.fixture
@@ -189,14 +189,14 @@ def test_frames_and_warnings_are_no_errors(unit: Rewritten) -> None:
         "1 warning and 1 error generated.\n"
     )
     (found,) = read_errors(output, unit)
-    assert found == Diagnostic(
+    assert found == CompilerError(
         "error",
         "body",
         2,
         3,
         "bad: error: worse and more of it",
         "y[0] = 1;",
-        (Diagnostic("note", "header", 1, 1, "see here", "int h;"),),
+        (CompilerError("note", "header", 1, 1, "see here", "int h;"),),
     )
 
 

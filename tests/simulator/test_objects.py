@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
 from embercoach.simulator.build import objects
 from embercoach.simulator.build import toolchain as toolchains
@@ -32,7 +32,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads ELF")
 def generated(
     body: str, header: str = "", template: tuple[TemplateArgument, ...] = (), atomic: bool = False
 ) -> str:
-    kernel = Kernel("k", (X,), (Y,), body, header, template, atomic_outputs=atomic)
+    kernel = KernelArguments("k", (X,), (Y,), body, header, template, atomic_outputs=atomic)
     return generated_source(kernel)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.simulator.model import Finding
-from embercoach.simulator.reporting.kernel_lines import Place, place_of
+from embercoach.simulator.model import KernelFinding
+from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
 
 HEAD = "import mlx.core as mx\n\n"
 BUILD = (
@@ -20,8 +20,8 @@ def build(name: str, source: str) -> str:
     return BUILD.format(name=name, source=source)
 
 
-def finding(path: Path, line: int | None, excerpt: str, part: str = "body") -> Finding:
-    return Finding(
+def finding(path: Path, line: int | None, excerpt: str, part: str = "body") -> KernelFinding:
+    return KernelFinding(
         kind="out-of-bounds",
         kernel="copy",
         part=part,  # type: ignore[arg-type]
@@ -110,4 +110,4 @@ def test_a_module_that_was_imported_is_searched(
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("their_kernels")
     found = place_of(finding(tmp_path / "gone.py", 2, "y[9] = x[9];"))
-    assert found == Place(str(tmp_path / "their_kernels.py"), 5, 3, 15)
+    assert found == LineSpan(str(tmp_path / "their_kernels.py"), 5, 3, 15)

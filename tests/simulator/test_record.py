@@ -9,12 +9,12 @@ import pytest
 
 from embercoach.config import ConfigError
 from embercoach.config.settings import SimulatorSettings
-from embercoach.simulator.model import Finding
+from embercoach.simulator.model import KernelFinding
 from embercoach.simulator.session.options import VARIABLE, Options, options_for
 from embercoach.simulator.session.record import KernelRow, read, record_of, write
-from embercoach.simulator.session.recorder import Launch, Recorder
+from embercoach.simulator.session.recorder import Recorder, SimulatedLaunch
 
-FAULT = Finding(
+FAULT = KernelFinding(
     "threadgroup-race",
     "turn",
     "body",
@@ -27,14 +27,14 @@ FAULT = Finding(
     ("other",),
     "Fix.",
 )
-NOTE = Finding("same-value-write", "turn", "header", None, None, "Note.", "", None, 1)
+NOTE = KernelFinding("same-value-write", "turn", "header", None, None, "Note.", "", None, 1)
 SETTINGS = SimulatorSettings(
     compiler="clang", timeout=2.5, memory=9, checks=False, allow=("crash",)
 )
 
 
-def launch(kernel: str, *findings: Finding, seconds: float = 0.5) -> Launch:
-    return Launch(
+def launch(kernel: str, *findings: KernelFinding, seconds: float = 0.5) -> SimulatedLaunch:
+    return SimulatedLaunch(
         kernel=kernel,
         grid=(1, 1, 1),
         threadgroup=(1, 1, 1),

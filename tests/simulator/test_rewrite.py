@@ -4,10 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.rewrite.line_edits import TextEdit, apply, blanked
+from embercoach.simulator.rewrite.line_edits import LineEdit, apply, blanked
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 
 X = Input.of_shape("x", (16,), "float32")
@@ -24,7 +24,7 @@ def generated(
     atomic: bool = False,
 ) -> str:
     return generated_source(
-        Kernel("k", inputs, outputs, body, header, template, atomic_outputs=atomic)
+        KernelArguments("k", inputs, outputs, body, header, template, atomic_outputs=atomic)
     )
 
 
@@ -404,19 +404,19 @@ def test_any_body_keeps_its_lines(pieces: list[str]) -> None:
 
 
 @st.composite
-def edits_of(draw: st.DrawFn) -> tuple[str, list[TextEdit]]:
+def edits_of(draw: st.DrawFn) -> tuple[str, list[LineEdit]]:
     text = draw(st.text("ab\n\u00e9", max_size=40))
     cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True)))
     edits = []
     for start, end in zip(cuts[::2], cuts[1::2], strict=False):
         breaks = text[start:end].count("\n")
         word = draw(st.text("xyz", max_size=6))
-        edits.append(TextEdit(start, end, word + "\n" * breaks))
+        edits.append(LineEdit(start, end, word + "\n" * breaks))
     return text, edits
 
 
 @given(edits_of())
-def test_every_place_leads_back(case: tuple[str, list[TextEdit]]) -> None:
+def test_every_place_leads_back(case: tuple[str, list[LineEdit]]) -> None:
     text, edits = case
     edited = apply(text, edits)
     assert edited.text.count("\n") == text.count("\n")
@@ -439,7 +439,7 @@ def test_every_place_leads_back(case: tuple[str, list[TextEdit]]) -> None:
 
 
 def test_places_beyond_the_text_are_harmless() -> None:
-    edited = apply("ab\ncd", [TextEdit(0, 1, "xyz")])
+    edited = apply("ab\ncd", [LineEdit(0, 1, "xyz")])
     assert edited.original_place(1, 99) == (1, 3)
     assert edited.original_place(9, 4) == (9, 1)
 
@@ -447,18 +447,18 @@ def test_places_beyond_the_text_are_harmless() -> None:
 @pytest.mark.parametrize(
     "edits",
     [
-        [TextEdit(0, 3, "x")],
-        [TextEdit(0, 1, "\n")],
-        [TextEdit(0, 2, "x"), TextEdit(1, 2, "y")],
+        [LineEdit(0, 3, "x")],
+        [LineEdit(0, 1, "\n")],
+        [LineEdit(0, 2, "x"), LineEdit(1, 2, "y")],
     ],
 )
-def test_edits_that_move_lines_or_overlap_are_refused(edits: list[TextEdit]) -> None:
+def test_edits_that_move_lines_or_overlap_are_refused(edits: list[LineEdit]) -> None:
     with pytest.raises(SimulatorError, match="in place"):
         apply("ab\ncd", edits)
 
 
 def test_blanks_keep_line_ends() -> None:
-    assert blanked("ab\r\ncd", 1, 5) == TextEdit(1, 5, " \r\n ")
+    assert blanked("ab\r\ncd", 1, 5) == LineEdit(1, 5, " \r\n ")
 
 
 # -- what C++ can't say ----------------------------------------

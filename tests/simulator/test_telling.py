@@ -9,14 +9,14 @@ import pytest
 
 from embercoach.simulator.model import (
     CODE_OF_KIND,
-    Access,
     Buffer,
     BuiltKernel,
-    Finding,
+    KernelFinding,
+    MemoryAccess,
     RawFinding,
     SourceMap,
 )
-from embercoach.simulator.reporting.compiler_errors import CompileError, Diagnostic
+from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
 from embercoach.simulator.reporting.messages import TOLD, report, tell
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
@@ -27,11 +27,11 @@ BUFFERS = (
     Buffer("one", 2, "input", np.zeros(4, np.uint8), 4),
     Buffer("none", 3, "input", np.zeros(0, np.uint8), 4),
 )
-AT = Access(4, (5, 0, 0), (1, 0, 0))
-OTHER = Access(3, (4, 0, 0), (0, 0, 0))
-NOWHERE = Access(None, None, None)
-READ = Access(4, (5, 0, 0), (1, 0, 0), "read")
-WRITE = Access(4, (5, 0, 0), (1, 0, 0), "write", "2")
+AT = MemoryAccess(4, (5, 0, 0), (1, 0, 0))
+OTHER = MemoryAccess(3, (4, 0, 0), (0, 0, 0))
+NOWHERE = MemoryAccess(None, None, None)
+READ = MemoryAccess(4, (5, 0, 0), (1, 0, 0), "read")
+WRITE = MemoryAccess(4, (5, 0, 0), (1, 0, 0), "write", "2")
 OTHER_READ = (
     "other access: read by thread (4, 0, 0) of threadgroup (1, 0, 0), body line 1: `first();`"
 )
@@ -58,7 +58,7 @@ def test_a_finding_has_its_place():
     ("line", "place"), [(1, ("header", 1)), (2, ("generated", 2)), (None, ("generated", None))]
 )
 def test_lines_are_those_of_the_users_texts(line, place):
-    finding = told("out-of-bounds", at=Access(line, None, None))
+    finding = told("out-of-bounds", at=MemoryAccess(line, None, None))
     assert (finding.part, finding.line) == place
 
 
@@ -88,7 +88,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
     [
         (
             WRITE,
-            Access(3, (4, 0, 0), (1, 0, 0), "read"),
+            MemoryAccess(3, (4, 0, 0), (1, 0, 0), "read"),
             "data race on `tile[3]`: unsynchronized write here, read at body line 1",
             (
                 "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
@@ -97,7 +97,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
         ),
         (
             WRITE,
-            Access(4, (4, 0, 0), (0, 0, 0), "write", "3"),
+            MemoryAccess(4, (4, 0, 0), (0, 0, 0), "write", "3"),
             "data race on `tile[3]` between threadgroups: unsynchronized writes",
             (
                 "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
@@ -106,7 +106,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
         ),
         (
             WRITE,
-            Access(3, None, None),
+            MemoryAccess(3, None, None),
             "data race on `tile[3]`: unsynchronized write here, access at body line 1",
             (
                 "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
@@ -114,8 +114,8 @@ def test_message_states_the_bounds_that_the_compiler_saw():
             ),
         ),
         (
-            Access(4, None, None),
-            Access(None, (1, 2, 3), None),
+            MemoryAccess(4, None, None),
+            MemoryAccess(None, (1, 2, 3), None),
             "data race on `tile[3]`: unsynchronized accesses",
             ("other access: thread (1, 2, 3)",),
         ),
@@ -132,7 +132,7 @@ def test_a_race_names_both_accesses(at, other, message, details):
     [
         (OTHER, "thread (4, 0, 0) of threadgroup (0, 0, 0) is at body line 1: `first();`"),
         (
-            Access(None, (4, 0, 0), (0, 0, 0)),
+            MemoryAccess(None, (4, 0, 0), (0, 0, 0)),
             "thread (4, 0, 0) of threadgroup (0, 0, 0) never reaches it",
         ),
     ],
@@ -145,7 +145,7 @@ def test_a_divergent_barrier_names_a_missing_thread(other, where):
 
 def test_values_that_memory_decides():
     detail = "`v` is uninitialized: 1 in one run, 2 in another"
-    finding = told("uninitialized-read", at=Access(4, None, None), detail=detail)
+    finding = told("uninitialized-read", at=MemoryAccess(4, None, None), detail=detail)
     assert finding.message == "uninitialized read: `x[16]` differs from run to run"
     assert finding.details == (detail,)
 
@@ -205,7 +205,7 @@ HOSTILE = "k\x1b[31m\n::error::x\r##[error]y\u202e\udcff"
 
 
 def test_no_text_of_a_kernel_controls_a_terminal():
-    finding = Finding(
+    finding = KernelFinding(
         kind="out-of-bounds",
         kernel=HOSTILE,
         part="body",
@@ -215,7 +215,7 @@ def test_no_text_of_a_kernel_controls_a_terminal():
         excerpt=f"{HOSTILE};",
         launched_at=(HOSTILE, 3),
     )
-    diagnostic = Diagnostic("error", "body", 1, 2, HOSTILE, f"\t{HOSTILE}")
+    diagnostic = CompilerError("error", "body", 1, 2, HOSTILE, f"\t{HOSTILE}")
     error = CompileError(HOSTILE, [diagnostic], f"void f() {{\n{HOSTILE}")
     for text in (report(finding), str(error)):
         lines = text.split("\n")

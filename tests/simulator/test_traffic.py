@@ -7,7 +7,7 @@ import sys
 import mlx.core as mx
 import pytest
 
-from embercoach.simulator import Launch, Limits, Traffic, activate
+from embercoach.simulator import SimulatedLaunch, Limits, Traffic, activate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
@@ -27,7 +27,7 @@ def launch(
     build: dict | None = None,
     limits: Limits | None = None,
     **call: object,
-) -> Launch:
+) -> SimulatedLaunch:
     """Run a body whose inputs are a, b, ... and whose output is `o`."""
     with activate(checks=checks, limits=limits or Limits()) as recorder:
         kernel = mx.fast.metal_kernel(

@@ -16,9 +16,9 @@ from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import (
     Buffer,
     BuiltKernel,
+    LaunchParameter,
+    LaunchResult,
     Limits,
-    Parameter,
-    RunResult,
     SourceMap,
 )
 from embercoach.simulator.process.child_process import Process
@@ -123,7 +123,7 @@ class Bench:
         if not target.exists():
             self._compile(text, target, checks=checks)
         parameters = tuple(
-            Parameter(
+            LaunchParameter(
                 name, kind.removeprefix("const "), "device", "*", "const" in kind, False, n, ""
             )
             for n, (name, kind) in enumerate(kinds.items())
@@ -140,7 +140,7 @@ class Bench:
         checks: bool = True,
         header: str = "",
         limits: Limits | None = None,
-    ) -> RunResult:
+    ) -> LaunchResult:
         """Compile and launch."""
         numbered = [replace(buffer, index=n) for n, buffer in enumerate(buffers)]
         named = {buffer.name: buffer for buffer in numbered}

@@ -19,7 +19,7 @@ Site = tuple[cst.CSTNode, cst.CSTNode]
 
 
 @dataclass(slots=True)
-class Parameter:
+class FunctionParameter:
     """One parameter: ``star`` is ``""``, ``"*"`` or ``"**"``."""
 
     name: str
@@ -47,7 +47,7 @@ class FunctionInfo:
     module: Module
     cls: ClassInfo | None
     outer: FunctionInfo | None
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FunctionParameter, ...]
     closure: Frame | None = None
     decorators: tuple[str, ...] = ()
     is_static: bool = False
@@ -127,15 +127,17 @@ class ClassInfo:
         self.attributes[name] = value if known is None else join(known, value)
 
 
-def parameters_of(node: cst.FunctionDef | cst.Lambda) -> tuple[Parameter, ...]:
+def parameters_of(node: cst.FunctionDef | cst.Lambda) -> tuple[FunctionParameter, ...]:
     """The parameters of a function in order."""
     params = node.params
-    found: list[Parameter] = []
+    found: list[FunctionParameter] = []
 
     def add(param: cst.Param, star: str = "", keyword_only: bool = False) -> None:
         annotation = param.annotation.annotation if param.annotation else None
         found.append(
-            Parameter(param.name.value, param, annotation, param.default, star, keyword_only)
+            FunctionParameter(
+                param.name.value, param, annotation, param.default, star, keyword_only
+            )
         )
 
     for param in params.posonly_params:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Fact, Visit
+    from embercoach.analysis.facts.facts import Fact, FunctionVisit
 
 MAX_DEPTH = 8
 MAX_SUMMARIES = 6
@@ -298,7 +298,7 @@ def left_in(info: FunctionInfo, name: str) -> Value:
     return frame.names.get(name, UNKNOWN)
 
 
-def seen_in(visit: Visit) -> list[Fact]:
+def seen_in(visit: FunctionVisit) -> list[Fact]:
     """The launches that one call of a function makes, and its calls of other functions."""
     info = visit.function
     if info.in_progress:

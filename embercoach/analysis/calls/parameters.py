@@ -33,7 +33,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import remembered
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 
 MAX_PIECES = 64
 
@@ -88,7 +88,7 @@ def annotated_result(info: FunctionInfo) -> Value | None:
     return info.declared
 
 
-def annotated_value(info: FunctionInfo, parameter: Parameter) -> Value:
+def annotated_value(info: FunctionInfo, parameter: FunctionParameter) -> Value:
     """What a parameter's annotation says; ``UNKNOWN`` if it has none."""
     if parameter.annotation is None:
         return UNKNOWN
@@ -110,7 +110,7 @@ def closure_of(info: FunctionInfo) -> Frame:
     return info.closure if info.closure is not None else info.module.frame
 
 
-def parameter_value(info: FunctionInfo, parameter: Parameter, given: Value | None) -> Value:
+def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Value | None) -> Value:
     """What a parameter holds within the body: annotation, then caller, then default."""
     if type(given) is Instance or type(given) is Class:
         return given
@@ -187,7 +187,7 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
     return tuple(values)
 
 
-def _reconciled(info: FunctionInfo, parameter: Parameter, evidence: Value) -> Value:
+def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Value) -> Value:
     """The annotation, joined with what callers pass in spite of it.
 
     Callers elsewhere may pass all that the annotation allows, whatever those seen here do.
@@ -206,7 +206,7 @@ def _reconciled(info: FunctionInfo, parameter: Parameter, evidence: Value) -> Va
 _CONTRADICT = (Numpy, Number, Str, Torch)
 
 
-def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | None:
+def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Value | None:
     """What a parameter without annotation or callers holds by the role of its function."""
     if parameter.default is not None or parameter.star:
         return None
@@ -218,6 +218,6 @@ def _assumed(info: FunctionInfo, parameter: Parameter, index: int) -> Value | No
     return assumed_parameter(info, index, parameter.name)
 
 
-def _is_vague_annotation(info: FunctionInfo, parameter: Parameter) -> bool:
+def _is_vague_annotation(info: FunctionInfo, parameter: FunctionParameter) -> bool:
     """An annotation such as ``dict`` that a convention can say more of."""
     return is_vague(annotated_value(info, parameter))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.calls import functions
 from embercoach.analysis.calls.kernel_objects import holds_kernel, kernels_in
 from embercoach.analysis.evaluate import constants
-from embercoach.analysis.facts.facts import Argument, CallFact, Fact, Visit
+from embercoach.analysis.facts.facts import Argument, CallFact, Fact, FunctionVisit
 from embercoach.analysis.values.lattice import Function, Value
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def note(frame: Frame, node: cst.Call, callee: Function, arguments: tuple[Argume
     closure = None if info.outer is None else constants.closure_at(frame, info)
     if closure is None and info.outer is not None:
         return
-    visit = Visit(node, frame.place(), info, callee.bound, arguments, closure, frame.visit)
+    visit = FunctionVisit(node, frame.place(), info, callee.bound, arguments, closure, frame.visit)
     if frame.record:
         frame.add(visit)
     else:
@@ -50,7 +50,7 @@ def note(frame: Frame, node: cst.Call, callee: Function, arguments: tuple[Argume
 
 def launches_by_call(module: Module, facts: list[Fact]) -> list[CallFact]:
     """The launches in functions of a file, once for each call of the function in the file."""
-    visits = [fact for fact in facts if isinstance(fact, Visit)]
+    visits = [fact for fact in facts if isinstance(fact, FunctionVisit)]
     launching = _launching(visits, facts)
     # What a helper calls is seen once it is visited itself, with what that call passes.
     visited = {v.function for v in visits if v.function is not v.place.function}
@@ -66,12 +66,14 @@ def launches_by_call(module: Module, facts: list[Fact]) -> list[CallFact]:
         for fact in functions.seen_in(visit):
             if isinstance(fact, CallFact):
                 found.append(fact)
-            elif isinstance(fact, Visit) and depth < MAX_DEPTH and fact.function in launching:
+            elif (
+                isinstance(fact, FunctionVisit) and depth < MAX_DEPTH and fact.function in launching
+            ):
                 pending.append((fact, depth + 1))
     return found
 
 
-def _launching(visits: list[Visit], facts: list[Fact]) -> set[FunctionInfo]:
+def _launching(visits: list[FunctionVisit], facts: list[Fact]) -> set[FunctionInfo]:
     """The functions that launch kernels, by themselves or by what they call."""
     found = {
         fact.place.function

@@ -13,7 +13,7 @@ from embercoach.analysis.values.lattice import NONE, Dict, DType, Number, Sequen
 from embercoach.analysis.values.strings import has_unknown
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 
 
 def may_make_text(frame: Frame, info: FunctionInfo, annotated: Value) -> bool:
@@ -53,7 +53,7 @@ def given(info: FunctionInfo, values: dict[str, Value]) -> tuple[Value, ...]:
     )
 
 
-def _given(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value:
+def _given(info: FunctionInfo, parameter: FunctionParameter, value: Value | None) -> Value:
     known = _or_default(info, parameter, value)
     if parameter.star == "**" and type(known) is Dict and known.exact:
         items = tuple((key, _constant(item) or plain(item)) for key, item in known.known)
@@ -62,13 +62,17 @@ def _given(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Val
     return plain(parameter_value(info, parameter, value)) if exact is None else exact
 
 
-def _or_default(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value | None:
+def _or_default(
+    info: FunctionInfo, parameter: FunctionParameter, value: Value | None
+) -> Value | None:
     if value is not None or parameter.default is None or parameter.star:
         return value
     return evaluate(Frame(info.module, None, closure_of(info), record=False), parameter.default)
 
 
-def of_parameter(info: FunctionInfo, parameter: Parameter, value: Value | None) -> Value | None:
+def of_parameter(
+    info: FunctionInfo, parameter: FunctionParameter, value: Value | None
+) -> Value | None:
     """The constant that a call passes for a parameter, or that is its default."""
     known = _or_default(info, parameter, value)
     return None if known is None else _constant(known)

@@ -6,7 +6,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.names import Names
-from embercoach.analysis.facts.facts import Fact, Place
+from embercoach.analysis.facts.facts import Fact, FactPlace
 from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated, NameSet
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
-    from embercoach.analysis.facts.facts import Visit
+    from embercoach.analysis.facts.facts import FunctionVisit
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.persistent_maps import Version
 
@@ -87,7 +87,9 @@ class Frame:
         self.exact = False
         self.must: MustExecute | None = None  # what a run for the calls that must execute notes
         self.rounds_left = 0  # of loops that may still be gone through one by one
-        self.visit: Visit | None = None  # the call that the body is run for, to see its launches
+        self.visit: FunctionVisit | None = (
+            None  # the call that the body is run for, to see its launches
+        )
         self.seen: list[Fact] = []  # what is seen then
         self.depth = depth
         self.names = Names()
@@ -213,9 +215,9 @@ class Frame:
         self.names.join([names for names, _ in branches])
         self.evaluated = evaluated
 
-    def place(self) -> Place:
+    def place(self) -> FactPlace:
         """Where the statement at hand stands."""
-        return Place(
+        return FactPlace(
             self.statement,
             self.info,
             self.loops,

@@ -13,7 +13,7 @@ from embercoach.analysis.values.lattice import Sequence
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Place
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.values.lattice import Value
 
 #: What a pull (a read of an array by the host) does, by context: the end of its message.
@@ -31,7 +31,7 @@ EFFECTS = {
 
 
 def context_of(
-    place: Place,
+    place: FactPlace,
     module_is_test: bool,
     *,
     value: Value | None = None,
@@ -90,7 +90,7 @@ def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
     return function is not None and function.differentiated and pull in function.returned_pulls
 
 
-def _was_evaluated(place: Place, subject: cst.CSTNode) -> bool:
+def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
     if not place.evaluated:
         return False
     while isinstance(subject, cst.Subscript):

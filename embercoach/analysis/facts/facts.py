@@ -21,7 +21,7 @@ TruthForm = Literal[
 ]
 
 
-class Place(NamedTuple):
+class FactPlace(NamedTuple):
     """Where a fact stands.
 
     statement: the innermost statement around it.
@@ -58,11 +58,11 @@ class Fact:
     """Something that happened at ``node``."""
 
     node: cst.CSTNode
-    place: Place
+    place: FactPlace
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Visit(Fact):
+class FunctionVisit(Fact):
     """A call of a function of the file, in a file that builds kernels.
 
     bound: what the function's first parameter is, if it is called as a method.
@@ -76,7 +76,7 @@ class Visit(Fact):
     bound: Value | None
     arguments: tuple[Argument, ...]
     closure: Frame | None
-    outer: Visit | None = None
+    outer: FunctionVisit | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -102,7 +102,7 @@ class CallFact(Fact):
     result: Value
     receiver: Value | None = None
     receiver_node: cst.BaseExpression | None = None
-    visit: Visit | None = None
+    visit: FunctionVisit | None = None
 
     @property
     def symbol(self) -> str | None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
-    from embercoach.analysis.facts.facts import Place
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
 MOST_STEPS = 8
@@ -71,7 +71,7 @@ class Origins:
         #: The names that the comprehensions in a statement bind, by the statement's ``id``.
         self._comprehended: dict[int, frozenset[str]] = {}
 
-    def of_value(self, node: cst.CSTNode, place: Place) -> list[Stop]:
+    def of_value(self, node: cst.CSTNode, place: FactPlace) -> list[Stop]:
         """The origins of an expression's value, the earliest stop first."""
         stops: list[Stop] = []
         at: _At | None = _At(node, place.statement, place.function, place.loop_names)
@@ -116,7 +116,7 @@ class Origins:
             self._stops[key] = binding_stop(binding, maybe=maybe)
         return self._stops[key]
 
-    def of_context(self, context: str, place: Place) -> list[Stop]:
+    def of_context(self, context: str, place: FactPlace) -> list[Stop]:
         """The start of a finding's context, down to the function that contains the finding."""
         if context == "loop" and place.loop is not None:
             loop = place.loop
@@ -283,7 +283,7 @@ class Origins:
         text = f"`{setters[0].qualified_name}` sets `{owner}.{attribute}`"
         return [Stop(found[0], found[0], f"{text}: `{{}}`" if value else text, value)]
 
-    def _passed(self, function: FunctionInfo, parameter: Parameter) -> list[_At]:
+    def _passed(self, function: FunctionInfo, parameter: FunctionParameter) -> list[_At]:
         """The arguments of the file's calls for a parameter; none if one call is unclear."""
         places = [p for p in function.parameters if not p.star and not p.keyword_only]
         found = []

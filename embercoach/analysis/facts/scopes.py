@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, Visit
+    from embercoach.analysis.facts.facts import CallFact, FunctionVisit
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
 
@@ -157,7 +157,7 @@ def scope_at(fact: CallFact, module: Module) -> Scope:
 
 
 @lru_cache(maxsize=32)
-def _visited(visit: Visit, module: Module) -> Scope:
+def _visited(visit: FunctionVisit, module: Module) -> Scope:
     """The scope of a function's body in one call of it."""
     info, outer = visit.function, visit.outer
     beside = outer is not None and outer.function is info.outer
@@ -173,7 +173,7 @@ def _visited(visit: Visit, module: Module) -> Scope:
     return Scope(module, around, reaching, passed, names, owner=visit)
 
 
-def passed_by(visit: Visit) -> dict[str, cst.BaseExpression]:
+def passed_by(visit: FunctionVisit) -> dict[str, cst.BaseExpression]:
     """The expressions that a call passes for parameters, by their names."""
     pairs = ((argument.keyword, argument.node) for argument in visit.arguments)
     return by_parameter(visit.function, pairs, is_bound=visit.bound is not None)

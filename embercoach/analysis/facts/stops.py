@@ -9,7 +9,7 @@ from embercoach.analysis.values.joins import as_array
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.calls.definitions import FunctionInfo, Parameter
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.facts.reaching import Binding
 
 
@@ -45,7 +45,7 @@ def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
 
 
 def parameter_text(
-    parameter: Parameter, function: FunctionInfo, where: str
+    parameter: FunctionParameter, function: FunctionInfo, where: str
 ) -> tuple[str, cst.CSTNode | None]:
     """The text of a parameter with the evidence for its type, and the node that it quotes."""
     text = f"parameter `{parameter.name}` of {where}"

@@ -24,7 +24,7 @@ from embercoach.analysis.mlx_api.corrections import Correction
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.mlx_api.stub_annotations import Accepts
 from embercoach.analysis.mlx_api.stub_signatures import RawEntry, RawParam
-from embercoach.analysis.mlx_api.stub_sources import Sources, read_sources
+from embercoach.analysis.mlx_api.stub_sources import StubSources, read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def render(rows: dict[str, Row]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _corrected(sources: Sources) -> dict[str, Row]:
+def _corrected(sources: StubSources) -> dict[str, Row]:
     """Put the corrected results into the entries; the further fields they bring, by name."""
     entries = sources.entries
     extra: dict[str, Row] = {}

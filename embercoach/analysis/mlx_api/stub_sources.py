@@ -32,7 +32,7 @@ _LAYER_DUNDERS = frozenset({"__call__"})
 
 
 @dataclass(slots=True)
-class Sources:
+class StubSources:
     """What MLX's files declare.
 
     `entries` by qualified name; `aliases` of stub modules (`mlx.core.acos` of `mlx.core.arccos`);
@@ -44,9 +44,9 @@ class Sources:
     exports: Names = field(default_factory=dict)
 
 
-def read_sources(root: Path) -> Sources:
+def read_sources(root: Path) -> StubSources:
     """Read the package installed at `root`; raises `FileNotFoundError` where files are missing."""
-    sources = Sources()
+    sources = StubSources()
     for stub in STUBS:
         module = "mlx.core" if stub == "__init__" else f"mlx.core.{stub}"
         tree = ast.parse((root / "core" / f"{stub}.pyi").read_text("utf-8"))
@@ -70,7 +70,7 @@ def read_sources(root: Path) -> Sources:
 class _StubReader:
     """Reads one `.pyi` module of `mlx.core`."""
 
-    def __init__(self, sources: Sources, module: str, tree: ast.Module) -> None:
+    def __init__(self, sources: StubSources, module: str, tree: ast.Module) -> None:
         self.entries = sources.entries
         self.aliases = sources.aliases
         self.module = module
@@ -116,7 +116,7 @@ class _PythonReader:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: StubSources,
         module: str,
         names: dict[str, str],
         homes: dict[str, str],

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.conversion import Converted, Lines, UnconvertibleError, convert
+from embercoach.analysis.syntax.conversion import (
+    Converted,
+    SourceLines,
+    UnconvertibleError,
+    convert,
+)
 from embercoach.analysis.syntax.parse import outline_of, parse, refuse_many_fields, unvalidated
 from embercoach.analysis.syntax.positions import Span, locate
 from embercoach.analysis.syntax.trees import children, walk
@@ -76,7 +81,7 @@ class _Exact:
 
 
 class _Stretch(NamedTuple):
-    """Lines of the source, from 1, and the statement that they hold."""
+    """SourceLines of the source, from 1, and the statement that they hold."""
 
     first: int
     last: int
@@ -148,8 +153,8 @@ class SourceTree:
         return cst.Module([]).code_for_node(self.exact(node))
 
     @cached_property
-    def _lines(self) -> Lines:
-        return Lines(self.source)
+    def _lines(self) -> SourceLines:
+        return SourceLines(self.source)
 
     @cached_property
     def _parsed_by_libcst(self) -> Mapping[int, int]:

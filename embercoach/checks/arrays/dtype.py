@@ -14,7 +14,7 @@ from embercoach.analysis.values.joins import as_array, as_number, as_numpy
 from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence, Symbol, Value
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.graph_break import pull
-from embercoach.checks.registry import Change, Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
 
 def _with_dtype(
     module: Module, constant: cst.BaseExpression, value: Value, left: Operand, right: Operand
-) -> Change | None:
+) -> ProposedFix | None:
     """Replace ``mx.array(0.5)`` by ``mx.array(0.5, dtype=x.dtype)``, if both are names."""
     node = left[1] if left[0] is value else right[1]
     while isinstance(node, cst.Attribute):
@@ -116,7 +116,7 @@ def _with_dtype(
     function = code_of(module, constant.func)
     first = code_of(module, constant.args[0].value)
     text = f"{function}({first}, dtype={dtype})"
-    return Change("Give the constant the array's dtype", False, ((constant, text),))
+    return ProposedFix("Give the constant the array's dtype", False, ((constant, text),))
 
 
 @check("DTYPE-002")

@@ -17,7 +17,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
-from embercoach.checks.registry import Change, Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
@@ -212,12 +212,12 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         )
 
 
-def _none_change(fact: CompareFact, module: Module, instead: str) -> Change | None:
+def _none_change(fact: CompareFact, module: Module, instead: str) -> ProposedFix | None:
     """Not a safe fix: code that raised for arrays now takes the other branch."""
     if fact.right is not NONE or len(fact.node.comparisons) != 1:
         return None
     text = f"{code_of(module, fact.left_node)} {instead}"
-    return Change(f"Use `{instead}`", False, ((fact.node, text),))
+    return ProposedFix(f"Use `{instead}`", False, ((fact.node, text),))
 
 
 @check("GRAPH-BREAK-007", of=INSTEAD)

@@ -17,7 +17,7 @@ from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, F
 from embercoach.analysis.values.joins import as_array, as_number, options
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, Symbol, Unknown, Value
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
-from embercoach.checks.registry import Change, Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import code_of, is_shown, mlx_alias
 from embercoach.quoting import quoted
 
@@ -150,7 +150,7 @@ def _argument_change(
     name: str,
     arrays: list[tuple[cst.BaseExpression, Array]],
     numbers: list[tuple[cst.BaseExpression, Number]],
-) -> Change | None:
+) -> ProposedFix | None:
     """The numbers as arrays of the dtype that all array operands have."""
     mx = mlx_alias(module)
     if mx is None or not arrays or not _is_simple(arrays[-1][0]):
@@ -167,7 +167,7 @@ def _argument_change(
     dtype = f"{code_of(module, reference)}.dtype"
     edits = [(n, f"{mx}.array({code_of(module, n)}, dtype={dtype})") for n, _ in numbers]
     safe = all(outcomes) and not any(is_shown(module, node) for node, _ in numbers)
-    return Change("Make the number an array of the same dtype", safe, tuple(edits))
+    return ProposedFix("Make the number an array of the same dtype", safe, tuple(edits))
 
 
 @check("ASSIGN-SCALAR-001")
@@ -227,7 +227,7 @@ def _vague(array: Array) -> Array:
     return replace(array, dtype=None)
 
 
-def _operator_change(fact: BinaryFact, module: Module, array: Array) -> Change | None:
+def _operator_change(fact: BinaryFact, module: Module, array: Array) -> ProposedFix | None:
     pair = _array_and_number(fact.left, fact.right)
     assert pair is not None
     if fact.in_place:
@@ -245,7 +245,7 @@ def _operator_change(fact: BinaryFact, module: Module, array: Array) -> Change |
 
 def _in_place_change(
     fact: BinaryFact, module: Module, array: Array, number: Number
-) -> Change | None:
+) -> ProposedFix | None:
     """``x *= mx.array(0.5, dtype=x.dtype)``: still in place, so aliases see it."""
     mx = mlx_alias(module)
     if mx is None or as_array(fact.left) is None or not _is_simple(fact.left_node):
@@ -256,7 +256,9 @@ def _in_place_change(
     dtype = f"{code_of(module, fact.left_node)}.dtype"
     text = f"{mx}.array({code_of(module, fact.right_node)}, dtype={dtype})"
     safe = keeps and (fact.operator != "/" or array.dtype in FLOATING)
-    return Change("Make the number an array of the same dtype", safe, ((fact.right_node, text),))
+    return ProposedFix(
+        "Make the number an array of the same dtype", safe, ((fact.right_node, text),)
+    )
 
 
 def _rewrite(
@@ -267,7 +269,7 @@ def _rewrite(
     right: tuple[cst.BaseExpression, Value],
     pair: tuple[Array, Number],
     keeps: bool = True,
-) -> Change | None:
+) -> ProposedFix | None:
     """``mx.function(left, right)`` with the number as an array; None if that isn't possible."""
     mx = mlx_alias(module)
     reference = left[0] if as_array(left[1]) is not None else right[0]
@@ -283,7 +285,9 @@ def _rewrite(
     ]
     text = f"{mx}.{function}({', '.join(operands)})"
     safe = keeps and same and not _has_comment(module, node) and not is_shown(module, node)
-    return Change(f"Use {mx}.{function} with an array of the same dtype", safe, ((node, text),))
+    return ProposedFix(
+        f"Use {mx}.{function} with an array of the same dtype", safe, ((node, text),)
+    )
 
 
 def _keeps_value(array: Array, number: Number, function: str) -> bool | None:

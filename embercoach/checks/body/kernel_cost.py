@@ -11,7 +11,7 @@ from embercoach.checks.registry import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.inspections.costs import Division
+    from embercoach.metal.inspections.costs import SlowDivision
 
 DIVISION = "KERNEL-PERF-001"
 ARRAY = "KERNEL-PERF-002"
@@ -31,7 +31,7 @@ def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
     )
 
 
-def _of_division(found: Division) -> MetalReport:
+def _of_division(found: SlowDivision) -> MetalReport:
     return MetalReport(
         DIVISION,
         found.spot.place,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalCode
-    from embercoach.metal.inspections.coverage import Mismatch
+    from embercoach.metal.inspections.coverage import CoverageMismatch
 
 
 @check("KERNEL-CONST-001")
@@ -28,7 +28,7 @@ def written_for_another_size(code: MetalCode) -> Iterator[MetalReport]:
                 yield from map(_report, mismatches(kernel.trace(number)))
 
 
-def _report(found: Mismatch) -> MetalReport:
+def _report(found: CoverageMismatch) -> MetalReport:
     name, spot, each = found.variable.name, found.access.spot, found.unit
     launched = found.written if each == "thread" else found.written * 32
     if found.read > found.written:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel, MetalReport
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.facts import Place
+    from embercoach.metal.facts import TextSpan
 
-    Key = tuple[str, str | None, Place]
+    Key = tuple[str, str | None, TextSpan]
     Finder = Callable[[Trace, bool], Iterable[MetalReport]]
 
 #: The attributes that differ between the threads of a threadgroup.

@@ -12,7 +12,7 @@ from embercoach.metal import hazards
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.inspections.unsigned import Settled, Wrapped
+    from embercoach.metal.inspections.unsigned import ConstantComparison, WrappedIndex
 
 CODE = "KERNEL-INDEX-001"
 
@@ -32,7 +32,7 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     yield from once_at_each_start(reports)
 
 
-def _settled(found: Settled) -> MetalReport:
+def _settled(found: ConstantComparison) -> MetalReport:
     outcome = "true" if found.outcome else "false"
     kind = found.compared.type.scalar
     harm = "the loop never ends" if found.endless else "below 0 it wraps around"
@@ -45,7 +45,7 @@ def _settled(found: Settled) -> MetalReport:
     )
 
 
-def _wrapped(found: Wrapped) -> MetalReport:
+def _wrapped(found: WrappedIndex) -> MetalReport:
     number = "below 0" if found.number is None else f"{found.number}"
     wraps = " (wraps around)" if found.unsigned else ""
     index = f"index is {number}{wraps} in the first thread"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.facts import Declaration, Function, SizeName
+    from embercoach.metal.facts import Declaration, SizeName, WrittenFunction
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.written.body import MetalText
 
@@ -122,7 +122,7 @@ def _in_helpers(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
             )
 
 
-def _helper_around(text: MetalText, array: Declaration) -> Function | None:
+def _helper_around(text: MetalText, array: Declaration) -> WrittenFunction | None:
     """The function that a variable is declared in, None if that is a kernel, or unclear."""
     start = array.place.start
     around = [f for f in text.functions if f.body and f.extent.start <= start < f.extent.end]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalCode, MetalFile
-    from embercoach.metal.facts import AttributeMark, Function, Parameter, Use
+    from embercoach.metal.facts import AttributeMark, Use, WrittenFunction, WrittenParameter
 
 #: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")
@@ -149,7 +149,7 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
         )
 
 
-def _entries(code: MetalCode) -> Iterator[Function]:
+def _entries(code: MetalCode) -> Iterator[WrittenFunction]:
     """The entry points that are defined, and that the parser understood whole."""
     doubtful = code.text.doubtful
     for function in code.text.entry_points:
@@ -158,14 +158,14 @@ def _entries(code: MetalCode) -> Iterator[Function]:
             yield function
 
 
-def _location(parameter: Parameter) -> tuple[AttributeMark | None, int | None]:
+def _location(parameter: WrittenParameter) -> tuple[AttributeMark | None, int | None]:
     mark = next((m for m in parameter.attributes if m.name in LOCATIONS), None)
     if mark is None or mark.arguments is None or not mark.arguments.isdecimal():
         return mark, None
     return mark, whole_number(mark.arguments)
 
 
-def _is_optional(parameter: Parameter) -> bool:
+def _is_optional(parameter: WrittenParameter) -> bool:
     """Return whether a function constant decides if the argument is there at all."""
     return any(mark.name == "function_constant" for mark in parameter.attributes)
 

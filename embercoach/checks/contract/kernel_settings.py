@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.contracted import Contracted
-    from embercoach.metal.facts import Place
+    from embercoach.metal.facts import TextSpan
     from embercoach.metal.written.body import MetalText
 
 #: The specification's words, section 1.6.3: no NaNs, no INFs.
@@ -52,7 +52,7 @@ def _math_mode(kernel: Contracted) -> str | None:
     return mode.text if isinstance(mode, Str) else None
 
 
-def _uses(text: MetalText) -> Iterator[tuple[str, Place]]:
+def _uses(text: MetalText) -> Iterator[tuple[str, TextSpan]]:
     """Infinities and NaNs, and tests for them, in the order of the text."""
     found = [(u.name, u.place) for u in text.free if u.name in CONSTANTS]
     for call in text.calls:

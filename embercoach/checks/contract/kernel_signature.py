@@ -68,17 +68,17 @@ def _out_of_reach(
         )
 
 
-def _described(kernel: Contracted) -> tuple[contract.Kernel, ...]:
+def _described(kernel: Contracted) -> tuple[contract.KernelArguments, ...]:
     """The kernel as each launch makes it, or as any would where none is seen."""
     outputs = tuple(map(contract.Output, kernel.outputs or ()))
-    made: dict[contract.Kernel, None] = {}
+    made: dict[contract.KernelArguments, None] = {}
     for launch in kernel.launches or (None,):
         given = launch.inputs if launch is not None else None
         template = None if launch is None else launch.template
         arguments = None if template is None else tuple(map(contract.TemplateArgument, template))
         inputs = given or tuple(map(contract.Input, kernel.inputs or ()))
         text = kernel.source.text.text
-        made[contract.Kernel("", inputs, outputs, text, template=arguments)] = None
+        made[contract.KernelArguments("", inputs, outputs, text, template=arguments)] = None
     return tuple(made)
 
 
@@ -123,7 +123,7 @@ def _indexed(kernel: Contracted) -> frozenset[str]:
     )
 
 
-def _with_ranks(made: contract.Kernel, names: frozenset[str]) -> contract.Kernel:
+def _with_ranks(made: contract.KernelArguments, names: frozenset[str]) -> contract.KernelArguments:
     inputs = tuple(
         replace(g, ranked=True) if g.name in names and g.ndim is None else g for g in made.inputs
     )
@@ -179,7 +179,7 @@ def _malformed(kernel: Contracted) -> Iterator[Report]:
         return
     for made in _described(kernel):
         ranked = tuple(_ranked(given, {use.name for use in used}) for given in made.inputs)
-        plain = contract.Kernel("", ranked, made.outputs, made.source)
+        plain = contract.KernelArguments("", ranked, made.outputs, made.source)
         if not contract.signature(plain).malformed:
             return
     yield from kernel.at(

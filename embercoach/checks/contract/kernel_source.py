@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.metal.facts import Function, Use
-    from embercoach.metal.source import Piece
+    from embercoach.metal.facts import Use, WrittenFunction
+    from embercoach.metal.source import TextPiece
     from embercoach.metal.written.body import MetalText
 
 #: Attributes of parameters, besides those of threads.
@@ -86,7 +86,7 @@ class _Body:
         if where is not None:
             yield Report.at(where, code, message=what, help=help_text, text_span=where.span)
 
-    def _function(self) -> Function | None:
+    def _function(self) -> WrittenFunction | None:
         """A function that the body defines: the kernel itself, or else the first helper."""
         written = [f for f in self.text.functions if f.body and not f.member]
         entry = next((f for f in written if f.entry is not None), None)
@@ -94,7 +94,7 @@ class _Body:
             return entry
         return next(iter(written), None)
 
-    def _function_report(self, function: Function) -> Iterator[Report]:
+    def _function_report(self, function: WrittenFunction) -> Iterator[Report]:
         place = function.place
         if function.entry is not None:
             what = f"`source` holds the {function.entry} function `{function.name}`, must be a body"
@@ -154,7 +154,7 @@ class _Body:
         if not (_has_all_names(self.source) and _has_all_names(self.header)):
             return
         template = self._template()
-        kernel = contract.Kernel(
+        kernel = contract.KernelArguments(
             name="",
             inputs=tuple(contract.Input(n, ndim=0 if self._is_scalar(n) else None) for n in inputs),
             outputs=tuple(map(contract.Output, outputs)),
@@ -213,7 +213,7 @@ def _has_all_names(text: Folded) -> bool:
     return False
 
 
-def _is_hole(text: Folded, piece: Piece) -> bool:
+def _is_hole(text: Folded, piece: TextPiece) -> bool:
     return piece.origin is not None and isinstance(text.literals[piece.origin], str)
 
 
@@ -295,7 +295,7 @@ def _too_many_buffers(
     if inputs is None or outputs is None:
         return
     used = {use.name for use in text.free} if text is not None else set()
-    kernel = contract.Kernel(
+    kernel = contract.KernelArguments(
         name="",
         # An input whose shape the body reads has a rank, or the body would not compile.
         inputs=tuple(

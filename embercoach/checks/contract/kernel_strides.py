@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import Visit
+from embercoach.analysis.facts.facts import FunctionVisit
 from embercoach.analysis.facts.scopes import (
     Expression,
     is_rebound,
@@ -116,10 +116,10 @@ def _reason(
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _calls(module: Module, function: FunctionInfo) -> Iterator[Visit]:
+def _calls(module: Module, function: FunctionInfo) -> Iterator[FunctionVisit]:
     """The calls of a function that the file makes."""
     for fact in module.facts():
-        if isinstance(fact, Visit) and fact.function is function:
+        if isinstance(fact, FunctionVisit) and fact.function is function:
             yield fact
 
 

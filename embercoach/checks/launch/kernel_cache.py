@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.facts.facts import Visit
+from embercoach.analysis.facts.facts import FunctionVisit
 from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import around, children, names_below
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, Fact, Place
+    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.kernels import Definition
 
@@ -32,7 +32,7 @@ class Build:
     """An expression that builds a kernel when it runs; by: a function that it calls for that."""
 
     node: cst.Call
-    place: Place
+    place: FactPlace
     by: FunctionInfo | None = None
 
 
@@ -99,7 +99,7 @@ def _made_by_a_factory(
     elif name in assigned_attributes(module):
         return
     for fact in facts:
-        if not isinstance(fact, Visit) or fact.function is not factory:
+        if not isinstance(fact, FunctionVisit) or fact.function is not factory:
             continue
         # Under another name it may be wrapped in something that keeps its results.
         if (dotted(fact.node.func) or "").rpartition(".")[2] == name:

@@ -48,7 +48,7 @@ MAX_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class GradientVisit:
     """A function that a gradient goes through, and the names in it that the gradient is for.
 
     given: what is known of other parameters, such as ``use_kernel=True``.
@@ -85,7 +85,7 @@ def _is_launch(fact: CallFact) -> bool:
 
 
 def _reached(
-    roots: list[Visit], calls: dict[FunctionInfo, list[CallFact]]
+    roots: list[GradientVisit], calls: dict[FunctionInfo, list[CallFact]]
 ) -> Iterator[tuple[CallFact, str]]:
     pending, seen = roots, set(roots)
     told: set[cst.CSTNode] = set()
@@ -110,7 +110,7 @@ def _reached(
                     pending.append(following)
 
 
-def _roots(facts: list[Fact]) -> Iterator[Visit]:
+def _roots(facts: list[Fact]) -> Iterator[GradientVisit]:
     """The functions that are differentiated, with the parameters that it is done for."""
     for fact in facts:
         if not isinstance(fact, CallFact) or not isinstance(fact.callee, Symbol):
@@ -130,7 +130,7 @@ def _roots(facts: list[Fact]) -> Iterator[Visit]:
             yield from _model_visit(model.value, info)
 
 
-def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[Visit]:
+def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[GradientVisit]:
     """A model's own ``__call__``, where the loss calls the model that it is given."""
     method = find_method(model.info, "__call__")
     if method is None or not method.parameters or not loss.parameters:
@@ -138,10 +138,12 @@ def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[Visit]:
     given = loss.parameters[0].name
     called = (n.func for n in walk(loss.node.body, SCOPES) if isinstance(n, cst.Call))
     if any(isinstance(func, cst.Name) and func.value == given for func in called):
-        yield Visit(method, frozenset((method.parameters[0].name,)), loss.name)
+        yield GradientVisit(method, frozenset((method.parameters[0].name,)), loss.name)
 
 
-def _visit(info: FunctionInfo, positions: frozenset[int] | None, bound: bool) -> Iterator[Visit]:
+def _visit(
+    info: FunctionInfo, positions: frozenset[int] | None, bound: bool
+) -> Iterator[GradientVisit]:
     if _has_gradient(info):
         return
     parameters = info.parameters[1:] if bound else info.parameters
@@ -149,7 +151,7 @@ def _visit(info: FunctionInfo, positions: frozenset[int] | None, bound: bool) ->
         p.name for i, p in enumerate(parameters) if positions is None or i in positions
     )
     if names:
-        yield Visit(info, names, info.name if info.name != "<lambda>" else "the lambda")
+        yield GradientVisit(info, names, info.name if info.name != "<lambda>" else "the lambda")
 
 
 def _positions(fact: CallFact) -> frozenset[int]:
@@ -174,8 +176,8 @@ def _is_discrete(launch: CallFact) -> bool:
 
 
 def _entered(
-    node: cst.Call, arguments: tuple[Argument, ...], visit: Visit, names: frozenset[str]
-) -> Iterator[Visit]:
+    node: cst.Call, arguments: tuple[Argument, ...], visit: GradientVisit, names: frozenset[str]
+) -> Iterator[GradientVisit]:
     """The functions of linted files that a call enters with what depends on the names."""
     for info in _called(node, visit.function):
         if _has_gradient(info):
@@ -187,7 +189,7 @@ def _entered(
             found |= names - own
             known |= {(name, value) for name, value in visit.given if name not in own}
         if found:
-            yield Visit(info, frozenset(found), visit.root, known)
+            yield GradientVisit(info, frozenset(found), visit.root, known)
 
 
 def _has_gradient(info: FunctionInfo) -> bool:
@@ -234,7 +236,7 @@ def _given(node: cst.Call, info: FunctionInfo, names: frozenset[str]) -> set[str
     return found
 
 
-def _dependent(visit: Visit) -> frozenset[str]:
+def _dependent(visit: GradientVisit) -> frozenset[str]:
     """The names of a function that depend on some of them, whatever the order of statements."""
     names = set(visit.names)
     bindings = list(_bindings(visit.function.node.body))

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, Place
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, FactPlace
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
@@ -48,7 +48,7 @@ class _Lists:
     def __init__(self, module: Module, facts: list[Fact]) -> None:
         self.module = module
         calls = [fact for fact in facts if isinstance(fact, CallFact)]
-        self.calls: dict[cst.CSTNode, Place] = {
+        self.calls: dict[cst.CSTNode, FactPlace] = {
             fact.node: fact.place for fact in calls if _launches(fact.callee)
         }
         self.functions: set[cst.CSTNode] = set()
@@ -81,7 +81,7 @@ class _Lists:
             node in self.calls or resolve_name(Expression(node.func, scope)).node in self.functions
         )
 
-    def misuses(self, facts: list[Fact]) -> Iterator[tuple[Place, cst.CSTNode, str]]:
+    def misuses(self, facts: list[Fact]) -> Iterator[tuple[FactPlace, cst.CSTNode, str]]:
         """Uses of such a list as an array: place, expression, and the error."""
         place = next(iter(self.calls.values()))
         wanted: set[FunctionInfo | None] = {place.function for place in self.calls.values()}
@@ -99,7 +99,7 @@ class _Lists:
             root = self.module.tree if function is None else function.node.body
             yield from self._members(root, place._replace(statement=root, function=function))
 
-    def _in_arithmetic(self, fact: BinaryFact) -> Iterator[tuple[Place, cst.CSTNode, str]]:
+    def _in_arithmetic(self, fact: BinaryFact) -> Iterator[tuple[FactPlace, cst.CSTNode, str]]:
         sides = ((fact.left_node, fact.right), (fact.right_node, fact.left))
         for node, other in sides:
             if fact.in_place and node is fact.left_node:
@@ -108,7 +108,7 @@ class _Lists:
                 yield fact.place, node, "arithmetic with an array raises ValueError"
                 return
 
-    def _as_argument(self, fact: CallFact) -> Iterator[tuple[Place, cst.CSTNode, str]]:
+    def _as_argument(self, fact: CallFact) -> Iterator[tuple[FactPlace, cst.CSTNode, str]]:
         entry = mlx_api.lookup(fact.symbol or "")
         if entry is None:
             return
@@ -121,7 +121,9 @@ class _Lists:
                     f"`{name}` takes an array",
                 )
 
-    def _members(self, root: cst.CSTNode, place: Place) -> Iterator[tuple[Place, cst.CSTNode, str]]:
+    def _members(
+        self, root: cst.CSTNode, place: FactPlace
+    ) -> Iterator[tuple[FactPlace, cst.CSTNode, str]]:
         """Attributes, signs and subscripts that arrays have, and lists have not."""
         pending = [(root, place)]
         while pending:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, Fact, Place
+    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
 #: Values that a kernel may well be compiled for, one by one.
@@ -99,7 +99,7 @@ def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
 class _Varying:
     """Values that change between the runs of a launch."""
 
-    place: Place
+    place: FactPlace
     function: FunctionInfo
     module: Module
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input
-    from embercoach.metal.facts import Place
+    from embercoach.metal.facts import TextSpan
     from embercoach.metal.program.nodes import Program
     from embercoach.metal.written.body import MetalText
 
@@ -91,7 +91,7 @@ class Contracted:
         return tuple(found)
 
     def at(
-        self, code: str, place: Place, what: str, help_text: str, *, header: bool = False
+        self, code: str, place: TextSpan, what: str, help_text: str, *, header: bool = False
     ) -> Iterator[Report]:
         """A report about a stretch of the body, or of the header."""
         text = self.header if header else self.source

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.positions import Span
     from embercoach.kernel_builder import KernelBuilder
-    from embercoach.metal.contract import Kernel
+    from embercoach.metal.contract import KernelArguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _written(
     from embercoach.metal.generated import head
 
     heads: dict[str, list[int]] = {}
-    kernels: list[Kernel] = []
+    kernels: list[KernelArguments] = []
     for launch in launches_of(definition, module) or (None,):
         kernel = kernel_of(definition, launch)
         if kernel is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Variable
-    from embercoach.metal.program.state import Names
+    from embercoach.metal.program.state import SignatureNames
     from embercoach.metal.work_budget import WorkBudget
 
 
@@ -64,16 +64,16 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
 def _kernels_of(
     definition: Definition, module: Module, budget: WorkBudget
 ) -> tuple[MetalKernel, ...]:
-    from embercoach.metal.program.lowering import Names, lower_body
+    from embercoach.metal.program.lowering import SignatureNames, lower_body
 
-    planned: dict[Names, MetalKernel] = {}
+    planned: dict[SignatureNames, MetalKernel] = {}
     tried = configurations(definition, module)
     launches: tuple[Launch | None, ...] = launches_of(definition, module) or (None,)
     for launch in launches:
         kernel = kernel_of(definition, launch)
         if kernel is None:
             return ()
-        names = Names.of(kernel)
+        names = SignatureNames.of(kernel)
         own = tuple(c for c in tried if _belongs(c, names, launch))
         if own and names not in planned:
             program = lower_body(kernel.source, kernel.header, names)
@@ -82,7 +82,7 @@ def _kernels_of(
     return tuple(planned.values())
 
 
-def _belongs(configuration: Configuration, names: Names, launch: Launch | None) -> bool:
+def _belongs(configuration: Configuration, names: SignatureNames, launch: Launch | None) -> bool:
     """Return whether a configuration is one of a launch."""
     template = dict((launch.template if launch else None) or {})
     given = (configuration.inputs, configuration.outputs)

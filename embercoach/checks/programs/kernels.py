@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
-from embercoach.analysis.facts.facts import Argument, CallFact, Fact, Place
+from embercoach.analysis.facts.facts import Argument, CallFact, Fact, FactPlace
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.lattice import NONE, Function, Kernel, Sequence, Str, Symbol, Value
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
@@ -242,7 +242,7 @@ class Target:
     """The node and place of a report: see ``Report``."""
 
     node: cst.CSTNode
-    place: Place
+    place: FactPlace
     span: tuple[int, int] | None
 
 

@@ -33,7 +33,7 @@ from embercoach.checks.programs.launch_entries import (
     entries_of,
     tuple_entries,
 )
-from embercoach.metal.contract import Input, Kernel, Output, TemplateArgument
+from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -231,7 +231,7 @@ def _output_shape(value: Value | None, expression: Expression | None) -> OutputS
     return OutputShape(shape, sizes if len(sizes) == len(entries) > 0 else None, expression)
 
 
-def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | None:
+def kernel_of(definition: Definition, launch: Launch | None = None) -> KernelArguments | None:
     """The kernel as MLX gets it, as far as it is known.
 
     Args:
@@ -248,7 +248,7 @@ def kernel_of(definition: Definition, launch: Launch | None = None) -> Kernel | 
     template = None if launch is None else launch.template
     source, header = texts
     name = definition.argument("name")
-    return Kernel(
+    return KernelArguments(
         name=getattr(name.value, "text", None) or "" if name is not None else "",
         inputs=launch.inputs if launch and launch.inputs else tuple(map(Input, inputs)),
         outputs=launch.outputs if launch and launch.outputs else tuple(map(Output, outputs)),
@@ -269,12 +269,12 @@ def program_of(definition: Definition, launch: Launch | None = None) -> Program 
     Returns:
         None where ``kernel_of`` is None.
     """
-    from embercoach.metal.program.lowering import Names, lower_body
+    from embercoach.metal.program.lowering import SignatureNames, lower_body
 
     kernel = kernel_of(definition, launch)
     if kernel is None:
         return None
-    return lower_body(kernel.source, kernel.header, Names.of(kernel))
+    return lower_body(kernel.source, kernel.header, SignatureNames.of(kernel))
 
 
 def _names(definition: Definition) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.stops import Stop
-from embercoach.checks.file_reports import Lines
+from embercoach.checks.file_reports import LineOffsets
 from embercoach.checks.programs.kernel_budgets import budget_of
 from embercoach.checks.programs.kernel_plans import kernels_of
 from embercoach.checks.programs.kernels import (
@@ -111,6 +111,6 @@ def _line_of(where: Target, module: Module) -> str:
     """The line of the file that a place is on."""
     assert where.span is not None
     spans = module.parsed.spans({where.node: where.place.statement})
-    lines = Lines(module.source)
+    lines = LineOffsets(module.source)
     start = lines.offset(spans[where.node].line, spans[where.node].column)
     return f"line {lines.position(start + where.span[0])[0]}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.metal.execution.events import Configuration, Trace
-    from embercoach.metal.facts import Place
+    from embercoach.metal.facts import TextSpan
     from embercoach.metal.program.nodes import Program, Spot, Text
     from embercoach.metal.work_budget import WorkBudget
     from embercoach.metal.written.body import MetalText
@@ -47,7 +47,7 @@ class MetalReport:
     """
 
     code: str
-    place: Place
+    place: TextSpan
     message: str
     help: str
     text: Text | None = None

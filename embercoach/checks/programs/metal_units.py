@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from embercoach.checks.file_reports import Lines
+from embercoach.checks.file_reports import LineOffsets
 from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile
 from embercoach.checks.registry import checks_on, load_kernel_checks
 from embercoach.finding import Finding, Step
@@ -70,7 +70,7 @@ def placed(
         source: the file.
         offsets: of that text's characters in the file; None where the text is the file.
     """
-    lines = Lines(source)
+    lines = LineOffsets(source)
     unique: dict[tuple[str, int, int], Finding] = {}
     for report in reports:
         start, end = report.place.start, report.place.end
@@ -98,6 +98,6 @@ def placed(
     return tuple(unique.values())
 
 
-def _place(lines: Lines, offset: int) -> tuple[int, int]:
+def _place(lines: LineOffsets, offset: int) -> tuple[int, int]:
     line, column = lines.position(offset)
     return line, column + 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.nodes import Function, Program, Statement
+    from embercoach.metal.program.nodes import MetalFunction, Program, Statement
     from embercoach.metal.work_budget import WorkBudget
 
 #: Threadgroups that an entry point is tried with: what is found must hold in all of them.
@@ -59,8 +59,8 @@ def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
 
 def _kernel(
     program: Program,
-    entry: Function,
-    order: dict[Function, int] | None,
+    entry: MetalFunction,
+    order: dict[MetalFunction, int] | None,
     written: frozenset[int],
     budget: WorkBudget,
 ) -> MetalKernel:
@@ -84,7 +84,9 @@ def _kernel(
     return MetalKernel(entry.name, whole, configurations, budget, own)
 
 
-def _called(entry: Function, order: dict[Function, int]) -> dict[str, tuple[Function, ...]]:
+def _called(
+    entry: MetalFunction, order: dict[MetalFunction, int]
+) -> dict[str, tuple[MetalFunction, ...]]:
     """The functions of a file that an entry point calls, directly or not, by name."""
     from embercoach.metal.program.nodes import Call
     from embercoach.metal.program.walk import below
@@ -98,20 +100,20 @@ def _called(entry: Function, order: dict[Function, int]) -> dict[str, tuple[Func
                     new = [one for one in node.functions if one not in reached]
                     reached.update(new)
                     pending += new
-    found: dict[str, tuple[Function, ...]] = {}
+    found: dict[str, tuple[MetalFunction, ...]] = {}
     for function in sorted(reached & order.keys(), key=order.__getitem__):
         found[function.name] = (*found.get(function.name, ()), function)
     return found
 
 
-def _is_doubtful(entry: Function, doubts: Sequence[int]) -> bool:
+def _is_doubtful(entry: MetalFunction, doubts: Sequence[int]) -> bool:
     """Return whether something inside the entry point was not parsed."""
     extent = entry.spot.place
     first = bisect_left(doubts, extent.start)
     return first < len(doubts) and doubts[first] < extent.end
 
 
-def _configurations(entry: Function, written: frozenset[int]) -> Iterator[Configuration]:
+def _configurations(entry: MetalFunction, written: frozenset[int]) -> Iterator[Configuration]:
     from embercoach.metal.execution.events import Configuration
 
     if _asks_for_the_grid_alone(entry):
@@ -123,7 +125,7 @@ def _configurations(entry: Function, written: frozenset[int]) -> Iterator[Config
         yield Configuration(threadgroup, _ALL_AXES, (None, None, None), {})
 
 
-def _threadgroups(entry: Function, constants: frozenset[int]) -> list[tuple[int, int, int]]:
+def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple[int, int, int]]:
     written = _written_sizes(entry, constants)
     several = any(v.attribute in _OF_SIMD_GROUPS for v in entry.parameters)
     lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
@@ -139,7 +141,7 @@ def _threadgroups(entry: Function, constants: frozenset[int]) -> list[tuple[int,
     return tried
 
 
-def _asks_for_rows(entry: Function) -> bool:
+def _asks_for_rows(entry: MetalFunction) -> bool:
     """Return whether a kernel distinguishes the threads of a group along y."""
     from embercoach.metal.program.nodes import Member, Name
     from embercoach.metal.program.walk import below
@@ -154,7 +156,7 @@ def _asks_for_rows(entry: Function) -> bool:
     )
 
 
-def _asks_for_the_grid_alone(entry: Function) -> bool:
+def _asks_for_the_grid_alone(entry: MetalFunction) -> bool:
     """Return whether a kernel ignores its threadgroup, and distinguishes threads along x."""
     from embercoach.metal.program.nodes import Member, Name
     from embercoach.metal.program.walk import below
@@ -174,19 +176,19 @@ def _asks_for_the_grid_alone(entry: Function) -> bool:
     )
 
 
-def _written_sizes(entry: Function, constants: frozenset[int]) -> list[int]:
+def _written_sizes(entry: MetalFunction, constants: frozenset[int]) -> list[int]:
     """Numbers in a kernel, and of the file's constants, that may be the size of a threadgroup."""
     return sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
 
 
 def _numbers(statement: Statement) -> Iterator[int]:
     """The numbers in a statement that may be the size of a threadgroup."""
-    from embercoach.metal.program.nodes import Declare, Number
+    from embercoach.metal.program.nodes import Declare, NumberLiteral
     from embercoach.metal.program.walk import below
 
     for node in below(statement):
         written: tuple[object, ...] = ()
-        if isinstance(node, Number):
+        if isinstance(node, NumberLiteral):
             written = (node.value,)
         elif isinstance(node, Declare):
             written = node.variable.type.dimensions

@@ -12,7 +12,7 @@ import click
 from embercoach.cli import codes, shared_options
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import DEFAULT_FILE
-from embercoach.report.outcome import Sources
+from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, print_text
 from embercoach.report.text import plural, problem_lines
 
@@ -98,7 +98,7 @@ def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem,
 
 def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool) -> None:
     before = guard.baseline
-    entries = baseline_file.entries_of(result.findings, Sources(), before.file)
+    entries = baseline_file.entries_of(result.findings, SourceTexts(), before.file)
     now = {e for e, finding in zip(entries, result.findings, strict=True) if finding in listed}
     kept = before.entries - guard.covered(result)
     after = baseline_file.Baseline(before.file, kept | now)

@@ -84,10 +84,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     PATHS are files, folders and checkouts, each with its own configuration (default: the current
     folder). `-` is standard input, `@FILE` the lines of a file.
     """
-    from embercoach.cli.flow import Request, execute
+    from embercoach.cli.flow import CheckRequest, execute
 
     watched = options.pop("watch")
-    request = Request(
+    request = CheckRequest(
         paths=options["paths"],
         overrides=shared_options.overrides(options),
         **{name: options[name] for name in options.keys() - shared_options.MERGED - {"paths"}},

@@ -145,7 +145,7 @@ def _of_run(
     from embercoach.report import json_report
     from embercoach.report.fingerprints import fingerprints
     from embercoach.report.html.rendering import render
-    from embercoach.report.outcome import Sources
+    from embercoach.report.outcome import SourceTexts
 
     overrides = _overrides(options)
     try:
@@ -171,7 +171,7 @@ def _of_run(
         raise UserError(
             "no Python, notebook, Metal or Objective-C files found under the given paths"
         )
-    sources, comparison = Sources(), None
+    sources, comparison = SourceTexts(), None
     marks = fingerprints(result.findings, sources) if marked else None
     if watching:
         judged = judge(watching, result, sources)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach import rulebook
-from embercoach.cli.option_types import Family
+from embercoach.cli.option_types import RuleFamily
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command("rules")
-@click.option("--family", type=Family(), help="Only the rules of a family, such as `host-pull`.")
+@click.option(
+    "--family", type=RuleFamily(), help="Only the rules of a family, such as `host-pull`."
+)
 @click.option(
     "--profile",
     type=click.Choice(rulebook.PROFILES),

@@ -58,9 +58,9 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
     after `--`. `python` and `pytest` are those of the environment that embercoach is in.
     """
-    from embercoach.cli.simulation import Request, execute
+    from embercoach.cli.simulation import SimulationRequest, execute
 
     shared_options.refuse_two_sources(options)
     if options["compile_only"] and options["no_checks"]:
         raise click.UsageError("--compile-only and --no-checks exclude each other: nothing is run")
-    ctx.exit(execute(Request(**options)))
+    ctx.exit(execute(SimulationRequest(**options)))

@@ -16,7 +16,7 @@ from embercoach.safe_read import is_inside, read_bytes
 
 if TYPE_CHECKING:
     from embercoach.config import Configurations, Settings
-    from embercoach.config.load import Scope
+    from embercoach.config.load import ConfigurationScope
 
 Why = Literal[
     "missing",
@@ -47,7 +47,7 @@ class Reason:
     pattern: str = ""
     file: str = ""
     place: str = ""
-    scope: Scope | None = None
+    scope: ConfigurationScope | None = None
 
 
 def skip_reason(path: str, configurations: Configurations) -> Reason | None:
@@ -78,7 +78,7 @@ def _undiscovered(path: str, configurations: Configurations) -> Reason | None:
     return None
 
 
-def _at(path: str, scope: Scope, ignored: Ignored | None, top: str) -> Reason | None:
+def _at(path: str, scope: ConfigurationScope, ignored: Ignored | None, top: str) -> Reason | None:
     place = Path(path)
     folder = place.is_dir() and not place.is_symlink()
     if place.is_dir() and place.is_symlink():

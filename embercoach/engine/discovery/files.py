@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.config import Configurations
-    from embercoach.config.load import Scope
+    from embercoach.config.load import ConfigurationScope
     from embercoach.config.patterns import PathPatterns
 
 #: Names in a folder that may end the search for a configuration.
@@ -48,11 +48,11 @@ class Discovery:
     """
 
     def __init__(self) -> None:
-        self.files: list[tuple[SourceFile, Scope]] = []
+        self.files: list[tuple[SourceFile, ConfigurationScope]] = []
         self.problems: list[Problem] = []
         self.mistakes: dict[str, ConfigError] = {}
         self.folders: list[str] = []
-        self.scopes: dict[Scope, None] = {}
+        self.scopes: dict[ConfigurationScope, None] = {}
 
 
 def discover(
@@ -128,7 +128,7 @@ class _Walk:
     def __init__(self, configurations: Configurations, found: Discovery) -> None:
         self._configurations = configurations
         self._found = found
-        self._excluded: dict[Scope, PathPatterns] = {}
+        self._excluded: dict[ConfigurationScope, PathPatterns] = {}
         self._home = home_folder()
         self._project = ""
 
@@ -164,7 +164,7 @@ class _Walk:
             for entry in entries:
                 self._entry(entry, os.path.join(name, entry.name), scope, ignored, pending)  # noqa: PTH118
 
-    def _scope(self, folder: str) -> Scope | None:
+    def _scope(self, folder: str) -> ConfigurationScope | None:
         try:
             scope = self._configurations.nearest(folder)
         except ConfigError as error:
@@ -178,9 +178,9 @@ class _Walk:
         self,
         entry: os.DirEntry[str],
         shown: str,
-        scope: Scope,
+        scope: ConfigurationScope,
         ignored: Ignored | None,
-        pending: list[tuple[str, str, Scope, Ignored | None]],
+        pending: list[tuple[str, str, ConfigurationScope, Ignored | None]],
     ) -> None:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not is_folder and not entry.name.endswith(SUFFIXES):
@@ -202,7 +202,7 @@ class _Walk:
         return entry.is_symlink() and not is_inside(entry.path, self._project)
 
 
-def _ignored(scope: Scope, folder: str) -> Ignored | None:
+def _ignored(scope: ConfigurationScope, folder: str) -> Ignored | None:
     return ignored_in(folder) if scope.settings.respect_gitignore else None
 
 

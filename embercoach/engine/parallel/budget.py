@@ -75,11 +75,11 @@ class Exceeded:
         return f"analysis exceeded its budget of {bound}"
 
 
-class EndedError(BaseException):
+class BudgetEndedError(BaseException):
     """Raised in the midst of a task that exceeds its budget; no handler of errors takes it."""
 
 
-class Watch:
+class TaskWatch:
     """Watches the task that a thread is at, from another thread."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Watch:
             self._begin()
             result = work(task)
             self._finish()
-        except EndedError:
+        except BudgetEndedError:
             with self._lock:
                 self._thread = None
             return Exceeded(self._ended or "time")
@@ -118,7 +118,9 @@ class Watch:
             if what is not None and (self._ended is None or now - self._ended_at > GRACE):
                 self._ended, self._ended_at = what, now
                 thread = ctypes.c_ulong(self._thread)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(EndedError))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    thread, ctypes.py_object(BudgetEndedError)
+                )
             return what
 
     def seconds(self) -> float:

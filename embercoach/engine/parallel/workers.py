@@ -19,7 +19,7 @@ from embercoach.engine.parallel.budget import (
     MEMORY_EXIT,
     PROCESS_MEMORY,
     Exceeded,
-    Watch,
+    TaskWatch,
     end_at,
     resident,
 )
@@ -110,7 +110,7 @@ def _here(
     collecting = gc.isenabled()
     gc.disable()
     done: SimpleQueue[tuple[int, R | Exceeded] | None] = SimpleQueue()
-    watch = Watch()
+    watch = TaskWatch()
 
     def run() -> None:
         nonlocal work
@@ -134,7 +134,7 @@ def _here(
             gc.enable()
 
 
-def _next_done(done: SimpleQueue[T], watch: Watch) -> T:
+def _next_done(done: SimpleQueue[T], watch: TaskWatch) -> T:
     while True:
         with contextlib.suppress(Empty):
             return done.get(timeout=INTERVAL)
@@ -155,7 +155,7 @@ def _bound_garbage() -> None:
 
 def _watched(work: Callable[[T], R], task: T) -> R | Exceeded:
     """Do a task on a deep stack, in a process that ends if the task does not."""
-    watch = Watch()
+    watch = TaskWatch()
     results: list[R | Exceeded] = []
     end_at(watch.seconds())
     thread = run_deep(lambda: results.append(watch.run(work, task)), LARGE)

@@ -19,8 +19,8 @@ from embercoach.metal.execution.values import (
     ANYWHERE,
     GROUP,
     ZERO,
-    Origin,
-    Value,
+    LaneValue,
+    ValueOrigin,
     value_of,
 )
 from embercoach.metal.program.types import NAMED
@@ -107,7 +107,7 @@ def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
     if isinstance(bound, Cells):
         at = place.offset.constant
         known = None if at is None else bound.known.get((place.member, at))
-        if isinstance(known, Value) and place.type.width == 1:
+        if isinstance(known, LaneValue) and place.type.width == 1:
             return known
     width = place.type.width
     if place.root.kind not in _READ_ONLY and place.memory != "constant":
@@ -116,7 +116,7 @@ def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
     return parts[0] if width == 1 else Bundle(tuple(parts))
 
 
-def _loaded(m: Machine, state: State, place: Pointer, component: int) -> Value:
+def _loaded(m: Machine, state: State, place: Pointer, component: int) -> LaneValue:
     root = place.root
     if root is None or not place.known:
         return m.pool.unknown("load")
@@ -124,10 +124,10 @@ def _loaded(m: Machine, state: State, place: Pointer, component: int) -> Value:
     shared = place.memory == "threadgroup" or version > 0
     bits = GROUP if shared else 0
     index = place.offset.origin
-    origin = Origin(frozenset(), index.blurred, index.single, index.axes)
+    origin = ValueOrigin(frozenset(), index.blurred, index.single, index.axes)
     if shared:
         axes = m.tainted.get(root, 0) if place.memory == "threadgroup" else ALL_AXES
-        origin = origin.joined(Origin(axes=axes))
+        origin = origin.joined(ValueOrigin(axes=axes))
         interval = state.threadgroup if place.memory == "threadgroup" else state.device
         key = (version, m.epoch, interval)
     else:
@@ -151,14 +151,14 @@ def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -
     m.note(state, "write", place, written, spot)
 
 
-def written_number(m: Machine, value: Result) -> Value | None:
+def written_number(m: Machine, value: Result) -> LaneValue | None:
     """A written value as one number, None for what is none."""
-    if isinstance(value, Value):
+    if isinstance(value, LaneValue):
         return value
     return m.pool.symbol("vector", value.parts) if isinstance(value, Bundle) else None
 
 
-def update(m: Machine, state: State, place: Pointer, value: Value | None, node: Call) -> None:
+def update(m: Machine, state: State, place: Pointer, value: LaneValue | None, node: Call) -> None:
     """Record an atomic access."""
     if place.memory == "thread":
         return
@@ -198,7 +198,7 @@ def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Resul
         parts = [_cell(m, binding, place, at, k) for k in range(width)]
         if width == 1:
             return parts[0]
-        return Bundle(tuple(p if isinstance(p, Value) else m.pool.unknown() for p in parts))
+        return Bundle(tuple(p if isinstance(p, LaneValue) else m.pool.unknown() for p in parts))
     if isinstance(binding, Bundle):
         if width == len(binding.parts):
             return binding
@@ -206,7 +206,7 @@ def _load_private(m: Machine, state: State, place: Pointer, spot: Spot) -> Resul
             if at is not None and 0 <= at < len(binding.parts):
                 return binding.parts[at]
             return m.pool.symbol("component", (*binding.parts, place.offset))
-    if isinstance(binding, Value | Pointer) and width == 1 and at == 0 and not place.member:
+    if isinstance(binding, LaneValue | Pointer) and width == 1 and at == 0 and not place.member:
         return binding
     return m.pool.unknown("private")
 
@@ -227,24 +227,24 @@ def _inside(cells: Cells, member: str) -> Cells:
     return Cells(known, cells.stale)
 
 
-def _cell(m: Machine, cells: Cells, place: Pointer, at: int | None, k: int) -> Value | Pointer:
+def _cell(m: Machine, cells: Cells, place: Pointer, at: int | None, k: int) -> LaneValue | Pointer:
     if at is not None:
         known = cells.known.get((place.member, at + k))
-        if isinstance(known, Value | Pointer):
+        if isinstance(known, LaneValue | Pointer):
             return known
     bits = 0 if cells.stale is None else cells.stale
-    origin = Origin()
+    origin = ValueOrigin()
     for value in cells.known.values():
-        if isinstance(value, Value):
+        if isinstance(value, LaneValue):
             bits |= value.bits
             origin = origin.joined(value.origin)
     if at is not None and cells.stale is None:
         # Nobody wrote it yet.
         bits = ANYWHERE
     # It may well be one that is the same for all threads.
-    origin = origin.joined(Origin(blurred=True))
+    origin = origin.joined(ValueOrigin(blurred=True))
     bits |= place.offset.bits
-    return m.pool.fresh("cell", (), bits, origin.joined(Origin(axes=ALL_AXES)))
+    return m.pool.fresh("cell", (), bits, origin.joined(ValueOrigin(axes=ALL_AXES)))
 
 
 def _store_private(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -> None:
@@ -276,7 +276,7 @@ def _with_components(m: Machine, old: Bundle, place: Pointer, value: Result) -> 
         new = new * width
     if at is None or at < 0 or at + len(new) > width:
         return Bundle(tuple(m.pool.unknown("private") for _ in range(width)))
-    made = tuple(v if isinstance(v, Value) else m.pool.unknown("private") for v in new)
+    made = tuple(v if isinstance(v, LaneValue) else m.pool.unknown("private") for v in new)
     return Bundle((*old.parts[:at], *made, *old.parts[at + len(made) :]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution.values import ONE, ZERO, Pool, Value, value_of
+from embercoach.metal.execution.values import ONE, ZERO, LaneValue, SymbolPool, value_of
 from embercoach.metal.integer_operators import BITWISE, COMPARISONS
 from embercoach.metal.program.types import INTEGERS, SIZES
 
@@ -20,7 +20,7 @@ MAX_TERMS = 12
 
 
 def each(
-    pool: Pool, function: Callable[[int, int], int], left: Value, right: Value
+    pool: SymbolPool, function: Callable[[int, int], int], left: LaneValue, right: LaneValue
 ) -> int | tuple[int, ...]:
     """The function of both known parts, for each thread."""
     a, b = left.offsets, right.offsets
@@ -36,7 +36,7 @@ def each(
     return tuple(map(function, a, b))
 
 
-def add(pool: Pool, left: Value, right: Value, sign: int = 1) -> Value:
+def add(pool: SymbolPool, left: LaneValue, right: LaneValue, sign: int = 1) -> LaneValue:
     """``left + right``, or ``left - right`` for a sign of -1."""
     if len(left.terms) + len(right.terms) > MAX_TERMS:
         return pool.symbol("+" if sign == 1 else "-", (left, right))
@@ -50,7 +50,7 @@ def add(pool: Pool, left: Value, right: Value, sign: int = 1) -> Value:
     return value_of(offsets, tuple(terms))
 
 
-def multiply(pool: Pool, left: Value, right: Value) -> Value:
+def multiply(pool: SymbolPool, left: LaneValue, right: LaneValue) -> LaneValue:
     """``left * right``: of an unknown only by a known constant."""
     if left.exact and right.exact:
         return value_of(each(pool, operator.mul, left, right))
@@ -61,7 +61,7 @@ def multiply(pool: Pool, left: Value, right: Value) -> Value:
         if factor == 0:
             return ZERO
         terms = tuple((symbol, known * factor) for symbol, known in left.terms)
-        return value_of(each(pool, operator.mul, Value(left.offsets), right), terms)
+        return value_of(each(pool, operator.mul, LaneValue(left.offsets), right), terms)
     return pool.symbol("*", (left, right))
 
 
@@ -76,7 +76,9 @@ def _remainder(a: int, b: int) -> int:
     return a - b * _quotient(a, b) if b else 0
 
 
-def divide(pool: Pool, left: Value, right: Value, *, remainder: bool = False) -> Value:
+def divide(
+    pool: SymbolPool, left: LaneValue, right: LaneValue, *, remainder: bool = False
+) -> LaneValue:
     """``left / right`` of integers, or ``left % right``.
 
     An unknown part that the divisor divides is taken out of it, as positions are not negative.
@@ -91,23 +93,23 @@ def divide(pool: Pool, left: Value, right: Value, *, remainder: bool = False) ->
     if by is not None and by > 0 and all(factor % by == 0 for _, factor in left.terms):
         terms = () if remainder else tuple((s, f // by) for s, f in left.terms)
         if not _below(left, 0):
-            return value_of(each(pool, function, Value(left.offsets), right), terms)
+            return value_of(each(pool, function, LaneValue(left.offsets), right), terms)
     return pool.symbol(sign, (left, right))
 
 
-def _numbers(value: Value) -> tuple[int, ...]:
+def _numbers(value: LaneValue) -> tuple[int, ...]:
     return (value.offsets,) if isinstance(value.offsets, int) else value.offsets
 
 
-def _has(value: Value, number: int) -> bool:
+def _has(value: LaneValue, number: int) -> bool:
     return number in _numbers(value)
 
 
-def _below(value: Value, bound: int) -> bool:
+def _below(value: LaneValue, bound: int) -> bool:
     return min(_numbers(value)) < bound
 
 
-def shift(pool: Pool, left: Value, right: Value, sign: str) -> Value:
+def shift(pool: SymbolPool, left: LaneValue, right: LaneValue, sign: str) -> LaneValue:
     """``left << right`` or ``left >> right``."""
     if right.exact and min(_numbers(right)) >= 0 and max(_numbers(right)) <= _MAX_SHIFT:
         powers = value_of(each(pool, operator.lshift, ONE, right))
@@ -119,7 +121,7 @@ def shift(pool: Pool, left: Value, right: Value, sign: str) -> Value:
     return pool.symbol(sign, (left, right))
 
 
-def bitwise(pool: Pool, left: Value, right: Value, sign: str) -> Value:
+def bitwise(pool: SymbolPool, left: LaneValue, right: LaneValue, sign: str) -> LaneValue:
     """``&``, ``|`` or ``^``."""
     if left.exact and right.exact:
         return value_of(each(pool, BITWISE[sign], left, right))
@@ -129,11 +131,11 @@ def bitwise(pool: Pool, left: Value, right: Value, sign: str) -> Value:
     if mask == 0:
         return ZERO if sign == "&" else left
     if sign == "&" and mask is not None and mask > 0 and mask & (mask + 1) == 0:
-        return divide(pool, left, Value(mask + 1), remainder=True)
+        return divide(pool, left, LaneValue(mask + 1), remainder=True)
     return pool.symbol(sign, (left, right))
 
 
-def extreme(pool: Pool, name: str, left: Value, right: Value) -> Value:
+def extreme(pool: SymbolPool, name: str, left: LaneValue, right: LaneValue) -> LaneValue:
     """``min`` or ``max``."""
     if left == right:
         return left
@@ -143,7 +145,7 @@ def extreme(pool: Pool, name: str, left: Value, right: Value) -> Value:
     return pool.symbol(name, (left, right))
 
 
-def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
+def compare(pool: SymbolPool, sign: str, left: LaneValue, right: LaneValue) -> LaneValue:
     """A comparison: 0 or 1 for each thread, or a symbol.
 
     Opposite comparisons give a symbol and its ``!``: so a condition's opposite is recognized.
@@ -151,7 +153,7 @@ def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
     if left.terms == right.terms:
         function = COMPARISONS[sign]
         if left == right and left.exact:
-            return Value(int(function(0, 0)))
+            return LaneValue(int(function(0, 0)))
         found = each(pool, function, left, right)
         return value_of(int(found) if isinstance(found, int) else tuple(map(int, found)))
     left, right = _without_position(left, right)
@@ -163,7 +165,7 @@ def compare(pool: Pool, sign: str, left: Value, right: Value) -> Value:
     return negate(pool, made) if sign in ("!=", "<=", ">=") else made
 
 
-def _without_position(left: Value, right: Value) -> tuple[Value, Value]:
+def _without_position(left: LaneValue, right: LaneValue) -> tuple[LaneValue, LaneValue]:
     """Both sides less what each thread adds to both, as in ``start + tid < end + tid``."""
     if isinstance(left.offsets, int) or isinstance(right.offsets, int):
         return left, right
@@ -173,11 +175,11 @@ def _without_position(left: Value, right: Value) -> tuple[Value, Value]:
     return value_of(apart.pop(), left.terms), value_of(0, right.terms)
 
 
-def _order(value: Value) -> tuple[int, ...]:
+def _order(value: LaneValue) -> tuple[int, ...]:
     return tuple(symbol.number for symbol, _ in value.terms)
 
 
-def negate(pool: Pool, value: Value) -> Value:
+def negate(pool: SymbolPool, value: LaneValue) -> LaneValue:
     """``!value``."""
     if value.exact:
         found = each(pool, operator.eq, value, ZERO)
@@ -185,12 +187,12 @@ def negate(pool: Pool, value: Value) -> Value:
     symbol = value.symbol
     if symbol is not None and symbol.operation == "!":
         operand = symbol.operands[0]
-        if isinstance(operand, Value):
+        if isinstance(operand, LaneValue):
             return operand
     return pool.symbol("!", (value,))
 
 
-def truth(pool: Pool, value: Value) -> Value:
+def truth(pool: SymbolPool, value: LaneValue) -> LaneValue:
     """``value != 0``, as 0 or 1."""
     symbol = value.symbol
     if symbol is not None and symbol.operation in ("<", "==", "!", "&&", "||"):
@@ -198,12 +200,12 @@ def truth(pool: Pool, value: Value) -> Value:
     return compare(pool, "!=", value, ZERO)
 
 
-def both(pool: Pool, sign: str, left: Value, right: Value) -> Value:
+def both(pool: SymbolPool, sign: str, left: LaneValue, right: LaneValue) -> LaneValue:
     """``left && right`` or ``left || right`` of what ``truth`` gave."""
     absorbing, neutral = (0, 1) if sign == "&&" else (1, 0)
     for one, other in ((left, right), (right, left)):
         if one.constant == absorbing:
-            return Value(absorbing)
+            return LaneValue(absorbing)
         if one.constant == neutral:
             return other
     if left.exact and right.exact:
@@ -211,7 +213,9 @@ def both(pool: Pool, sign: str, left: Value, right: Value) -> Value:
     return left if left == right else pool.symbol(sign, (left, right))
 
 
-def choose(pool: Pool, condition: Value, then: Value, otherwise: Value) -> Value:
+def choose(
+    pool: SymbolPool, condition: LaneValue, then: LaneValue, otherwise: LaneValue
+) -> LaneValue:
     """``condition ? then : otherwise``."""
     if then == otherwise:
         return then
@@ -228,7 +232,7 @@ def choose(pool: Pool, condition: Value, then: Value, otherwise: Value) -> Value
     return pool.symbol("?:", (condition, then, otherwise))
 
 
-def wrap(pool: Pool, value: Value, scalar: str | None) -> Value:
+def wrap(pool: SymbolPool, value: LaneValue, scalar: str | None) -> LaneValue:
     """The value in a type: integers wrap around where they are known, others stay as they are."""
     if scalar is None or scalar not in INTEGERS:
         return value
@@ -252,7 +256,9 @@ def whole(number: float) -> int | None:
     return int(number) if number == number // 1 and abs(number) < _LARGEST else None
 
 
-def binary(pool: Pool, sign: str, left: Value, right: Value, scalar: str | None) -> Value:
+def binary(
+    pool: SymbolPool, sign: str, left: LaneValue, right: LaneValue, scalar: str | None
+) -> LaneValue:
     """An arithmetic operator, its result in the type."""
     if sign in COMPARISONS:
         return compare(pool, sign, left, right)

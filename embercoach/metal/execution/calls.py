@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from embercoach.metal.execution import library, places
 from embercoach.metal.execution.conversions import fitted
 from embercoach.metal.execution.events import LostError
-from embercoach.metal.execution.machine import Frame
+from embercoach.metal.execution.machine import CallFrame
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute, link
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import bind_structure, bind_template, structure_of
-from embercoach.metal.execution.values import Value
+from embercoach.metal.execution.values import LaneValue
 from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
 from embercoach.metal.program.nodes import Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Call, Expression, Function, Spot
+    from embercoach.metal.program.nodes import Call, Expression, MetalFunction, Spot
     from embercoach.metal.program.types import Type
 
 #: Steps that comparing an overload with a call takes.
@@ -72,7 +72,7 @@ def unheard(m: Machine, state: State, given: Sequence[Expression], spot: Spot) -
     return m.pool.unknown("call")
 
 
-def _own_methods(m: Machine, node: Call) -> tuple[Function, ...]:
+def _own_methods(m: Machine, node: Call) -> tuple[MetalFunction, ...]:
     """The methods that a method of the same structure calls by name alone."""
     function = m.frames[-1].function if m.frames else None
     if node.method is not None or function is None or function.owner is None:
@@ -92,13 +92,15 @@ def _method(m: Machine, state: State, node: Call) -> Result:
     return m.pool.symbol("method", (node.name, *given))
 
 
-def _fitting(m: Machine, functions: list[Function], given: tuple[Expression, ...]) -> Function:
+def _fitting(
+    m: Machine, functions: list[MetalFunction], given: tuple[Expression, ...]
+) -> MetalFunction:
     """The overload that a call means, as far as its arguments tell."""
     if len(functions) == 1:
         return functions[0]
     m.pool.steps += _OVERLOAD * len(functions)
 
-    def distance(function: Function) -> int:
+    def distance(function: MetalFunction) -> int:
         pairs = zip(function.parameters, given, strict=False)
         return sum(_distance(m, parameter.type, argument.type) for parameter, argument in pairs)
 
@@ -117,7 +119,7 @@ def _distance(m: Machine, wanted: Type, given: Type) -> int:
     return apart + (wanted.scalar != given.scalar)
 
 
-def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
+def _follow(m: Machine, state: State, node: Call, function: MetalFunction) -> Result:
     if len(m.frames) > MAX_DEPTH or any(frame.function is function for frame in m.frames):
         raise LostError(node.spot)
     before = dict.fromkeys(state.variables)
@@ -128,7 +130,7 @@ def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
     _bind_template(m, state, node, function)
     _bind(m, state, node, function)
     result = Variable("", "local", UNKNOWN, function.spot)
-    frame = Frame(function, result)
+    frame = CallFrame(function, result)
     m.frames.append(frame)
     turns, m.turns = m.turns, []
     for body in function.bodies:
@@ -140,7 +142,7 @@ def _follow(m: Machine, state: State, node: Call, function: Function) -> Result:
         state.become(met(m.pool, state, left))
     found = state.variables.get(result)
     _forget(state, before)
-    if isinstance(found, Value | Bundle | Pointer | Cells):
+    if isinstance(found, LaneValue | Bundle | Pointer | Cells):
         return found
     return m.pool.unknown("call")
 
@@ -150,7 +152,7 @@ def _forget(state: State, before: Mapping[Variable, Binding | None]) -> None:
     state.variables = {v: before[v] or b for v, b in state.variables.items() if v in before}
 
 
-def _bind_template(m: Machine, state: State, node: Call, function: Function) -> None:
+def _bind_template(m: Machine, state: State, node: Call, function: MetalFunction) -> None:
     bind_template(m, state, function.template, node.template)
     names = {parameter.name for parameter in function.template[len(node.template) :]}
     for parameter, argument in zip(function.parameters, node.arguments, strict=False):
@@ -159,9 +161,9 @@ def _bind_template(m: Machine, state: State, node: Call, function: Function) -> 
             m.types[wanted] = given
 
 
-def _bind(m: Machine, state: State, node: Call, function: Function) -> None:
+def _bind(m: Machine, state: State, node: Call, function: MetalFunction) -> None:
     """Give the parameters the arguments' values, all of them found before any is bound."""
-    bound: dict[Variable, Value | Bundle | Pointer | Cells | Reference] = {}
+    bound: dict[Variable, LaneValue | Bundle | Pointer | Cells | Reference] = {}
     given = list(node.arguments)
     missing = len(function.parameters) - len(given)
     if missing > 0:

@@ -10,7 +10,7 @@ from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.memory import Reference, Result
 from embercoach.metal.execution.recursion import evaluate, evaluate_number
 from embercoach.metal.execution.state import joined, met
-from embercoach.metal.execution.values import Value
+from embercoach.metal.execution.values import LaneValue
 from embercoach.metal.program.nodes import Assign, Binary, Call, Conditional, Expression
 from embercoach.metal.program.walk import below
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.state import State
 
 
-def logic(m: Machine, state: State, node: Binary) -> Value:
+def logic(m: Machine, state: State, node: Binary) -> LaneValue:
     """``left && right`` or ``left || right``: the right side runs only where it decides."""
     left = truth(m.pool, evaluate_number(m, state, node.left))
     holds = node.operator == "&&"
     lanes, conditions = narrow(m.pool, state.lanes, state.conditions, left, holds=holds)
     if not lanes:
-        return Value(0 if holds else 1)
+        return LaneValue(0 if holds else 1)
     right = _within(m, state, lanes, conditions, node.right)
     return both(m.pool, node.operator, left, truth(m.pool, number(m, state, right, node.right)))
 
@@ -79,7 +79,7 @@ def conditional(m: Machine, state: State, node: Conditional) -> Result:
     if len(sides) == 1:
         return sides[0]
     one, other = sides
-    if isinstance(one, Value) and isinstance(other, Value):
+    if isinstance(one, LaneValue) and isinstance(other, LaneValue):
         return choose(m.pool, condition, one, other)
     found = joined(m.pool, condition, one, other)
     return m.pool.unknown() if isinstance(found, Reference) else found

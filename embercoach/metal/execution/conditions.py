@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from embercoach.metal.execution.arithmetic import negate, truth
 from embercoach.metal.execution.events import LostError
-from embercoach.metal.execution.values import LANE, SIMD, Pool, Reach, Symbol, Value
+from embercoach.metal.execution.values import (
+    LANE,
+    SIMD,
+    LaneValue,
+    Reach,
+    SymbolPool,
+    UnknownNumber,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +43,7 @@ class Condition(NamedTuple):
         holds: whether it must be true.
     """
 
-    symbol: Symbol
+    symbol: UnknownNumber
     holds: bool
 
     @property
@@ -55,17 +62,19 @@ class Condition(NamedTuple):
         return _NEGATED.get((self.symbol.operation, self.holds), "?")
 
     @property
-    def sides(self) -> tuple[Value, Value] | None:
+    def sides(self) -> tuple[LaneValue, LaneValue] | None:
         """Left and right, for a comparison."""
         operands = self.symbol.operands
         if self.operator == "?" or len(operands) != 2:
             return None
         left, right = operands
-        return (left, right) if isinstance(left, Value) and isinstance(right, Value) else None
+        return (
+            (left, right) if isinstance(left, LaneValue) and isinstance(right, LaneValue) else None
+        )
 
 
 Conditions: TypeAlias = tuple[Condition, ...]
-_Terms: TypeAlias = tuple[tuple[Symbol, int], ...]
+_Terms: TypeAlias = tuple[tuple[UnknownNumber, int], ...]
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +83,7 @@ def threads_of(lanes: int) -> tuple[int, ...]:
     return tuple(thread for thread in range(lanes.bit_length()) if lanes >> thread & 1)
 
 
-def lanes_where(value: Value, lanes: int) -> int:
+def lanes_where(value: LaneValue, lanes: int) -> int:
     """Those of the lanes for which a known value is not 0."""
     known = value.offsets
     if isinstance(known, int):
@@ -88,7 +97,7 @@ def _packed(flags: tuple[int, ...]) -> int:
 
 
 def narrow(
-    pool: Pool, lanes: int, conditions: Conditions, value: Value, *, holds: bool
+    pool: SymbolPool, lanes: int, conditions: Conditions, value: LaneValue, *, holds: bool
 ) -> tuple[int, Conditions]:
     """Lanes and conditions that are left when a condition holds, or does not; lanes 0 for none."""
     value = truth(pool, value if holds else negate(pool, truth(pool, value)))
@@ -98,7 +107,7 @@ def narrow(
     symbol = value.symbol
     if symbol is None:
         return lanes, conditions
-    parts = [part for part in symbol.operands if isinstance(part, Value)]
+    parts = [part for part in symbol.operands if isinstance(part, LaneValue)]
     if symbol.operation == "&&":
         for part in parts:
             lanes, conditions = narrow(pool, lanes, conditions, part, holds=True)
@@ -107,7 +116,7 @@ def narrow(
         inner = parts[0].symbol
         if inner is not None and inner.operation == "||":
             for either in inner.operands:
-                if isinstance(either, Value):
+                if isinstance(either, LaneValue):
                     lanes, conditions = narrow(pool, lanes, conditions, either, holds=False)
             return lanes, conditions
         if inner is not None:
@@ -182,7 +191,7 @@ class Elsewhere:
     """
 
     required: tuple[tuple[Condition, int], ...]
-    position: Symbol | None
+    position: UnknownNumber | None
     by: int
     count: int | None
     here: int | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.execution import accessing
 from embercoach.metal.execution.arithmetic import wrap
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Result
-from embercoach.metal.execution.values import Value
+from embercoach.metal.execution.values import LaneValue
 from embercoach.metal.program.types import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(text)}
 
 
-def number(m: Machine, state: State, result: Result, node: Expression) -> Value:
+def number(m: Machine, state: State, result: Result, node: Expression) -> LaneValue:
     """A result as one number."""
-    if isinstance(result, Value):
+    if isinstance(result, LaneValue):
         return result
     if isinstance(result, Pointer):
         if result.root is not None and result.root.kind in ("input", "metadata"):
             # A 0-d input is a reference: its name represents its value.
             loaded = accessing.load(m, state, result._replace(type=_plain(result.type)), node.spot)
-            return loaded if isinstance(loaded, Value) else m.pool.unknown()
+            return loaded if isinstance(loaded, LaneValue) else m.pool.unknown()
         return m.pool.symbol("address", (result.root, result.member, result.offset))
     if isinstance(result, Bundle):
         return m.pool.symbol("vector", result.parts)
@@ -40,7 +40,7 @@ def _plain(kind: Type) -> Type:
     return replace(kind, width=1, dimensions=(), pointer=False, reference=False)
 
 
-def converted(m: Machine, value: Value, origin: Type, kind: Type) -> Value:
+def converted(m: Machine, value: LaneValue, origin: Type, kind: Type) -> LaneValue:
     """A number in another type."""
     integer = value.terms and kind.scalar in INTEGERS and kind.scalar != "bool"
     if integer and m.scalar(origin) in FLOATS:
@@ -64,7 +64,7 @@ def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression
     return converted(m, value, node.type, kind)
 
 
-def component(m: Machine, state: State, vector: Result, index: Value, node: Index) -> Value:
+def component(m: Machine, state: State, vector: Result, index: LaneValue, node: Index) -> LaneValue:
     """A component of a vector by its number."""
     if not isinstance(vector, Bundle):
         return m.pool.symbol("component", (number(m, state, vector, node.base), index))
@@ -82,7 +82,7 @@ def swizzled(m: Machine, vector: Result, node: Member) -> Result:
     if isinstance(vector, Bundle) and max(at) < len(vector.parts):
         parts = tuple([vector.parts[k] for k in at])
     else:
-        whole_one = vector if isinstance(vector, Value) else m.pool.unknown("part")
+        whole_one = vector if isinstance(vector, LaneValue) else m.pool.unknown("part")
         parts = tuple([m.pool.symbol("component", (whole_one, k)) for k in at])
     return parts[0] if len(parts) == 1 else Bundle(parts)
 
@@ -98,7 +98,7 @@ def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
         return m.pool.symbol("bits", (number(m, state, operand, node), kind))
     if isinstance(operand, Bundle):
         return Bundle(tuple(converted(m, p, node.operand.type, kind) for p in operand.parts))
-    if isinstance(operand, Value):
+    if isinstance(operand, LaneValue):
         made = converted(m, operand, node.operand.type, kind)
         return Bundle((made,) * kind.width) if kind.width > 1 else made
     return operand

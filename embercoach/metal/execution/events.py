@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.contract import Input, Output
     from embercoach.metal.execution.conditions import Condition
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Call, Spot, Variable
 
 Memory = Literal["device", "constant", "threadgroup", "thread"]
@@ -85,8 +85,8 @@ class Access:
     kind: AccessKind
     variable: Variable
     memory: Memory
-    index: Value
-    value: Value | None
+    index: LaneValue
+    value: LaneValue | None
     mask: Mask
     interval: int
     phase: int
@@ -120,7 +120,7 @@ class SimdOperation:
     """A ``simd_`` function as it was met; ``operand`` None where it is no number."""
 
     call: Call
-    operand: Value | None
+    operand: LaneValue | None
     mask: Mask
     spot: Spot
 
@@ -129,7 +129,7 @@ Event: TypeAlias = Access | Synchronization | SimdOperation
 
 
 @dataclass(slots=True)
-class Tally:
+class StepCount:
     """Steps that were taken so far."""
 
     steps: int = 0
@@ -156,7 +156,7 @@ class Trace:
     events: tuple[Event, ...]
     lost: tuple[Spot, ...]
     steps: int = 0
-    inspected: Tally = field(default_factory=Tally, compare=False)
+    inspected: StepCount = field(default_factory=StepCount, compare=False)
     too_deep: bool = False
 
     @property

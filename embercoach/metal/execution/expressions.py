@@ -39,7 +39,7 @@ from embercoach.metal.execution.recursion import (
     unheard,
 )
 from embercoach.metal.execution.structures import made, structure_of
-from embercoach.metal.execution.values import ANYWHERE, ZERO, Value
+from embercoach.metal.execution.values import ANYWHERE, ZERO, LaneValue
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -51,7 +51,7 @@ from embercoach.metal.program.nodes import (
     Index,
     Member,
     Name,
-    Number,
+    NumberLiteral,
     OpaqueExpression,
     Unary,
 )
@@ -67,9 +67,9 @@ _ANYTHING = ("not understood", "a lambda")
 _LOGIC = frozenset({"&&", "||"})
 
 
-def _number(m: Machine, _state: State, node: Number) -> Value:
+def _number(m: Machine, _state: State, node: NumberLiteral) -> LaneValue:
     known = whole(node.value)
-    return m.pool.symbol("number", (node.value,)) if known is None else Value(known)
+    return m.pool.symbol("number", (node.value,)) if known is None else LaneValue(known)
 
 
 def _assigned(m: Machine, state: State, node: Assign) -> Result:
@@ -157,14 +157,14 @@ def _unary(m: Machine, state: State, node: Unary) -> Result:
     return _negative(m, number(m, state, operand, node), node)
 
 
-def _negative(m: Machine, value: Value, node: Unary) -> Value:
+def _negative(m: Machine, value: LaneValue, node: Unary) -> LaneValue:
     pool, scalar = m.pool, m.scalar(node.type)
     if node.operator == "!":
         return negate(pool, truth(pool, value))
     if node.operator == "-":
         return wrap(pool, add(pool, ZERO, value, -1), scalar)
     if node.operator == "~":
-        return wrap(pool, add(pool, Value(-1), value, -1), scalar)
+        return wrap(pool, add(pool, LaneValue(-1), value, -1), scalar)
     return value
 
 
@@ -187,15 +187,15 @@ def combined(
         # ``x /= y`` is done in the wider type; of integers that is an integer.
         kinds = (m.scalar(node.target.type), m.scalar(node.value.type))
         scalar = next((kind for kind in kinds if kind in FLOATS or kind is None), scalar)
-    if isinstance(left, Value) and isinstance(right, Value):
+    if isinstance(left, LaneValue) and isinstance(right, LaneValue):
         return binary(m.pool, sign, left, right, scalar)
     left, right = _valued(m, state, left, node), _valued(m, state, right, node)
-    if isinstance(left, Pointer) and isinstance(right, Value) and sign in ("+", "-"):
+    if isinstance(left, Pointer) and isinstance(right, LaneValue) and sign in ("+", "-"):
         if left.root is None:
             return left
         root = m.root_type(left.root)
         return moved(m.pool, left, right, root, sign=1 if sign == "+" else -1)
-    if isinstance(right, Pointer) and isinstance(left, Value) and sign == "+" and right.root:
+    if isinstance(right, Pointer) and isinstance(left, LaneValue) and sign == "+" and right.root:
         return moved(m.pool, right, left, m.root_type(right.root))
     if isinstance(left, Bundle) or isinstance(right, Bundle):
         return _by_component(m, state, sign, left, right, node)
@@ -227,7 +227,7 @@ def _by_component(
 
 
 def _construct(m: Machine, state: State, node: Construct) -> Result:
-    parts: list[Value] = []
+    parts: list[LaneValue] = []
     kind = m.resolved(node.type)
     struct = structure_of(m, kind)
     if struct is not None:
@@ -289,7 +289,7 @@ def _scattered(m: Machine, state: State, node: Assign, found: places.Designation
 
 
 RULES |= {
-    Number: _number,
+    NumberLiteral: _number,
     Name: _name,
     Binary: _binary,
     Index: _part,

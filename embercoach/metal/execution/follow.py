@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import calls, expressions  # noqa: F401  (link the recursion)
 from embercoach.metal.execution.events import LostError, Trace
-from embercoach.metal.execution.machine import Frame, Machine, attributes_of
+from embercoach.metal.execution.machine import CallFrame, Machine, attributes_of
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
 from embercoach.metal.execution.state import State
 from embercoach.metal.execution.statements import declare, execute
-from embercoach.metal.execution.values import Pool, Value
+from embercoach.metal.execution.values import LaneValue, SymbolPool
 from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.nodes import Function, Program, Spot, Variable
+    from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
 
 #: Metal takes no more threads in a group.
 MAX_THREADS = 1024
@@ -25,7 +25,7 @@ MAX_THREADS = 1024
 def follow(
     program: Program,
     configuration: Configuration,
-    entry: Function | None = None,
+    entry: MetalFunction | None = None,
     budget: int = RUN,
 ) -> Trace:
     """Follow a kernel through one threadgroup.
@@ -55,7 +55,7 @@ def follow(
             declare(m, state, declared)
         m.globals.update(state.variables)
         state.variables = {}
-        m.frames.append(Frame(None, None))
+        m.frames.append(CallFrame(None, None))
         for body in bodies:
             execute(m, state, body)
     except LostError as error:
@@ -69,7 +69,7 @@ def follow(
 
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:
-    pool = Pool(threads)
+    pool = SymbolPool(threads)
     types = {}
     for name, given in configuration.template.items():
         if isinstance(given, str) and given in DTYPES:
@@ -78,7 +78,7 @@ def _machine(program: Program, configuration: Configuration, threads: int) -> Ma
     for name, variable in program.variables.items():
         given = configuration.template.get(name)
         if variable.kind == "template" and isinstance(given, int):
-            m.globals[variable] = Value(int(given))
+            m.globals[variable] = LaneValue(int(given))
         elif variable.kind == "attribute":
             _narrow(m, variable)
     _metadata(m)
@@ -98,7 +98,7 @@ def _metadata(m: Machine) -> None:
     for given in m.configuration.inputs:
         rank = m.program.variables.get(f"{given.name}_ndim")
         if rank is not None and given.ndim is not None:
-            m.globals[rank] = Value(given.ndim)
+            m.globals[rank] = LaneValue(given.ndim)
         shape = m.program.variables.get(f"{given.name}_shape")
         if shape is not None and given.ndim == 1 and given.size is not None:
-            m.globals[shape] = Cells({("", 0): Value(given.size)}, 0)
+            m.globals[shape] = Cells({("", 0): LaneValue(given.size)}, 0)

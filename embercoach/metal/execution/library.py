@@ -26,8 +26,8 @@ from embercoach.metal.execution.values import (
     SIMD,
     SIMD_WIDTH,
     ZERO,
-    Origin,
-    Value,
+    LaneValue,
+    ValueOrigin,
     spread,
     value_of,
 )
@@ -104,7 +104,7 @@ def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
         values = [number(m, state, g, a) for g, a in zip(given, arguments, strict=True)]
         return _applied(m, node, values)
     width = max(widths)
-    parts: list[Value] = []
+    parts: list[LaneValue] = []
     for k in range(width):
         values = []
         for g, argument in zip(given, arguments, strict=True):
@@ -116,10 +116,10 @@ def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
     return Bundle(tuple(parts))
 
 
-def _applied(m: Machine, node: Call, values: list[Value]) -> Value:
+def _applied(m: Machine, node: Call, values: list[LaneValue]) -> LaneValue:
     """A function of numbers."""
     name, pool, count = node.name.removeprefix("f"), m.pool, len(values)
-    found: Value | None = None
+    found: LaneValue | None = None
     if name in ("min", "max") and count == 2:
         found = extreme(pool, name, *values)
     elif node.name == "clamp" and count == 3:
@@ -132,7 +132,7 @@ def _applied(m: Machine, node: Call, values: list[Value]) -> Value:
         product = multiply(pool, values[0], values[1])
         found = add(pool, product, values[2]) if count == 3 else product
     elif node.name == "ceildiv" and count == 2:
-        raised = add(pool, values[0], add(pool, values[1], Value(1), -1))
+        raised = add(pool, values[0], add(pool, values[1], LaneValue(1), -1))
         found = divide(pool, raised, values[1])
     if found is None:
         return pool.symbol(node.name, (node.namespaces, node.template, *values))
@@ -153,7 +153,7 @@ def flags_of(expression: Expression) -> frozenset[str] | None:
     return None
 
 
-def _synchronize(m: Machine, state: State, node: Call) -> Value:
+def _synchronize(m: Machine, state: State, node: Call) -> LaneValue:
     flags = flags_of(node.arguments[0]) if node.arguments else None
     m.events.append(
         Synchronization(node.name, flags, state.mask, tuple(m.returned), state.phase, node.spot)
@@ -188,7 +188,7 @@ def _atomic(m: Machine, state: State, node: Call) -> Result:
     if not single:
         # All read the same where they read the same element, if at the same time.
         bits = target.offset.bits | SIMD
-    return m.pool.fresh("atomic", (), bits, Origin(single=single, blurred=True, axes=ALL_AXES))
+    return m.pool.fresh("atomic", (), bits, ValueOrigin(single=single, blurred=True, axes=ALL_AXES))
 
 
 # SIMD groups
@@ -214,8 +214,8 @@ def _matrix(m: Machine, state: State, node: Call) -> Result:
 def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node: Call) -> None:
     """Rows of eight elements, a known stride apart; of others the first row is known at best."""
     write = node.name == "simdgroup_store"
-    value = m.pool.fresh("matrix", (), SIMD, Origin(blurred=True, axes=ALL_AXES))
-    apart = stride.constant if isinstance(stride, Value) else None
+    value = m.pool.fresh("matrix", (), SIMD, ValueOrigin(blurred=True, axes=ALL_AXES))
+    apart = stride.constant if isinstance(stride, LaneValue) else None
     rows = range(TILE if apart is not None else 1)
     for row in rows:
         place = accessing.component(m, start, row * (apart or 0), TILE)
@@ -231,7 +231,7 @@ def _among_lanes(m: Machine, state: State, node: Call, operation: str) -> Result
     given = [evaluate(m, state, argument) for argument in node.arguments]
     first = given[0] if given else ZERO
     rest = [number(m, state, g, a) for g, a in zip(given[1:], node.arguments[1:], strict=True)]
-    operand = first if isinstance(first, Value) else None
+    operand = first if isinstance(first, LaneValue) else None
     m.events.append(SimdOperation(node, operand, state.mask, node.spot))
     if isinstance(first, Bundle):
         return Bundle(tuple(_lanes(m, state, node, operation, [p, *rest]) for p in first.parts))
@@ -240,7 +240,9 @@ def _among_lanes(m: Machine, state: State, node: Call, operation: str) -> Result
     return _lanes(m, state, node, operation, [operand, *rest])
 
 
-def _lanes(m: Machine, state: State, node: Call, operation: str, values: list[Value]) -> Value:
+def _lanes(
+    m: Machine, state: State, node: Call, operation: str, values: list[LaneValue]
+) -> LaneValue:
     if operation == "is_first":
         return _first_lanes(m, state)
     operand, bits = values[0], 0
@@ -249,7 +251,7 @@ def _lanes(m: Machine, state: State, node: Call, operation: str, values: list[Va
     bits |= _bits_of_path(m, state)
     origin = operand.origin
     if node.name.startswith("quad_"):
-        origin = origin.joined(Origin(blurred=True))
+        origin = origin.joined(ValueOrigin(blurred=True))
         return m.pool.result(node.name, (*values, state.mask), bits, origin)
     uniform = operation in _TOGETHER or (
         operation in ("broadcast", "shuffle") and not values[-1].bits & (LANE | SIMD)
@@ -257,11 +259,11 @@ def _lanes(m: Machine, state: State, node: Call, operation: str, values: list[Va
     if uniform:
         bits &= ~LANE
         if operation in REDUCTIONS and operand.bits & (LANE | SIMD):
-            origin = origin.joined(Origin(frozenset({node})))
+            origin = origin.joined(ValueOrigin(frozenset({node})))
     elif operation.startswith("prefix_"):
         bits |= LANE
     else:
-        origin = origin.joined(Origin(blurred=True))
+        origin = origin.joined(ValueOrigin(blurred=True))
     return m.pool.result(node.name, (*values, state.mask), bits, origin)
 
 
@@ -276,10 +278,10 @@ def _bits_of_path(m: Machine, state: State) -> int:
     return (bits | spread(flags)) & SIMD if len(flags) > SIMD_WIDTH else bits & SIMD
 
 
-def _first_lanes(m: Machine, state: State) -> Value:
+def _first_lanes(m: Machine, state: State) -> LaneValue:
     """``simd_is_first``: the lowest lane of each SIMD group that is here."""
     if any(condition.varies for condition in state.conditions):
-        return m.pool.fresh("first", (), LANE | SIMD, Origin(single=True, axes=ALL_AXES))
+        return m.pool.fresh("first", (), LANE | SIMD, ValueOrigin(single=True, axes=ALL_AXES))
     flags = [0] * m.pool.lanes
     seen: set[int] = set()
     for thread in threads_of(state.lanes):

@@ -10,7 +10,7 @@ from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute
 from embercoach.metal.execution.state import met
-from embercoach.metal.execution.values import ALL_AXES, Origin, Value
+from embercoach.metal.execution.values import ALL_AXES, LaneValue, ValueOrigin
 from embercoach.metal.program.nodes import Call, Loop
 from embercoach.metal.program.walk import below, changed
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Function, Statement
+    from embercoach.metal.program.nodes import MetalFunction, Statement
 
 MAX_TURNS = 72
 #: Turns of a loop whose end is not known.
@@ -130,7 +130,7 @@ def _traits(m: Machine, node: Loop) -> frozenset[str]:
     return found
 
 
-def _look(node: Statement, seen: set[Function]) -> set[str]:
+def _look(node: Statement, seen: set[MetalFunction]) -> set[str]:
     found: set[str] = set()
     for inner in below(node):
         if isinstance(inner, Call):
@@ -158,17 +158,17 @@ def _skip(m: Machine, state: State, node: Loop) -> None:
 
 
 def _blurred(m: Machine, bound: Binding) -> Binding:
-    if isinstance(bound, Value):
+    if isinstance(bound, LaneValue):
         origin = bound.origin
-        axes = Origin(origin.reduced, origin.blurred, origin.single, ALL_AXES)
+        axes = ValueOrigin(origin.reduced, origin.blurred, origin.single, ALL_AXES)
         return m.pool.fresh("later", (), bound.bits, axes)
     if isinstance(bound, Bundle):
         parts = tuple(_blurred(m, part) for part in bound.parts)
-        return Bundle(tuple(part for part in parts if isinstance(part, Value)))
+        return Bundle(tuple(part for part in parts if isinstance(part, LaneValue)))
     if isinstance(bound, Cells):
         bits = bound.stale or 0
         for part in bound.known.values():
-            if isinstance(part, Value):
+            if isinstance(part, LaneValue):
                 bits |= part.bits
         return Cells({}, bits)
     if isinstance(bound, Reference):

@@ -13,10 +13,10 @@ from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
     SIMD_WIDTH,
-    Origin,
-    Pool,
-    Symbol,
-    Value,
+    LaneValue,
+    SymbolPool,
+    UnknownNumber,
+    ValueOrigin,
     value_of,
 )
 from embercoach.metal.program.nodes import Call
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.execution.memory import Binding, Pointer
     from embercoach.metal.execution.state import State
-    from embercoach.metal.program.nodes import Function, Program, Spot, Variable
+    from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
     from embercoach.metal.program.types import Type
 
 #: What a node costs whatever the number of threads, in thread operations.
@@ -40,7 +40,7 @@ _MAX_CUTS = 3
 
 
 @dataclass(slots=True)
-class Frame:
+class CallFrame:
     """A function that is being followed.
 
     Attributes:
@@ -48,7 +48,7 @@ class Frame:
         returns: the paths that left it.
     """
 
-    function: Function | None
+    function: MetalFunction | None
     result: Variable | None
     returns: list[State] = field(default_factory=list)
 
@@ -77,15 +77,15 @@ class Machine:
 
     program: Program
     configuration: Configuration
-    pool: Pool
-    attributes: dict[str, Value | Bundle]
+    pool: SymbolPool
+    attributes: dict[str, LaneValue | Bundle]
     types: dict[str, str]
     globals: dict[Variable, Binding] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     returned: list[Mask] = field(default_factory=list)
     versions: dict[Variable, int] = field(default_factory=dict)
     epoch: int = 0
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[CallFrame] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     gaps: list[Spot] = field(default_factory=list)
     tainted: dict[Variable, int] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Machine:
         factor = ratio(place.type.scalar, self.root_type(place.root).scalar)
         return place.type.width * (factor or 1)
 
-    def taint(self, state: State, place: Pointer, value: Value | None) -> None:
+    def taint(self, state: State, place: Pointer, value: LaneValue | None) -> None:
         """Remember of which axes a store makes its memory depend."""
         if place.root is None:
             return
@@ -140,7 +140,7 @@ class Machine:
         state: State,
         kind: AccessKind,
         place: Pointer,
-        value: Value | None,
+        value: LaneValue | None,
         by: Spot | Call,
     ) -> None:
         """Record an access to memory, by what is at a spot or by an atomic's call."""
@@ -156,18 +156,18 @@ class Machine:
                 state, kind, place._replace(offset=offset), value, by, Mask(lanes, conditions)
             )
 
-    def _choices(self, state: State, offset: Value) -> list[tuple[int, Conditions, Value]]:
+    def _choices(self, state: State, offset: LaneValue) -> list[tuple[int, Conditions, LaneValue]]:
         """An index that is chosen by a condition, as one for each outcome."""
         here = state.lanes, state.conditions
         symbol = offset.symbol
         if symbol is None or symbol.operation != "?:":
             return [(*here, offset)]
-        condition, *sides = [part for part in symbol.operands if isinstance(part, Value)]
+        condition, *sides = [part for part in symbol.operands if isinstance(part, LaneValue)]
         return self._parted(here, condition, (sides[0], sides[1]))
 
     def _cut(
-        self, lanes: int, conditions: Conditions, offset: Value, depth: int = 0
-    ) -> list[tuple[int, Conditions, Value]]:
+        self, lanes: int, conditions: Conditions, offset: LaneValue, depth: int = 0
+    ) -> list[tuple[int, Conditions, LaneValue]]:
         """An index that is chosen by conditions, or cut off at bounds, as one for each outcome.
 
         For reads alone: what many threads write where they are cut off may well be the same.
@@ -177,7 +177,7 @@ class Machine:
                 rest = value_of(
                     offset.offsets, tuple(t for t in offset.terms if t[0] is not symbol)
                 )
-                times = Value(factor)
+                times = LaneValue(factor)
                 return [
                     outcome
                     for within, inner, side in self._outcomes(
@@ -193,10 +193,10 @@ class Machine:
         return [(lanes, conditions, offset)]
 
     def _outcomes(
-        self, here: tuple[int, Conditions], symbol: Symbol, depth: int
-    ) -> list[tuple[int, Conditions, Value]]:
+        self, here: tuple[int, Conditions], symbol: UnknownNumber, depth: int
+    ) -> list[tuple[int, Conditions, LaneValue]]:
         """The value of a choice; of ``min(max(i, 0), n)`` the inner one is made first."""
-        *condition, left, right = [part for part in symbol.operands if isinstance(part, Value)]
+        *condition, left, right = [part for part in symbol.operands if isinstance(part, LaneValue)]
         if condition:
             return self._parted(here, condition[0], (left, right))
         found = []
@@ -208,8 +208,8 @@ class Machine:
         return found
 
     def _parted(
-        self, here: tuple[int, Conditions], chosen: Value, sides: tuple[Value, Value]
-    ) -> list[tuple[int, Conditions, Value]]:
+        self, here: tuple[int, Conditions], chosen: LaneValue, sides: tuple[LaneValue, LaneValue]
+    ) -> list[tuple[int, Conditions, LaneValue]]:
         """The first value where a condition holds, the second where it does not."""
         found = []
         for holds, side in zip((True, False), sides, strict=True):
@@ -223,7 +223,7 @@ class Machine:
         state: State,
         kind: AccessKind,
         place: Pointer,
-        value: Value | None,
+        value: LaneValue | None,
         by: Spot | Call,
         mask: Mask,
     ) -> None:
@@ -249,7 +249,7 @@ class Machine:
         )
 
 
-def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value | Bundle]:
+def attributes_of(configuration: Configuration, pool: SymbolPool) -> dict[str, LaneValue | Bundle]:
     """The thread attributes of each thread of the group."""
     size = configuration.threadgroup
     x, y, _ = size
@@ -262,20 +262,22 @@ def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value |
     group, groups, grid = [], [], []
     for axis, count in enumerate(configuration.groups):
         letter = _AXES[axis]
-        origin = Origin(axes=1 << axis)
-        group.append(Value(0) if count == 1 else pool.result(f"group.{letter}", (), GROUP, origin))
-        groups.append(Value(count) if count is not None else pool.symbol(f"groups.{letter}"))
+        origin = ValueOrigin(axes=1 << axis)
+        group.append(
+            LaneValue(0) if count == 1 else pool.result(f"group.{letter}", (), GROUP, origin)
+        )
+        groups.append(LaneValue(count) if count is not None else pool.symbol(f"groups.{letter}"))
         known = size[axis] if count == 1 else configuration.grid[axis]
         if known is not None and known % size[axis]:
             known = None  # the last threadgroup has threads less, and all are followed
-        grid.append(pool.symbol(f"grid.{letter}") if known is None else Value(known))
-    whole = tuple(Value(n) for n in size)
+        grid.append(pool.symbol(f"grid.{letter}") if known is None else LaneValue(known))
+    whole = tuple(LaneValue(n) for n in size)
     in_grid = tuple(
         add(pool, multiply(pool, group[axis], whole[axis]), position[axis]) for axis in range(3)
     )
-    simdgroups = Value(-(-pool.lanes // SIMD_WIDTH))
-    quads = Value(-(-pool.lanes // 4))
-    width = Value(SIMD_WIDTH)
+    simdgroups = LaneValue(-(-pool.lanes // SIMD_WIDTH))
+    quads = LaneValue(-(-pool.lanes // 4))
+    width = LaneValue(SIMD_WIDTH)
     return {
         "thread_position_in_threadgroup": Bundle(position),
         "thread_position_in_grid": Bundle(in_grid),
@@ -288,7 +290,7 @@ def attributes_of(configuration: Configuration, pool: Pool) -> dict[str, Value |
         "threadgroups_per_grid": Bundle(tuple(groups)),
         "threads_per_grid": Bundle(tuple(grid)),
         "grid_size": Bundle(tuple(grid)),
-        "grid_origin": Bundle((Value(0),) * 3),
+        "grid_origin": Bundle((LaneValue(0),) * 3),
         "threads_per_threadgroup": Bundle(whole),
         "dispatch_threads_per_threadgroup": Bundle(whole),
         "simdgroups_per_threadgroup": simdgroups,

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embercoach.metal.execution.arithmetic import add, multiply
-from embercoach.metal.execution.values import ZERO, Pool, Value
+from embercoach.metal.execution.values import ZERO, LaneValue, SymbolPool
 from embercoach.metal.program.types import SIZES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DTYPES = {
 class Bundle:
     """A vector: its components."""
 
-    parts: tuple[Value, ...]
+    parts: tuple[LaneValue, ...]
 
 
 class Pointer(NamedTuple):
@@ -55,7 +55,7 @@ class Pointer(NamedTuple):
 
     root: Variable | None
     memory: Memory
-    offset: Value
+    offset: LaneValue
     type: Type
     member: str = ""
     known: bool = True
@@ -76,12 +76,12 @@ class Cells:
         stale: how values may differ that were stored where it is not known, as bits.
     """
 
-    known: Mapping[tuple[str, int], Value | Pointer | Bundle] = field(default_factory=dict)
+    known: Mapping[tuple[str, int], LaneValue | Pointer | Bundle] = field(default_factory=dict)
     stale: int | None = None
 
 
-Result: TypeAlias = Value | Bundle | Pointer | Cells
-Binding: TypeAlias = Value | Bundle | Pointer | Cells | Reference
+Result: TypeAlias = LaneValue | Bundle | Pointer | Cells
+Binding: TypeAlias = LaneValue | Bundle | Pointer | Cells | Reference
 
 
 def size_of(scalar: str | None) -> int | None:
@@ -130,7 +130,9 @@ def stride_of(kind: Type, root: Type) -> int | None:
     return prod(sizes) * components(kind) * factor
 
 
-def moved(pool: Pool, pointer: Pointer, index: Value, root: Type, *, sign: int = 1) -> Pointer:
+def moved(
+    pool: SymbolPool, pointer: Pointer, index: LaneValue, root: Type, *, sign: int = 1
+) -> Pointer:
     """The pointer some objects further."""
     if index == ZERO or not pointer.known:
         return pointer
@@ -145,5 +147,5 @@ def moved(pool: Pool, pointer: Pointer, index: Value, root: Type, *, sign: int =
             pointer.member,
             known=False,
         )
-    offset = add(pool, pointer.offset, multiply(pool, index, Value(stride)), sign)
+    offset = add(pool, pointer.offset, multiply(pool, index, LaneValue(stride)), sign)
     return Pointer(pointer.root, pointer.memory, offset, pointer.type, pointer.member)

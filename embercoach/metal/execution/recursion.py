@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Pointer, Result
     from embercoach.metal.execution.state import State
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Assign, Call, Expression, Spot, Statement
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -42,7 +42,7 @@ def evaluate(m: Machine, state: State, node: Expression) -> Result:
     return RULES[type(node)](m, state, node)
 
 
-def evaluate_number(m: Machine, state: State, node: Expression) -> Value:
+def evaluate_number(m: Machine, state: State, node: Expression) -> LaneValue:
     """Return the value of an expression as one number."""
     return number(m, state, evaluate(m, state, node), node)
 

@@ -9,7 +9,7 @@ from embercoach.metal.execution.arithmetic import choose
 from embercoach.metal.execution.conditions import Conditions, common
 from embercoach.metal.execution.events import Mask
 from embercoach.metal.execution.memory import Binding, Bundle, Cells, Pointer, Reference
-from embercoach.metal.execution.values import ANYWHERE, NOWHERE, Pool, Value, value_of
+from embercoach.metal.execution.values import ANYWHERE, NOWHERE, LaneValue, SymbolPool, value_of
 
 if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Variable
@@ -55,7 +55,7 @@ class State:
         self.phase, self.threadgroup, self.device = other.phase, other.threadgroup, other.device
 
 
-def met(pool: Pool, left: State, right: State) -> State:
+def met(pool: SymbolPool, left: State, right: State) -> State:
     """Two paths come together."""
     if not left.lanes:
         return right
@@ -79,7 +79,7 @@ def met(pool: Pool, left: State, right: State) -> State:
     )
 
 
-def _chooser(pool: Pool, left: State, right: State, shared: Conditions) -> Value:
+def _chooser(pool: SymbolPool, left: State, right: State, shared: Conditions) -> LaneValue:
     """A value that is true where a thread came by the left path."""
     if not left.lanes & right.lanes:
         lanes = left.lanes
@@ -94,11 +94,11 @@ def _chooser(pool: Pool, left: State, right: State, shared: Conditions) -> Value
     return pool.result("path", (apart, left.lanes, right.lanes), bits, origin)
 
 
-def joined(pool: Pool, chooser: Value, one: Binding, other: Binding) -> Binding:
+def joined(pool: SymbolPool, chooser: LaneValue, one: Binding, other: Binding) -> Binding:
     """The value of a variable after two paths."""
     if one == other:
         return one
-    if isinstance(one, Value) and isinstance(other, Value):
+    if isinstance(one, LaneValue) and isinstance(other, LaneValue):
         return choose(pool, chooser, one, other)
     if isinstance(one, Bundle) and isinstance(other, Bundle) and len(one.parts) == len(other.parts):
         pairs = zip(one.parts, other.parts, strict=True)
@@ -112,8 +112,8 @@ def joined(pool: Pool, chooser: Value, one: Binding, other: Binding) -> Binding:
     return pool.unknown("path")
 
 
-def _joined_cells(pool: Pool, chooser: Value, one: Cells, other: Cells) -> Cells:
-    known: dict[tuple[str, int], Value | Pointer | Bundle] = {}
+def _joined_cells(pool: SymbolPool, chooser: LaneValue, one: Cells, other: Cells) -> Cells:
+    known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     stale = one.stale
     if other.stale is not None:
         stale = other.stale | (stale or 0)
@@ -130,7 +130,7 @@ def _joined_cells(pool: Pool, chooser: Value, one: Cells, other: Cells) -> Cells
     return Cells(known, stale)
 
 
-def _joined_pointers(pool: Pool, chooser: Value, one: Pointer, other: Pointer) -> Pointer:
+def _joined_pointers(pool: SymbolPool, chooser: LaneValue, one: Pointer, other: Pointer) -> Pointer:
     same = (one.root, one.memory, one.type, one.member, one.known)
     if same == (other.root, other.memory, other.type, other.member, other.known):
         offset = choose(pool, chooser, one.offset, other.offset)

@@ -22,7 +22,7 @@ from embercoach.metal.execution.memory import (
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, link
 from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import made, structure_of
-from embercoach.metal.execution.values import ZERO, Value
+from embercoach.metal.execution.values import ZERO, LaneValue
 from embercoach.metal.program.nodes import (
     Block,
     Construct,
@@ -107,7 +107,7 @@ def declare(m: Machine, state: State, node: Declare) -> None:
 
 def _filled(m: Machine, state: State, node: Declare, initial: Construct) -> Cells:
     """An array with its values; the rest of it is 0."""
-    known: dict[tuple[str, int], Value | Pointer | Bundle] = {}
+    known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     _fill(m, state, initial, known)
     count = elements_of(node.variable.type)
     if count is not None and count <= 1024:
@@ -120,7 +120,7 @@ def _fill(
     m: Machine,
     state: State,
     initial: Construct,
-    known: dict[tuple[str, int], Value | Pointer | Bundle],
+    known: dict[tuple[str, int], LaneValue | Pointer | Bundle],
 ) -> None:
     for part in initial.parts:
         if isinstance(part, Construct) and part.type.width == 1:
@@ -130,7 +130,7 @@ def _fill(
         if isinstance(value, Bundle):
             for component in value.parts:
                 known["", len(known)] = component
-        elif isinstance(value, Value | Pointer):
+        elif isinstance(value, LaneValue | Pointer):
             known["", len(known)] = value
         else:
             known["", len(known)] = m.pool.unknown()
@@ -172,7 +172,7 @@ def _switch(m: Machine, state: State, node: Switch) -> None:
         for case in node.cases
     ]
     entry = state.fork(state.lanes, state.conditions)
-    default = Value(1)
+    default = LaneValue(1)
     for test in tests:
         if test is not None:
             default = both(m.pool, "&&", default, _opposite(m, test))
@@ -197,7 +197,7 @@ def _switch(m: Machine, state: State, node: Switch) -> None:
     _meet(m, state, paths)
 
 
-def _opposite(m: Machine, test: Value) -> Value:
+def _opposite(m: Machine, test: LaneValue) -> LaneValue:
     return negate(m.pool, test)
 
 

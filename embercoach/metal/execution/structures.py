@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells, Pointer, Result
-from embercoach.metal.execution.values import Value
+from embercoach.metal.execution.values import LaneValue
 from embercoach.metal.numerals import whole_number
 from embercoach.metal.program.types import NAMED
 
@@ -27,7 +27,7 @@ def structure_of(m: Machine, kind: Type) -> Struct | None:
 
 def made(struct: Struct, parts: Sequence[Result]) -> Cells:
     """A structure of the values of its fields, in order."""
-    known: dict[tuple[str, int], Value | Pointer | Bundle] = {}
+    known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     for variable, part in zip(struct.fields, parts, strict=False):
         member = f".{variable.name}"
         if isinstance(part, Cells):
@@ -61,13 +61,13 @@ def bind_structure(m: Machine, state: State, kind: Type) -> None:
         bind_template(m, state, struct.template, [text.strip() for text in arguments.split(",")])
 
 
-def _number(m: Machine, state: State, text: str) -> Value | None:
+def _number(m: Machine, state: State, text: str) -> LaneValue | None:
     """A template argument that is a number or the name of one."""
     number = whole_number(text, 0)
     if number is not None:
-        return Value(number)
+        return LaneValue(number)
     if text in ("true", "false"):
-        return Value(int(text == "true"))
+        return LaneValue(int(text == "true"))
     named = m.program.variables.get(text)
     candidates = [] if named is None else [named]
     candidates += [declared.variable for declared in m.program.constants]
@@ -75,5 +75,5 @@ def _number(m: Machine, state: State, text: str) -> Value | None:
     for variable in candidates:
         if variable.name == text:
             bound = state.variables.get(variable, m.globals.get(variable))
-            return bound if isinstance(bound, Value) else None
+            return bound if isinstance(bound, LaneValue) else None
     return None

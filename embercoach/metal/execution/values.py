@@ -36,7 +36,7 @@ def reach_of(bits: int) -> Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ValueOrigin:
     """What is remembered of where a value comes from; it goes on to all that is made of it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Origin:
     single: bool = False
     axes: int = 0
 
-    def joined(self, other: Origin) -> Origin:
+    def joined(self, other: ValueOrigin) -> ValueOrigin:
         """Both together."""
         if other is self or other is NOWHERE:
             return self
@@ -61,7 +61,7 @@ class Origin:
             return self
         if self == NOWHERE:
             return other
-        return Origin(
+        return ValueOrigin(
             self.reduced | other.reduced,
             self.blurred or other.blurred,
             self.single or other.single,
@@ -69,11 +69,11 @@ class Origin:
         )
 
 
-NOWHERE = Origin()
+NOWHERE = ValueOrigin()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Symbol:
+class UnknownNumber:
     """An unknown number: the same symbol is the same number, within its reach.
 
     Attributes:
@@ -87,7 +87,7 @@ class Symbol:
     bits: int
     operation: str
     operands: tuple[object, ...] = ()
-    origin: Origin = NOWHERE
+    origin: ValueOrigin = NOWHERE
 
     @property
     def reach(self) -> Reach:
@@ -95,7 +95,7 @@ class Symbol:
         return reach_of(self.bits)
 
 
-class Value(NamedTuple):
+class LaneValue(NamedTuple):
     """A number: what is known of it for each thread, plus multiples of unknowns.
 
     Attributes:
@@ -105,7 +105,7 @@ class Value(NamedTuple):
     """
 
     offsets: int | tuple[int, ...] = 0
-    terms: tuple[tuple[Symbol, int], ...] = ()
+    terms: tuple[tuple[UnknownNumber, int], ...] = ()
     bits: int = 0
 
     @property
@@ -124,14 +124,14 @@ class Value(NamedTuple):
         return self.offsets if not self.terms and isinstance(self.offsets, int) else None
 
     @property
-    def symbol(self) -> Symbol | None:
+    def symbol(self) -> UnknownNumber | None:
         """The unknown, where the value is nothing but that."""
         if self.offsets == 0 and len(self.terms) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0]
         return None
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> ValueOrigin:
         """The origins of its unknowns."""
         terms = self.terms
         if not terms:
@@ -146,7 +146,7 @@ class Value(NamedTuple):
         return self.offsets if isinstance(self.offsets, int) else self.offsets[thread]
 
 
-ZERO, ONE = Value(0), Value(1)
+ZERO, ONE = LaneValue(0), LaneValue(1)
 
 
 def spread(offsets: tuple[int, ...]) -> int:
@@ -161,7 +161,9 @@ def spread(offsets: tuple[int, ...]) -> int:
     return bits
 
 
-def value_of(offsets: int | tuple[int, ...], terms: tuple[tuple[Symbol, int], ...] = ()) -> Value:
+def value_of(
+    offsets: int | tuple[int, ...], terms: tuple[tuple[UnknownNumber, int], ...] = ()
+) -> LaneValue:
     """A value in its shortest form."""
     bits = 0
     if not isinstance(offsets, int):
@@ -171,11 +173,11 @@ def value_of(offsets: int | tuple[int, ...], terms: tuple[tuple[Symbol, int], ..
             bits = spread(offsets)
     for symbol, _ in terms:
         bits |= symbol.bits
-    return Value(offsets, terms, bits)
+    return LaneValue(offsets, terms, bits)
 
 
 @dataclass(slots=True)
-class Pool:
+class SymbolPool:
     """Makes symbols: one for each operation on the same operands.
 
     Attributes:
@@ -185,10 +187,10 @@ class Pool:
 
     lanes: int
     steps: int = 0
-    _made: dict[object, Value] = field(default_factory=dict)
+    _made: dict[object, LaneValue] = field(default_factory=dict)
     _count: int = 0
 
-    def symbol(self, operation: str, operands: tuple[object, ...] = (), bits: int = 0) -> Value:
+    def symbol(self, operation: str, operands: tuple[object, ...] = (), bits: int = 0) -> LaneValue:
         """The symbol of an operation: it differs as its operands do, and comes from where they do.
 
         Args:
@@ -201,15 +203,15 @@ class Pool:
             return known
         origin = NOWHERE
         for operand in operands:
-            if isinstance(operand, Value):
+            if isinstance(operand, LaneValue):
                 bits |= operand.bits
                 if operand.terms:
                     origin = origin.joined(operand.origin)
         return self.result(operation, operands, bits, origin)
 
     def result(
-        self, operation: str, operands: tuple[object, ...], bits: int, origin: Origin
-    ) -> Value:
+        self, operation: str, operands: tuple[object, ...], bits: int, origin: ValueOrigin
+    ) -> LaneValue:
         """The symbol of an operation that differs by these bits, whatever its operands do."""
         key = (operation, operands)
         known = self._made.get(key)
@@ -222,19 +224,19 @@ class Pool:
         operation: str,
         operands: tuple[object, ...] = (),
         bits: int = ANYWHERE,
-        origin: Origin = NOWHERE,
-    ) -> Value:
+        origin: ValueOrigin = NOWHERE,
+    ) -> LaneValue:
         """A symbol that no other operation gave."""
         self._count += 1
-        made = Symbol(self._count, bits, operation, operands, origin)
-        return Value(0, ((made, 1),), bits)
+        made = UnknownNumber(self._count, bits, operation, operands, origin)
+        return LaneValue(0, ((made, 1),), bits)
 
-    def unknown(self, operation: str = "?") -> Value:
+    def unknown(self, operation: str = "?") -> LaneValue:
         """A value that nothing is known of."""
-        return self.fresh(operation, (), ANYWHERE, Origin(blurred=True, axes=ALL_AXES))
+        return self.fresh(operation, (), ANYWHERE, ValueOrigin(blurred=True, axes=ALL_AXES))
 
 
-def joined_origin(values: Iterable[Value]) -> Origin:
+def joined_origin(values: Iterable[LaneValue]) -> ValueOrigin:
     """The origins of several values."""
     origin = NOWHERE
     for value in values:

@@ -42,7 +42,7 @@ _RUNTIME = frozenset({"input", "metadata", "attribute", "parameter"})
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class SlowDivision:
     """A division or remainder of integers in a loop, by what the compiler does not know.
 
     Attributes:
@@ -53,7 +53,7 @@ class Division:
     spot: Spot
 
 
-def divisions(program: Program, values: Values) -> Iterator[Division]:
+def divisions(program: Program, values: Values) -> Iterator[SlowDivision]:
     """Integer divisions in innermost loops by a size, once for each loop and size.
 
     The divisor stays the same while the loop turns. If the dividend does too, the compiler divides
@@ -76,7 +76,7 @@ def divisions(program: Program, values: Values) -> Iterator[Division]:
             moving = changed(loop)
             if mentioned(dividend) & moving and not mentioned(divisor) & moving:
                 told.add((loop, owner))
-                yield Division(owner, node.spot)
+                yield SlowDivision(owner, node.spot)
 
 
 def _given(program: Program) -> frozenset[Variable]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class CoverageMismatch:
     """An array with an element for each thread, or each simdgroup, of another number of them.
 
     Attributes:
@@ -39,7 +39,7 @@ class Mismatch:
         return self.read if self.unit == "thread" else self.read * SIMD_WIDTH
 
 
-def mismatches(trace: Trace) -> tuple[Mismatch, ...]:
+def mismatches(trace: Trace) -> tuple[CoverageMismatch, ...]:
     """Arrays whose reads fit another size of the threadgroup than it has, whatever the data.
 
     All accesses of the array must be known, and no unknown condition may decide about any.
@@ -54,7 +54,7 @@ def mismatches(trace: Trace) -> tuple[Mismatch, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Mismatch | None:
+def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> CoverageMismatch | None:
     if any(a.mask.conditions or not a.index.exact or a.member or a.width != 1 for a in accesses):
         return None
     if any(a.kind == "atomic" for a in accesses):
@@ -75,7 +75,7 @@ def _mismatch(variable: Variable, accesses: list[Access], trace: Trace) -> Misma
         return None
     last = [a for a in accesses if a.kind == "read" and (dropped or _elements(a) - writes)]
     unit: Literal["thread", "simdgroup"] = "thread" if len(writes) == trace.threads else "simdgroup"
-    return Mismatch(variable, last[0], unit, len(writes), span)
+    return CoverageMismatch(variable, last[0], unit, len(writes), span)
 
 
 def _is_filled(variable: Variable, writes: set[int], trace: Trace) -> bool:

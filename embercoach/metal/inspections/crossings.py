@@ -16,8 +16,8 @@ from embercoach.metal.inspections.group_positions import Meeting, Side, Sides
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.execution.events import Tally, Trace
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.events import StepCount, Trace
+    from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Spot, Variable
 
 _NEVER, _ALWAYS = (False,) * 3, (True,) * 3
@@ -164,7 +164,7 @@ def _nearest(
 
 
 def _apart(
-    ours: Side, theirs: Side, agree: bool | None, count: int | None, inspected: Tally
+    ours: Side, theirs: Side, agree: bool | None, count: int | None, inspected: StepCount
 ) -> int | None:
     """Return the distance of threadgroups that access the same element; None if none do.
 
@@ -269,7 +269,7 @@ def _agreements(first: Access, second: Access) -> tuple[bool | None, ...]:
     return tuple([False if axes >> axis & 1 else same for axis in range(3)])
 
 
-def _differs_between_threads(value: Value) -> bool:
+def _differs_between_threads(value: LaneValue) -> bool:
     return any(symbol.bits & _VARYING for symbol, _ in value.terms)
 
 

@@ -24,7 +24,7 @@ from embercoach.metal.program.nodes import (
     Loop,
     Member,
     Name,
-    Number,
+    NumberLiteral,
     Return,
     Switch,
     Unary,
@@ -84,7 +84,7 @@ class FirstThread:
 
     def value(self, expression: Expression) -> Quantity | None:
         """Return the value of an integer expression without wrapping; None when unknown."""
-        if isinstance(expression, Number):
+        if isinstance(expression, NumberLiteral):
             return expression.value if isinstance(expression.value, int) else None
         if isinstance(expression, Name):
             return self._variable(expression)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Access
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.values import LaneValue
 
 #: Which pairs of threads count.
 Apart = Literal["simdgroups", "lanes", "any"]
@@ -24,7 +24,7 @@ _VARYING = LANE | SIMD
 _TRIES = 256
 
 
-def comparable(index: Value) -> bool:
+def comparable(index: LaneValue) -> bool:
     """Return whether indices of threads are comparable: unknowns are equal for all."""
     return not any(symbol.bits & _VARYING for symbol, _ in index.terms)
 
@@ -69,7 +69,7 @@ def exclusive(conditions: tuple[Condition, ...]) -> bool:
     return False
 
 
-def _is_truth(value: Value) -> bool:
+def _is_truth(value: LaneValue) -> bool:
     symbol = value.symbol
     return symbol is not None and symbol.operation in ("<", "==", "!", "&&", "||")
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from embercoach.metal.execution.events import Access
-    from embercoach.metal.execution.values import Symbol, Value
+    from embercoach.metal.execution.values import LaneValue, UnknownNumber
 
 #: The threadgroup's position with its factor, and the other unknowns.
-_Split: TypeAlias = "tuple[Symbol | None, int, dict[Symbol, int]]"
+_Split: TypeAlias = "tuple[UnknownNumber | None, int, dict[UnknownNumber, int]]"
 #: The axis along which accesses race, and the distance of the threadgroups.
 Meeting: TypeAlias = "tuple[int, int]"
 _GROUPS = ("group.x", "group.y", "group.z")
@@ -38,7 +38,7 @@ class Side:
 
     access: Access
     split: _Split | None
-    position: Symbol | None
+    position: UnknownNumber | None
     guarded: bool
     settled: bool
     depends: bool
@@ -110,9 +110,9 @@ class Sides:
         return self._classes.setdefault(key, len(self._classes))
 
 
-def _split(value: Value, axis: int) -> _Split | None:
+def _split(value: LaneValue, axis: int) -> _Split | None:
     """The threadgroup's position along an axis with its factor, and the other unknowns."""
-    rest: dict[Symbol, int] = {}
+    rest: dict[UnknownNumber, int] = {}
     position, factor = None, 0
     for symbol, times in value.terms:
         if symbol.operation == _GROUPS[axis]:
@@ -137,7 +137,7 @@ def _depends(access: Access, axis: int) -> bool:
     return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
 
 
-def _position(access: Access, axis: int) -> Symbol | None:
+def _position(access: Access, axis: int) -> UnknownNumber | None:
     """The threadgroup's position along an axis, as a condition of an access has it."""
     for condition in access.mask.conditions:
         for side in condition.sides or ():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import (
         Expression,
-        Function,
+        MetalFunction,
         Program,
         Spot,
         Text,
@@ -201,7 +201,7 @@ class _Writes:
             yield InputWrite(origin.variable, way, origin.cast, node.name, argument.spot)
 
 
-def _writes_through(function: Function, pointer: Variable) -> bool:
+def _writes_through(function: MetalFunction, pointer: Variable) -> bool:
     """Return whether a function assigns to an element of one of its parameters."""
     return any(
         isinstance(node, Assign)

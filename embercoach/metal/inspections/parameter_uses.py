@@ -203,7 +203,7 @@ def _is_number(kind: Type) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class AttributeMismatch:
     """A vector attribute where only a scalar can stand, or a component of a scalar attribute.
 
     Attributes:
@@ -216,7 +216,7 @@ class Mismatch:
     spot: Spot
 
 
-def attribute_mismatches(program: Program) -> Iterator[Mismatch]:
+def attribute_mismatches(program: Program) -> Iterator[AttributeMismatch]:
     """Uses of thread attributes that their type does not allow."""
     if program.body is None:
         return
@@ -224,7 +224,7 @@ def attribute_mismatches(program: Program) -> Iterator[Mismatch]:
         if isinstance(node, Name) and node.variable.kind == "attribute" and path:
             what = _mismatch(node, path)
             if what is not None:
-                yield Mismatch(node.variable.attribute, what, node.spot)
+                yield AttributeMismatch(node.variable.attribute, what, node.spot)
 
 
 def _mismatch(name: Name, path: Path) -> str | None:

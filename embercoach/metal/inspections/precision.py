@@ -15,7 +15,7 @@ from embercoach.metal.program.nodes import (
     Index,
     Member,
     Name,
-    Number,
+    NumberLiteral,
     Unary,
 )
 from embercoach.metal.program.types import FLOATS, is_floating
@@ -132,7 +132,7 @@ def _is_half(kind: Type) -> bool:
 def _adds(node: Assign) -> bool:
     """Return whether an assignment adds a number to what its target holds."""
     if node.operator in ("+=", "-="):
-        return not isinstance(node.value, Number)
+        return not isinstance(node.value, NumberLiteral)
     if node.operator != "=" or not isinstance(node.target, (Name, Index, Member)):
         return False
     value = node.value
@@ -160,7 +160,7 @@ def _is_same(one: Expression, other: Expression) -> bool:
         return one.variable is other.variable
     if isinstance(one, Index) and isinstance(other, Index):
         return _is_same(one.base, other.base) and _is_same(one.index, other.index)
-    if isinstance(one, Number) and isinstance(other, Number):
+    if isinstance(one, NumberLiteral) and isinstance(other, NumberLiteral):
         return one.value == other.value
     if isinstance(one, Binary) and isinstance(other, Binary) and one.operator == other.operator:
         return _is_same(one.left, other.left) and _is_same(one.right, other.right)
@@ -178,7 +178,7 @@ class Promotion:
         implicit: no cast turns it back.
     """
 
-    literal: Number
+    literal: NumberLiteral
     scalar: str
     implicit: bool
     spot: Spot
@@ -216,9 +216,9 @@ def _wanted(path: Path, node: Binary) -> tuple[str, bool]:
     return kind.scalar or "", True
 
 
-def _only_literals(node: Binary) -> tuple[str, Number] | None:
+def _only_literals(node: Binary) -> tuple[str, NumberLiteral] | None:
     """The scalar of all operands but literals, and the first ``float`` literal among them."""
-    literal: Number | None = None
+    literal: NumberLiteral | None = None
     scalars: set[str] = set()
     pending: list[Expression] = [node]
     while pending:
@@ -227,7 +227,7 @@ def _only_literals(node: Binary) -> tuple[str, Number] | None:
             pending[:0] = [current.left, current.right]
         elif isinstance(current, Unary) and current.operator in "+-":
             pending.insert(0, current.operand)
-        elif isinstance(current, Number):
+        elif isinstance(current, NumberLiteral):
             if current.type.scalar == "float" and literal is None:
                 literal = current
         elif current.type.width == 1 and current.type.scalar in FLOATS:

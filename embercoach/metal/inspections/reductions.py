@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.conditions import lanes_where, threads_of
 from embercoach.metal.execution.events import Access, SimdOperation
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, Value
+from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, LaneValue
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.values import Symbol
+    from embercoach.metal.execution.values import UnknownNumber
     from embercoach.metal.program.nodes import Call, Spot
 
 #: Operations on top of each other that are looked through.
@@ -91,7 +91,7 @@ def _contributing(operation: SimdOperation) -> set[int]:
     }
 
 
-def _is_plain(value: Value, lanes: int, depth: int) -> bool:
+def _is_plain(value: LaneValue, lanes: int, depth: int) -> bool:
     """Return whether a value is equal in these lanes, and in others that do the same."""
     if not lanes:
         return True
@@ -101,10 +101,10 @@ def _is_plain(value: Value, lanes: int, depth: int) -> bool:
     return all(_is_plain_symbol(symbol, lanes, depth) for symbol, _ in value.terms)
 
 
-def _is_plain_symbol(symbol: Symbol, lanes: int, depth: int) -> bool:
+def _is_plain_symbol(symbol: UnknownNumber, lanes: int, depth: int) -> bool:
     if not symbol.bits & (LANE | SIMD):
         return True
-    parts = [part for part in symbol.operands if isinstance(part, Value)]
+    parts = [part for part in symbol.operands if isinstance(part, LaneValue)]
     if not depth or not parts or symbol.operation == "load":
         return False
     if symbol.operation == "?:" and parts[0].exact:

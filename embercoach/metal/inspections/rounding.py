@@ -12,7 +12,7 @@ from embercoach.metal.execution.values import LANE, SIMD
 if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.values import Symbol, Value
+    from embercoach.metal.execution.values import LaneValue, UnknownNumber
     from embercoach.metal.program.nodes import Variable
 
 _AXES = "xyz"
@@ -60,13 +60,13 @@ def _is_of_others(condition: Condition, trace: Trace, axis: int) -> bool:
     return bool(positions) and not _depends(symbol, trace, axis)
 
 
-def _depends(symbol: Symbol, trace: Trace, axis: int) -> bool:
+def _depends(symbol: UnknownNumber, trace: Trace, axis: int) -> bool:
     """Return whether an unknown may differ along an axis."""
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.values import LaneValue
 
     if symbol.origin.blurred or symbol.origin.axes >> axis & 1:
         return True
-    operands = [operand for operand in symbol.operands if isinstance(operand, Value)]
+    operands = [operand for operand in symbol.operands if isinstance(operand, LaneValue)]
     if not operands:
         return bool(symbol.bits & (LANE | SIMD))
     return any(
@@ -75,7 +75,7 @@ def _depends(symbol: Symbol, trace: Trace, axis: int) -> bool:
     )
 
 
-def _moves(value: Value, trace: Trace, axis: int) -> bool:
+def _moves(value: LaneValue, trace: Trace, axis: int) -> bool:
     """Return whether the known part of a value differs along an axis."""
     step, size = _step(trace, axis), trace.configuration.threadgroup[axis]
     threads = range(trace.threads)
@@ -85,7 +85,7 @@ def _moves(value: Value, trace: Trace, axis: int) -> bool:
     )
 
 
-def _grows(index: Value, trace: Trace, axis: int) -> bool:
+def _grows(index: LaneValue, trace: Trace, axis: int) -> bool:
     """Return whether an index has the position along an axis as a part."""
     size = trace.configuration.threadgroup
     step = _step(trace, axis)
@@ -98,11 +98,11 @@ def _grows(index: Value, trace: Trace, axis: int) -> bool:
     return False
 
 
-def _is_multiple(symbol: Symbol, trace: Trace, axis: int) -> bool:
+def _is_multiple(symbol: UnknownNumber, trace: Trace, axis: int) -> bool:
     """``position * width`` of an unknown width, which is the same for all threads."""
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.values import LaneValue
 
-    operands = [operand for operand in symbol.operands if isinstance(operand, Value)]
+    operands = [operand for operand in symbol.operands if isinstance(operand, LaneValue)]
     if len(operands) != 2:
         return False
     for position, width in (operands, operands[::-1]):

@@ -13,7 +13,7 @@ from embercoach.metal.inspections.footprints import comparable, differ, exclusiv
 if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.values import Value
+    from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Spot, Variable
 
 _AXES = "xyz"
@@ -165,7 +165,7 @@ def _is_guard(condition: Condition) -> bool:
     return not any(_data(side) for side in sides)
 
 
-def _data(value: Value) -> bool:
+def _data(value: LaneValue) -> bool:
     return any(
         symbol.bits & (LANE | SIMD) and symbol.operation not in ("/", "%", "*", "&")
         for symbol, _ in value.terms

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal.numerals import whole_number
-from embercoach.metal.program.lowering import Names, lower_body
+from embercoach.metal.program.lowering import SignatureNames, lower_body
 from embercoach.metal.program.nodes import Assign, Binary, Declare, Loop
 from embercoach.metal.program.walk import base, below, mentioned
 
@@ -55,7 +55,7 @@ class ThreadValues:
 
     def __init__(self, source: str, header: str) -> None:
         self._source = source
-        self._body = lower_body(source, header, Names()).body
+        self._body = lower_body(source, header, SignatureNames()).body
         self._derived: dict[Variable, frozenset[str]] = {}
         self._derive()
 

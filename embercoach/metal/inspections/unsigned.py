@@ -24,7 +24,7 @@ _MORE = frozenset({">", ">="})
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ConstantComparison:
     """A comparison of an unsigned number with 0 that always has the same outcome.
 
     Attributes:
@@ -39,7 +39,7 @@ class Settled:
     spot: Spot
 
 
-def settled_comparisons(program: Program, values: Values) -> Iterator[Settled]:
+def settled_comparisons(program: Program, values: Values) -> Iterator[ConstantComparison]:
     """Comparisons with 0 that are meant to catch numbers below it, and can't.
 
     Those of a number that nothing is subtracted from are left out, and those next to a comparison
@@ -58,7 +58,7 @@ def settled_comparisons(program: Program, values: Values) -> Iterator[Settled]:
             loop = _counting_down(path, node, compared)
             suspicious = loop or _subtracts(compared) or mentioned(compared) & lowered
             if suspicious and not _is_bounded(node, path, compared):
-                yield Settled(outcome, loop, compared, node.spot)
+                yield ConstantComparison(outcome, loop, compared, node.spot)
 
 
 def _settled(node: Binary, values: Values) -> tuple[bool, Expression] | None:
@@ -127,7 +127,7 @@ def _is_bounded(node: Binary, path: Path, compared: Expression) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
+class WrappedIndex:
     """An index that is below 0 in the first thread that gets there.
 
     Attributes:
@@ -143,7 +143,7 @@ class Wrapped:
     spot: Spot
 
 
-def wrapped_indices(program: Program, values: Values) -> Iterator[Wrapped]:
+def wrapped_indices(program: Program, values: Values) -> Iterator[WrappedIndex]:
     """Elements of inputs and outputs in front of the first, which the first thread touches.
 
     Only accesses that it certainly reaches are reported: a condition that excludes it, or that is
@@ -163,7 +163,7 @@ def wrapped_indices(program: Program, values: Values) -> Iterator[Wrapped]:
         if thread.reaches(node, path) and not _is_address_of(path):
             number = None if isinstance(index, Large) else index
             unsigned = is_signed(node.index.type) is False
-            yield Wrapped(found[0], number, unsigned, _use(node, path), node.index.spot)
+            yield WrappedIndex(found[0], number, unsigned, _use(node, path), node.index.spot)
 
 
 def _is_below(index: int | Large) -> bool:

@@ -7,22 +7,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program.library import result_type
-from embercoach.metal.program.nodes import Call, Cast, Construct, Index, Number
+from embercoach.metal.program.nodes import Call, Cast, Construct, Index, NumberLiteral
 from embercoach.metal.program.state import MisreadError
 from embercoach.metal.program.types import INT, UNKNOWN, Type, element, value
 from embercoach.metal.program.typing import descriptor_type, template_type
 
 if TYPE_CHECKING:
-    from embercoach.metal.program.nodes import Expression, Function
+    from embercoach.metal.program.nodes import Expression, MetalFunction
     from embercoach.metal.program.state import Lowering
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast", "as_type"})
 _TYPE_TEMPLATES = frozenset({"vec", "packed_vec", "array", "atomic", "matrix", "simdgroup_matrix"})
 _LIMITS = frozenset({"numeric_limits", "Limits"})
 
 
-def call(work: Lowering, part: Part) -> Expression:
+def call(work: Lowering, part: SyntaxNode) -> Expression:
     """Lower what is written as a call."""
     callee, arguments = part.get("function"), part.get("arguments")
     if callee is None or arguments is None:
@@ -43,14 +43,16 @@ def call(work: Lowering, part: Part) -> Expression:
     return _named_call(work, part, callee, given)
 
 
-def _cast_of_commas(work: Lowering, part: Part, kind: Type, arguments: Part) -> Expression:
+def _cast_of_commas(
+    work: Lowering, part: SyntaxNode, kind: Type, arguments: SyntaxNode
+) -> Expression:
     """``(float2)(1, 2)``: a comma expression that is cast."""
     given = [work.expression(argument) for argument in arguments.inner]
     return Cast(work.opaque(part, "a cast of a comma expression", *given), kind, work.spot(part))
 
 
 def _named_call(
-    work: Lowering, part: Part, callee: Part, given: tuple[Expression, ...]
+    work: Lowering, part: SyntaxNode, callee: SyntaxNode, given: tuple[Expression, ...]
 ) -> Expression:
     last, scopes = _split(work, callee)
     name = last.get("name") if last.kind in ("template_function", "template_method") else last
@@ -82,7 +84,7 @@ def _named_call(
     return Call(word, given, result, work.spot(part), scopes, template, functions)
 
 
-def _split(work: Lowering, callee: Part) -> tuple[Part, str]:
+def _split(work: Lowering, callee: SyntaxNode) -> tuple[SyntaxNode, str]:
     """The last name of a qualified one, and the text of the scopes before it."""
     scopes: list[str] = []
     while callee.kind == "qualified_identifier" and (name := callee.get("name")) is not None:
@@ -93,7 +95,7 @@ def _split(work: Lowering, callee: Part) -> tuple[Part, str]:
     return callee, "::".join(scopes)
 
 
-def limit_type(work: Lowering, callee: Part) -> Type:
+def limit_type(work: Lowering, callee: SyntaxNode) -> Type:
     """The type that ``numeric_limits<T>`` or MLX's ``Limits<T>`` is about, if one is named."""
     while callee.kind == "qualified_identifier":
         scope, name = callee.get("scope"), callee.get("name")
@@ -110,7 +112,11 @@ def limit_type(work: Lowering, callee: Part) -> Type:
 
 
 def _cast(
-    work: Lowering, part: Part, word: str, arguments: Part, given: tuple[Expression, ...]
+    work: Lowering,
+    part: SyntaxNode,
+    word: str,
+    arguments: SyntaxNode,
+    given: tuple[Expression, ...],
 ) -> Expression:
     if len(given) != 1 or len(arguments.inner) != 1:
         return work.opaque(part, "not understood: a cast", *given)
@@ -118,7 +124,7 @@ def _cast(
     return Cast(given[0], kind, work.spot(part), bits=word == "as_type")
 
 
-def made(work: Lowering, part: Part, kind: Type, given: tuple[Expression, ...]) -> Expression:
+def made(work: Lowering, part: SyntaxNode, kind: Type, given: tuple[Expression, ...]) -> Expression:
     """``float(x)`` converts, ``float4(...)`` and ``Item{...}`` are made of parts."""
     scalar = kind.scalar or ""
     if not kind.dimensions:
@@ -138,21 +144,25 @@ def constructed(work: Lowering, kind: Type) -> bool:
     return struct is not None and struct.name in struct.methods
 
 
-def candidates(work: Lowering, name: str, given: tuple[Expression, ...]) -> tuple[Function, ...]:
+def candidates(
+    work: Lowering, name: str, given: tuple[Expression, ...]
+) -> tuple[MetalFunction, ...]:
     """The functions of the texts that a call with such arguments may mean."""
     found = work.lookup(name)
     return accepting(found if isinstance(found, tuple) else (), given)
 
 
 def accepting(
-    functions: tuple[Function, ...], given: tuple[Expression, ...]
-) -> tuple[Function, ...]:
+    functions: tuple[MetalFunction, ...], given: tuple[Expression, ...]
+) -> tuple[MetalFunction, ...]:
     """Those functions that take so many arguments; one alone if it takes just their types."""
     return _accepting(functions, tuple(argument.type for argument in given)) if functions else ()
 
 
 @lru_cache(maxsize=256)  # a file calls the same again and again
-def _accepting(functions: tuple[Function, ...], given: tuple[Type, ...]) -> tuple[Function, ...]:
+def _accepting(
+    functions: tuple[MetalFunction, ...], given: tuple[Type, ...]
+) -> tuple[MetalFunction, ...]:
     count = len(given)
     found = tuple(
         f for f in functions if len(f.parameters) - len(f.defaults) <= count <= len(f.parameters)
@@ -161,7 +171,7 @@ def _accepting(functions: tuple[Function, ...], given: tuple[Type, ...]) -> tupl
     return exact if len(exact) == 1 and len(exact[0].parameters) == count else found
 
 
-def _takes(function: Function, given: tuple[Type, ...]) -> bool:
+def _takes(function: MetalFunction, given: tuple[Type, ...]) -> bool:
     """Return whether the parameters have the types of the arguments, which are all known."""
     return all(
         argument.scalar is not None and value(parameter.type) == value(argument)
@@ -173,8 +183,8 @@ def _result(
     work: Lowering,
     name: str,
     given: tuple[Expression, ...],
-    functions: tuple[Function, ...],
-    template: list[Part] | None,
+    functions: tuple[MetalFunction, ...],
+    template: list[SyntaxNode] | None,
 ) -> Type:
     if not functions:
         if work.lookup(name) is not None:
@@ -190,15 +200,18 @@ def _result(
 
 @lru_cache(maxsize=256)  # a file calls the same again and again
 def _plain_results(
-    functions: tuple[Function, ...],
-) -> tuple[frozenset[Type], tuple[Function, ...]]:
+    functions: tuple[MetalFunction, ...],
+) -> tuple[frozenset[Type], tuple[MetalFunction, ...]]:
     """The results of functions that are no templates, and the templates."""
     plain = frozenset(function.result for function in functions if not function.template)
     return plain, tuple(function for function in functions if function.template)
 
 
 def _instantiated(
-    work: Lowering, function: Function, given: tuple[Expression, ...], template: list[Part]
+    work: Lowering,
+    function: MetalFunction,
+    given: tuple[Expression, ...],
+    template: list[SyntaxNode],
 ) -> Type:
     """The result of a function, with its template's parameter put in where it is known."""
     names = [t.name for t in function.template]
@@ -232,13 +245,15 @@ def _substituted(result: Type, real: Type) -> Type:
     return Type(real.scalar, width, pointer, result.space or (real.space if pointer else None))
 
 
-def _method(work: Lowering, part: Part, callee: Part, given: tuple[Expression, ...]) -> Expression:
+def _method(
+    work: Lowering, part: SyntaxNode, callee: SyntaxNode, given: tuple[Expression, ...]
+) -> Expression:
     argument, name = callee.get("argument"), callee.get("field")
     if argument is None or name is None:
         return work.opaque(part, "not understood: a method", *given)
     base = work.expression(argument)
     if callee.has("->"):
-        zero = Number(0, INT, work.spot(argument), "0")
+        zero = NumberLiteral(0, INT, work.spot(argument), "0")
         base = Index(base, zero, element(base.type), work.spot(argument))
     if name.kind == "template_method":
         name = name.get("name") or name

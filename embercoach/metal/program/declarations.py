@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.nodes import Expression, Statement
     from embercoach.metal.program.state import Lowering
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _TYPES_WITH_BODY = frozenset(
     {"struct_specifier", "class_specifier", "union_specifier", "enum_specifier"}
 )
 
 
-def declaration(work: Lowering, part: Part) -> list[Statement]:
+def declaration(work: Lowering, part: SyntaxNode) -> list[Statement]:
     """The variables of one declaration, in the order of its declarators."""
     found: list[Statement] = []
     written = part.get("type")
@@ -42,7 +42,11 @@ def declaration(work: Lowering, part: Part) -> list[Statement]:
 
 
 def _declared(
-    work: Lowering, part: Part, declarator: Declarator, initial: Part | None, whole: Part
+    work: Lowering,
+    part: SyntaxNode,
+    declarator: Declarator,
+    initial: SyntaxNode | None,
+    whole: SyntaxNode,
 ) -> Iterator[Statement]:
     if declarator.bindings:
         yield from _bindings(work, declarator, initial, whole)
@@ -59,12 +63,12 @@ def _declared(
     yield declared(work, part, declarator, initial, whole)
 
 
-def _opaque(work: Lowering, part: Part, why: str) -> Opaque:
+def _opaque(work: Lowering, part: SyntaxNode, why: str) -> Opaque:
     return Opaque(why, work.spot(part))
 
 
 def _bindings(
-    work: Lowering, declarator: Declarator, initial: Part | None, whole: Part
+    work: Lowering, declarator: Declarator, initial: SyntaxNode | None, whole: SyntaxNode
 ) -> Iterator[Statement]:
     """``auto [a, b] = pair``: the names are there, what they hold is not followed."""
     if initial is not None:
@@ -76,7 +80,7 @@ def _bindings(
 
 
 def _like_function(
-    work: Lowering, part: Part, declarator: Declarator, whole: Part
+    work: Lowering, part: SyntaxNode, declarator: Declarator, whole: SyntaxNode
 ) -> Iterator[Statement]:
     """``uint n(x)`` reads like a function; it is a variable where ``x`` is one."""
     parameters = None if declarator.function is None else declarator.function.get("parameters")
@@ -90,7 +94,7 @@ def _like_function(
     yield _variable(work, part, declarator, kind, made(work, whole, kind, parts))
 
 
-def _as_value(work: Lowering, parameter: Part) -> Part | None:
+def _as_value(work: Lowering, parameter: SyntaxNode) -> SyntaxNode | None:
     """The name that the grammar took for the type of a parameter."""
     inner = parameter.inner
     if len(inner) == 1 and inner[0].kind == "type_identifier":
@@ -101,7 +105,11 @@ def _as_value(work: Lowering, parameter: Part) -> Part | None:
 
 
 def declared(
-    work: Lowering, part: Part, declarator: Declarator, initial: Part | None, whole: Part
+    work: Lowering,
+    part: SyntaxNode,
+    declarator: Declarator,
+    initial: SyntaxNode | None,
+    whole: SyntaxNode,
 ) -> Declare:
     """One variable with its initial value."""
     value: Expression | None = None
@@ -119,14 +127,14 @@ def declared(
     return _variable(work, part, declarator, kind, value, whole)
 
 
-def _built(work: Lowering, initial: Part, kind: Type) -> Expression:
+def _built(work: Lowering, initial: SyntaxNode, kind: Type) -> Expression:
     if initial.kind == "initializer_list":
         return initial_value(work, initial, kind)
     return made(work, initial, kind, tuple(map(work.expression, initial.inner)))
 
 
 def _declared_type(
-    work: Lowering, part: Part, declarator: Declarator, initial: Type | None
+    work: Lowering, part: SyntaxNode, declarator: Declarator, initial: Type | None
 ) -> Type:
     if initial is not None:
         initial = typing.deduced(initial, declarator)
@@ -143,11 +151,11 @@ def placed(work: Lowering, kind: Type) -> Type:
 
 def _variable(
     work: Lowering,
-    part: Part,
+    part: SyntaxNode,
     declarator: Declarator,
     kind: Type,
     value: Expression | None,
-    whole: Part | None = None,
+    whole: SyntaxNode | None = None,
 ) -> Declare:
     name = declarator.name or part
     constant = typing.is_fixed(work, declarator) if kind.pointer else typing.is_constant(work, part)
@@ -167,12 +175,12 @@ def _variable(
     return Declare(variable, value, work.spot(whole or name))
 
 
-def _may_differ(work: Lowering, part: Part) -> bool:
+def _may_differ(work: Lowering, part: SyntaxNode) -> bool:
     """Whether a constant may have another value than the written one: a function constant."""
     return any("function_constant" in work.word(c) for c in part.parts if "attribut" in c.kind)
 
 
-def alias(work: Lowering, part: Part) -> list[Statement]:
+def alias(work: Lowering, part: SyntaxNode) -> list[Statement]:
     """``using A = type``."""
     name, kind = part.get("name"), part.get("type")
     if name is not None and kind is not None:
@@ -180,7 +188,7 @@ def alias(work: Lowering, part: Part) -> list[Statement]:
     return []
 
 
-def typedef(work: Lowering, part: Part) -> list[Statement]:
+def typedef(work: Lowering, part: SyntaxNode) -> list[Statement]:
     """``typedef type A``."""
     found: list[Statement] = []
     declarators = [unpack(declarator) for declarator in part.all("declarator")]
@@ -201,7 +209,7 @@ def typedef(work: Lowering, part: Part) -> list[Statement]:
     return found
 
 
-def enumeration(work: Lowering, part: Part) -> list[Statement]:
+def enumeration(work: Lowering, part: SyntaxNode) -> list[Statement]:
     """The enumerators as constants; of a scoped enumeration they are qualified."""
     name, body = part.get("name"), part.get("body")
     prefix = "" if name is None else work.word(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
 _POINTERS = frozenset(
@@ -45,18 +45,18 @@ class Declarator:
     """
 
     end: int = 0
-    name: Part | None = None
-    bindings: list[Part] = field(default_factory=list)
+    name: SyntaxNode | None = None
+    bindings: list[SyntaxNode] = field(default_factory=list)
     pointers: int = 0
     reference: bool = False
-    dimensions: list[Part | None] = field(default_factory=list)
-    function: Part | None = None
+    dimensions: list[SyntaxNode | None] = field(default_factory=list)
+    function: SyntaxNode | None = None
     nested: bool = False
-    star: Part | None = None
-    rest: list[Part] = field(default_factory=list)
+    star: SyntaxNode | None = None
+    rest: list[SyntaxNode] = field(default_factory=list)
 
     @property
-    def names(self) -> list[Part]:
+    def names(self) -> list[SyntaxNode]:
         """The declared names: one, none, or those of a structured binding."""
         return self.bindings if self.name is None else [self.name]
 
@@ -66,7 +66,7 @@ class Declarator:
         return self.pointers > 0 or self.reference
 
 
-def unpack(part: Part | None) -> Declarator:
+def unpack(part: SyntaxNode | None) -> Declarator:
     """Take a declarator apart, outside in."""
     found = Declarator(0 if part is None else part.end)
     current = part
@@ -100,14 +100,14 @@ def unpack(part: Part | None) -> Declarator:
     return found
 
 
-def unpack_initialized(part: Part) -> tuple[Declarator, Part | None]:
+def unpack_initialized(part: SyntaxNode) -> tuple[Declarator, SyntaxNode | None]:
     """A declarator with its initial value: of ``a = 1`` that of ``a``, and ``1``."""
     if part.kind == "init_declarator":
         return unpack(part.get("declarator") or part), part.get("value")
     return unpack(part), None
 
 
-def _inner(part: Part, kind: str) -> Part | None:
+def _inner(part: SyntaxNode, kind: str) -> SyntaxNode | None:
     """The declarator inside one whose field the grammar does not name."""
     if kind in FUNCTIONS or kind in _ARRAYS:
         return None

@@ -15,7 +15,7 @@ from embercoach.metal.program.nodes import (
     Construct,
     Index,
     Member,
-    Number,
+    NumberLiteral,
     Unary,
     Variable,
 )
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.state import Lowering
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
-    Rule = Callable[[Lowering, Part], Expression]
+    Rule = Callable[[Lowering, SyntaxNode], Expression]
 
 _SWIZZLES = (frozenset("xyzw"), frozenset("rgba"))
 _ESCAPES = {"0": 0, "n": 10, "t": 9, "r": 13, "\\": 92, "'": 39, '"': 34}
 _CAST_LIKE = frozenset({"*", "&", "-", "+"})
 
 
-def expression(work: Lowering, part: Part) -> Expression:
+def expression(work: Lowering, part: SyntaxNode) -> Expression:
     """Lower an expression; what is not understood becomes opaque."""
     rule = _RULES.get(part.kind)
     if rule is None or part.broken:
@@ -45,37 +45,37 @@ def expression(work: Lowering, part: Part) -> Expression:
     return rule(work, part)
 
 
-def _number(work: Lowering, part: Part) -> Expression:
+def _number(work: Lowering, part: SyntaxNode) -> Expression:
     text = work.word(part)
     found = types.literal(text)
     if found is None:
         return work.opaque(part, f"not a number: {text}")
-    return Number(found[0], found[1], work.spot(part), text)
+    return NumberLiteral(found[0], found[1], work.spot(part), text)
 
 
-def _truth(work: Lowering, part: Part) -> Expression:
-    return Number(int(part.kind == "true"), BOOL, work.spot(part), part.kind)
+def _truth(work: Lowering, part: SyntaxNode) -> Expression:
+    return NumberLiteral(int(part.kind == "true"), BOOL, work.spot(part), part.kind)
 
 
-def _null(work: Lowering, part: Part) -> Expression:
-    return Number(0, Type("void", pointer=True), work.spot(part), "nullptr")
+def _null(work: Lowering, part: SyntaxNode) -> Expression:
+    return NumberLiteral(0, Type("void", pointer=True), work.spot(part), "nullptr")
 
 
-def _character(work: Lowering, part: Part) -> Expression:
+def _character(work: Lowering, part: SyntaxNode) -> Expression:
     text = work.word(part)
     code = _ESCAPES.get(text[2:-1]) if text[1:2] == "\\" else None
     if code is None and len(text) == 3:
         code = ord(text[1])
     if code is None:
         return work.opaque(part, "a character with an escape")
-    return Number(code, Type("char"), work.spot(part), text)
+    return NumberLiteral(code, Type("char"), work.spot(part), text)
 
 
-def _identifier(work: Lowering, part: Part) -> Expression:
+def _identifier(work: Lowering, part: SyntaxNode) -> Expression:
     return named(work, work.word(part), part)
 
 
-def named(work: Lowering, name: str, part: Part) -> Expression:
+def named(work: Lowering, name: str, part: SyntaxNode) -> Expression:
     """The use of a name as a value."""
     meaning = work.lookup(name)
     if isinstance(meaning, Variable):
@@ -89,7 +89,7 @@ def named(work: Lowering, name: str, part: Part) -> Expression:
     return work.use(work.variable(name, part), part)
 
 
-def _qualified(work: Lowering, part: Part) -> Expression:
+def _qualified(work: Lowering, part: SyntaxNode) -> Expression:
     """``mem_flags::mem_none``, ``Enum::value``, ``Struct::constant``, ``space::constant``."""
     name = work.words(part)
     while name.startswith(("::", "metal::")):
@@ -103,21 +103,21 @@ def _qualified(work: Lowering, part: Part) -> Expression:
     return replace(used, type=calls.limit_type(work, part)) if used.type == UNKNOWN else used
 
 
-def _parenthesized(work: Lowering, part: Part) -> Expression:
+def _parenthesized(work: Lowering, part: SyntaxNode) -> Expression:
     inner = part.inner
     if len(inner) != 1:
         return work.opaque(part, "not understood: parentheses")
     return work.expression(inner[0])
 
 
-def _operands(work: Lowering, part: Part) -> tuple[Part, str, Part] | None:
+def _operands(work: Lowering, part: SyntaxNode) -> tuple[SyntaxNode, str, SyntaxNode] | None:
     left, right, symbol = part.get("left"), part.get("right"), part.get("operator")
     if left is None or right is None or symbol is None:
         return None
     return left, work.parsed.symbol(symbol), right
 
 
-def _binary(work: Lowering, part: Part) -> Expression:
+def _binary(work: Lowering, part: SyntaxNode) -> Expression:
     operands = _operands(work, part)
     if operands is None:
         return work.opaque(part, "not understood: an operation")
@@ -134,13 +134,13 @@ def _binary(work: Lowering, part: Part) -> Expression:
 
 
 def _operation(
-    work: Lowering, part: Part, symbol: str, left: Expression, right: Expression
+    work: Lowering, part: SyntaxNode, symbol: str, left: Expression, right: Expression
 ) -> Expression:
     kind = types.binary(symbol, left.type, right.type)
     return Binary(symbol, left, right, kind, work.spot(part))
 
 
-def _in_parentheses(work: Lowering, part: Part) -> str:
+def _in_parentheses(work: Lowering, part: SyntaxNode) -> str:
     """The single name in parentheses, empty for other content."""
     inner = part.inner
     if part.kind != "parenthesized_expression" or len(inner) != 1:
@@ -148,7 +148,9 @@ def _in_parentheses(work: Lowering, part: Part) -> str:
     return work.word(inner[0]) if inner[0].kind == "identifier" else ""
 
 
-def _cast_first(work: Lowering, part: Part, kind: Type, symbol: str, right: Part) -> Expression:
+def _cast_first(
+    work: Lowering, part: SyntaxNode, kind: Type, symbol: str, right: SyntaxNode
+) -> Expression:
     """``(T)-a * b``: the cast binds to the first operand of what follows."""
     operands = _operands(work, right) if right.kind == "binary_expression" else None
     if operands is None:
@@ -158,27 +160,27 @@ def _cast_first(work: Lowering, part: Part, kind: Type, symbol: str, right: Part
     return _operation(work, part, inner, first, work.expression(rest))
 
 
-def _prefixed(work: Lowering, symbol: str, part: Part) -> Expression:
+def _prefixed(work: Lowering, symbol: str, part: SyntaxNode) -> Expression:
     operand = work.expression(part)
     if symbol == "*":
         return dereferenced(work, operand, part)
     return Unary(symbol, operand, types.unary(symbol, operand.type), work.spot(part))
 
 
-def dereferenced(work: Lowering, operand: Expression, part: Part) -> Expression:
+def dereferenced(work: Lowering, operand: Expression, part: SyntaxNode) -> Expression:
     """``*p`` as ``p[0]``."""
-    zero = Number(0, INT, work.spot(part), "0")
+    zero = NumberLiteral(0, INT, work.spot(part), "0")
     return Index(operand, zero, types.element(operand.type), work.spot(part))
 
 
-def _comma(work: Lowering, part: Part) -> Expression:
+def _comma(work: Lowering, part: SyntaxNode) -> Expression:
     left, right = part.get("left"), part.get("right")
     if left is None or right is None:
         return work.opaque(part, "not understood: a comma")
     return _operation(work, part, ",", work.expression(left), work.expression(right))
 
 
-def _unary(work: Lowering, part: Part) -> Expression:
+def _unary(work: Lowering, part: SyntaxNode) -> Expression:
     symbol, argument = part.get("operator"), part.get("argument")
     if symbol is None or argument is None:
         return work.opaque(part, "not understood: an operation")
@@ -190,7 +192,7 @@ def _unary(work: Lowering, part: Part) -> Expression:
     return Unary(symbol.kind, operand, types.unary(symbol.kind, operand.type), work.spot(part))
 
 
-def _subscript(work: Lowering, part: Part) -> Expression:
+def _subscript(work: Lowering, part: SyntaxNode) -> Expression:
     base, indices = part.get("argument"), part.get("indices")
     if base is None or indices is None or len(indices.inner) != 1:
         return work.opaque(part, "not understood: an index")
@@ -198,7 +200,7 @@ def _subscript(work: Lowering, part: Part) -> Expression:
     return Index(array, index, types.element(array.type), work.spot(part))
 
 
-def _field(work: Lowering, part: Part) -> Expression:
+def _field(work: Lowering, part: SyntaxNode) -> Expression:
     argument, name = part.get("argument"), part.get("field")
     if argument is None or name is None or name.kind != "field_identifier":
         return work.opaque(part, "not understood: a member")
@@ -208,7 +210,7 @@ def _field(work: Lowering, part: Part) -> Expression:
     return member(work, base, name, part)
 
 
-def member(work: Lowering, base: Expression, name: Part, part: Part) -> Expression:
+def member(work: Lowering, base: Expression, name: SyntaxNode, part: SyntaxNode) -> Expression:
     """``base.name``."""
     word = work.word(name)
     return Member(base, word, _member_type(work, base.type, word), work.spot(part))
@@ -234,7 +236,7 @@ def _member_type(work: Lowering, base: Type, name: str) -> Type:
     return UNKNOWN
 
 
-def _assignment(work: Lowering, part: Part) -> Expression:
+def _assignment(work: Lowering, part: SyntaxNode) -> Expression:
     operands = _operands(work, part)
     if operands is None:
         return work.opaque(part, "not understood: an assignment")
@@ -247,18 +249,18 @@ def _assignment(work: Lowering, part: Part) -> Expression:
     return Assign(symbol, target, given, target.type, work.spot(part))
 
 
-def _update(work: Lowering, part: Part) -> Expression:
+def _update(work: Lowering, part: SyntaxNode) -> Expression:
     symbol, argument = part.get("operator"), part.get("argument")
     if symbol is None or argument is None:
         return work.opaque(part, "not understood: an operation")
     target = work.expression(argument)
-    one = Number(1, INT, work.spot(symbol), "1")
+    one = NumberLiteral(1, INT, work.spot(symbol), "1")
     postfix = symbol.start > argument.start
     operator = f"{symbol.kind[0]}="
     return Assign(operator, target, one, target.type, work.spot(part), postfix)
 
 
-def _conditional(work: Lowering, part: Part) -> Expression:
+def _conditional(work: Lowering, part: SyntaxNode) -> Expression:
     condition, then, otherwise = (
         part.get(role) for role in ("condition", "consequence", "alternative")
     )
@@ -269,7 +271,7 @@ def _conditional(work: Lowering, part: Part) -> Expression:
     return Conditional(work.expression(condition), chosen, refused, kind, work.spot(part))
 
 
-def _cast(work: Lowering, part: Part) -> Expression:
+def _cast(work: Lowering, part: SyntaxNode) -> Expression:
     kind, operand = part.get("type"), part.get("value")
     if kind is None or operand is None:
         return work.opaque(part, "not understood: a cast")
@@ -288,11 +290,11 @@ def _cast(work: Lowering, part: Part) -> Expression:
     return Cast(work.expression(operand), descriptor_type(work, kind), work.spot(part))
 
 
-def _list(work: Lowering, part: Part) -> Expression:
+def _list(work: Lowering, part: SyntaxNode) -> Expression:
     return initial_value(work, part, UNKNOWN)
 
 
-def _compound_literal(work: Lowering, part: Part) -> Expression:
+def _compound_literal(work: Lowering, part: SyntaxNode) -> Expression:
     kind, given = part.get("type"), part.get("value")
     if kind is None or given is None:
         return work.opaque(part, "not understood: a value in braces")
@@ -301,7 +303,7 @@ def _compound_literal(work: Lowering, part: Part) -> Expression:
     return calls.made(work, part, type_, parts)
 
 
-def initial_value(work: Lowering, part: Part, kind: Type) -> Expression:
+def initial_value(work: Lowering, part: SyntaxNode, kind: Type) -> Expression:
     """An initial value, perhaps in braces, for a variable of a type."""
     if part.kind != "initializer_list":
         return work.expression(part)
@@ -316,7 +318,7 @@ def initial_value(work: Lowering, part: Part, kind: Type) -> Expression:
     )
 
 
-def initial_parts(work: Lowering, part: Part, kind: Type) -> tuple[Expression, ...]:
+def initial_parts(work: Lowering, part: SyntaxNode, kind: Type) -> tuple[Expression, ...]:
     """The values in braces, nested ones with the types of what they fill."""
     struct = None if kind.dimensions else work.structs.get(kind.scalar or "")
     found = []
@@ -330,7 +332,7 @@ def initial_parts(work: Lowering, part: Part, kind: Type) -> tuple[Expression, .
     return tuple(found)
 
 
-def _sizeof(work: Lowering, part: Part) -> Expression:
+def _sizeof(work: Lowering, part: SyntaxNode) -> Expression:
     described, given = part.get("type"), part.get("value")
     if described is not None:
         kind = descriptor_type(work, described)
@@ -341,10 +343,10 @@ def _sizeof(work: Lowering, part: Part) -> Expression:
     size = types.size_of(kind)
     if size is None:
         return replace(work.opaque(part, "the size of an unknown type"), type=ULONG)
-    return Number(size, ULONG, work.spot(part), work.word(part))
+    return NumberLiteral(size, ULONG, work.spot(part), work.word(part))
 
 
-def _template(work: Lowering, part: Part) -> Expression:
+def _template(work: Lowering, part: SyntaxNode) -> Expression:
     """``f<3>`` that nobody calls: ``i < n && j > k``, unless there is a template."""
     name, arguments = part.get("name"), part.get("arguments")
     if name is not None and arguments is not None:
@@ -354,11 +356,11 @@ def _template(work: Lowering, part: Part) -> Expression:
     return work.opaque(part, "not understood: a template")
 
 
-def _lambda(work: Lowering, part: Part) -> Expression:
+def _lambda(work: Lowering, part: SyntaxNode) -> Expression:
     return work.opaque(part, "a lambda expression")
 
 
-def _condition(work: Lowering, part: Part) -> Expression:
+def _condition(work: Lowering, part: SyntaxNode) -> Expression:
     given = part.get("value")
     if given is None or part.get("initializer") is not None:
         return work.opaque(part, "a declaration in a condition")

@@ -6,7 +6,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from embercoach.metal.integer_operators import BITWISE, COMPARISONS
-from embercoach.metal.program.nodes import Binary, Cast, Conditional, Name, Number, Unary
+from embercoach.metal.program.nodes import Binary, Cast, Conditional, Name, NumberLiteral, Unary
 from embercoach.metal.program.types import (
     FLOATS,
     INTEGERS,
@@ -40,7 +40,7 @@ def fold(expression: Expression, values: Mapping[Variable, int | float]) -> int 
         expression: any expression.
         values: what is known of variables.
     """
-    if isinstance(expression, Number):
+    if isinstance(expression, NumberLiteral):
         return expression.value
     if isinstance(expression, Name):
         return values.get(expression.variable)

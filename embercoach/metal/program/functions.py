@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program import typing
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.nodes import Block, Declare, Function, Return, Variable
+from embercoach.metal.program.nodes import Block, Declare, MetalFunction, Return, Variable
 from embercoach.metal.program.state import Twins
 from embercoach.metal.program.types import UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.nodes import Expression, Statement
     from embercoach.metal.program.state import Lowering, Meaning
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})
 
 
-def template_parameter(work: Lowering, part: Part) -> Variable:
+def template_parameter(work: Lowering, part: SyntaxNode) -> Variable:
     """A type or a number that a template takes."""
     if part.kind in _PARAMETERS:
         parts = unpack(part.get("declarator"))
@@ -42,12 +42,12 @@ def template_parameter(work: Lowering, part: Part) -> Variable:
 
 def make_function(
     work: Lowering,
-    part: Part,
+    part: SyntaxNode,
     parts: Declarator,
     template: tuple[Variable, ...],
     owner: Variable | None = None,
     members: dict[str, Meaning] | None = None,
-) -> Function:
+) -> MetalFunction:
     """Make a function; its body is lowered when all functions are known.
 
     Args:
@@ -70,7 +70,7 @@ def make_function(
     result = typing.shaped(work, base, replace(parts, function=None))
     del work.scopes[-len(around) :]
     name = parts.name or part
-    function = Function(
+    function = MetalFunction(
         work.word(name), parameters, template, result, work.spot(name), entry, defaults, owner
     )
     body = part.get("body")
@@ -81,7 +81,7 @@ def make_function(
     return function
 
 
-def _declare_function(work: Lowering, function: Function, *, defined: bool) -> None:
+def _declare_function(work: Lowering, function: MetalFunction, *, defined: bool) -> None:
     """Add a function to those of its name; of a declaration and its definition one stays."""
     known = work.lookup(function.name)
     others = known if isinstance(known, tuple) else ()
@@ -100,14 +100,14 @@ def _declare_function(work: Lowering, function: Function, *, defined: bool) -> N
         work.functions[function.name] = (*kept, function)
 
 
-def _signature(function: Function) -> tuple[str, tuple[Type, ...], int]:
+def _signature(function: MetalFunction) -> tuple[str, tuple[Type, ...], int]:
     """The signature that a declaration of a function and its definition share."""
     kinds = tuple([parameter.type for parameter in function.parameters])
     return function.name, kinds, len(function.template)
 
 
 def _body(
-    work: Lowering, function: Function, body: Part, scopes: list[dict[str, Meaning]]
+    work: Lowering, function: MetalFunction, body: SyntaxNode, scopes: list[dict[str, Meaning]]
 ) -> Callable[[], None]:
     def lower() -> None:
         outer, loops = work.scopes, work.loops
@@ -119,7 +119,7 @@ def _body(
 
 
 def _parameters(
-    work: Lowering, function: Part | None
+    work: Lowering, function: SyntaxNode | None
 ) -> tuple[tuple[Variable, ...], tuple[Expression, ...]]:
     listed = None if function is None else function.get("parameters")
     found: list[Variable] = []
@@ -137,7 +137,7 @@ def _parameters(
     return tuple(found), tuple(defaults)
 
 
-def _parameter(work: Lowering, part: Part, parts: Declarator) -> Variable:
+def _parameter(work: Lowering, part: SyntaxNode, parts: Declarator) -> Variable:
     kind = typing.shaped(work, typing.written_type(work, part), parts)
     if kind.dimensions and not kind.reference:
         kind = decayed(kind)
@@ -156,7 +156,7 @@ def _parameter(work: Lowering, part: Part, parts: Declarator) -> Variable:
     return variable
 
 
-def _attributes(work: Lowering, part: Part) -> list[str]:
+def _attributes(work: Lowering, part: SyntaxNode) -> list[str]:
     """The names in ``[[...]]`` of a parameter."""
     found: list[str] = []
     pending = [part]
@@ -171,7 +171,7 @@ def _attributes(work: Lowering, part: Part) -> list[str]:
     return found
 
 
-def named_lambda(work: Lowering, name: Part, part: Part) -> list[Statement]:
+def named_lambda(work: Lowering, name: SyntaxNode, part: SyntaxNode) -> list[Statement]:
     """A lambda that a variable holds, as a function that uses the variables around it."""
     captures, declarator, body = (part.get(r) for r in ("captures", "declarator", "body"))
     if body is None or captures is None or work.words(captures) not in ("[&]", "[]"):
@@ -185,14 +185,14 @@ def named_lambda(work: Lowering, name: Part, part: Part) -> list[Statement]:
     work.loops = outer
     work.scopes.pop()
     result = _lambda_result(work, declarator, blocks)
-    function = Function(
+    function = MetalFunction(
         work.word(name), parameters, (), result, work.spot(name), False, defaults, None, blocks
     )
     work.declare(function.name, (function,))
     return []
 
 
-def _lambda_result(work: Lowering, declarator: Part | None, blocks: list[Block]) -> Type:
+def _lambda_result(work: Lowering, declarator: SyntaxNode | None, blocks: list[Block]) -> Type:
     """The written result, else the type of the last ``return``."""
     written = None if declarator is None else declarator.get("type")
     for child in [] if declarator is None else declarator.inner:

@@ -6,12 +6,18 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from embercoach.metal.facts import Place
+from embercoach.metal.facts import TextSpan
 from embercoach.metal.program import expressions, functions, statements, units
 from embercoach.metal.program.folding import fold_int
 from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.preprocessing import Expanded, preprocess
-from embercoach.metal.program.state import Lowering, MisreadError, Names, Rules, TooDeepError
+from embercoach.metal.program.state import (
+    DeepTextError,
+    Lowering,
+    MisreadError,
+    Rules,
+    SignatureNames,
+)
 from embercoach.metal.program.texts import Parsed
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Text
 
-__all__ = ["Names", "lower_body", "lower_unit"]
+__all__ = ["SignatureNames", "lower_body", "lower_unit"]
 
 _Lowered = TypeVar("_Lowered")
 # How often one text is read, and how many characters of it are, all together; each may be twice,
@@ -42,7 +48,7 @@ _REFUSALS = {_Unread.TOO_DEEP: TOO_DEEP, _Unread.TOO_INTRICATE: TOO_INTRICATE}
 
 
 @lru_cache(maxsize=128)
-def lower_body(source: str, header: str = "", names: Names = Names()) -> Program:  # noqa: B008
+def lower_body(source: str, header: str = "", names: SignatureNames = SignatureNames()) -> Program:  # noqa: B008
     """Lower the ``source`` of a kernel under its ``header``.
 
     Args:
@@ -111,7 +117,7 @@ def _attempt(
         return lower(parsed)
     except MisreadError as error:
         return error
-    except (TooDeepError, RecursionError):
+    except (DeepTextError, RecursionError):
         return _Unread.TOO_DEEP
 
 
@@ -159,7 +165,7 @@ def _program(work: Lowering, body: Block | None) -> Program:
 
 def _lost(text: str, kind: Text, why: _Unread) -> Program:
     """The program of a text that cannot be read."""
-    spot = Spot(kind, Place(0, len(text), 1, 1))
+    spot = Spot(kind, TextSpan(0, len(text), 1, 1))
     problem = Opaque(why.value, spot)
     body = Block((problem,), spot) if kind != "file" else None
     return Program(body, {}, {}, (), (problem,), refusal=_REFUSALS.get(why))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from embercoach.metal.facts import Place
+    from embercoach.metal.facts import TextSpan
     from embercoach.metal.program.types import Type
 
 #: Which of a kernel's texts a place counts in: ``source``, ``header`` or a whole file.
@@ -35,7 +35,7 @@ class Spot(NamedTuple):
     """A stretch of one of the texts. An expansion has the place of the macro's use."""
 
     text: Text
-    place: Place
+    place: TextSpan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Number:
+class NumberLiteral:
     """A literal; ``written`` is its text (``0.5f``). ``true`` is 1 of type bool."""
 
     value: int | float
@@ -184,7 +184,7 @@ class Call:
     spot: Spot
     namespaces: str = ""
     template: tuple[str, ...] = ()
-    functions: tuple[Function, ...] = ()
+    functions: tuple[MetalFunction, ...] = ()
     method: Expression | None = None
 
 
@@ -199,7 +199,7 @@ class OpaqueExpression:
 
 
 Expression: TypeAlias = (
-    Number
+    NumberLiteral
     | Name
     | Member
     | Index
@@ -309,7 +309,7 @@ Statement: TypeAlias = Declare | Evaluate | Block | If | Loop | Switch | Return 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class MetalFunction:
     """A function that a text defines; of an entry point the parameters may be attributes.
 
     A lambda that is given a name is one too; its body uses the variables around it.
@@ -346,7 +346,7 @@ class Struct:
     name: str
     fields: tuple[Variable, ...]
     template: tuple[Variable, ...]
-    methods: dict[str, tuple[Function, ...]]
+    methods: dict[str, tuple[MetalFunction, ...]]
     spot: Spot
 
 
@@ -366,7 +366,7 @@ class Program:
 
     body: Block | None
     variables: dict[str, Variable]
-    functions: dict[str, tuple[Function, ...]]
+    functions: dict[str, tuple[MetalFunction, ...]]
     constants: tuple[Declare, ...]
     problems: tuple[Opaque, ...]
     structs: dict[str, Struct] = field(default_factory=dict)

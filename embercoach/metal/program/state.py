@@ -17,7 +17,7 @@ from embercoach.metal.msl_names import is_known
 from embercoach.metal.program.library import constant_type
 from embercoach.metal.program.nodes import (
     Declare,
-    Function,
+    MetalFunction,
     Name,
     Opaque,
     OpaqueExpression,
@@ -32,10 +32,10 @@ from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_numb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.metal.contract import Kernel
+    from embercoach.metal.contract import KernelArguments
     from embercoach.metal.program.nodes import Expression, Statement, VariableKind
     from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 # Nested expressions and statements that are followed; Python's stack is finite.
 _MAX_NESTING = 120
@@ -48,7 +48,7 @@ _KINDS: dict[str, Literal["type", "value"]] = {
 }
 
 
-class TooDeepError(Exception):
+class DeepTextError(Exception):
     """The text nests deeper than is followed."""
 
 
@@ -66,7 +66,7 @@ class MisreadError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class SignatureNames:
     """The names that MLX's signature brings into a body, and what is known of them.
 
     Attributes:
@@ -80,7 +80,7 @@ class Names:
     atomic_outputs: bool = False
 
     @classmethod
-    def of(cls, kernel: Kernel) -> Names:
+    def of(cls, kernel: KernelArguments) -> SignatureNames:
         """The names of a kernel as ``contract`` describes it."""
         return cls(kernel.inputs, kernel.outputs, kernel.template, kernel.atomic_outputs)
 
@@ -94,24 +94,24 @@ class Field:
 
 
 #: What a name represents: a variable, a type, functions of that name, or a field.
-Meaning: TypeAlias = Variable | Type | tuple[Function, ...] | Field
+Meaning: TypeAlias = Variable | Type | tuple[MetalFunction, ...] | Field
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The rules that lower parts; their modules call each other through these."""
 
-    expression: Callable[[Lowering, Part], Expression]
-    statement: Callable[[Lowering, Part], list[Statement]]
-    named_lambda: Callable[[Lowering, Part, Part], list[Statement]]
+    expression: Callable[[Lowering, SyntaxNode], Expression]
+    statement: Callable[[Lowering, SyntaxNode], list[Statement]]
+    named_lambda: Callable[[Lowering, SyntaxNode, SyntaxNode], list[Statement]]
 
 
 @dataclass(slots=True)
 class Twins:
     """Functions of one name with the same parameters, and those of them without a body so far."""
 
-    all: list[Function] = field(default_factory=list)
-    prototypes: list[Function] = field(default_factory=list)
+    all: list[MetalFunction] = field(default_factory=list)
+    prototypes: list[MetalFunction] = field(default_factory=list)
 
 
 class Lowering:
@@ -121,7 +121,7 @@ class Lowering:
         self,
         parsed: Parsed,
         rules: Rules,
-        names: Names | None = None,
+        names: SignatureNames | None = None,
         around: Lowering | None = None,
     ) -> None:
         self.parsed = parsed
@@ -132,7 +132,9 @@ class Lowering:
         self.scopes: list[dict[str, Meaning]] = [dict(around.scopes[0]) if around else {}, {}]
         self.structs: dict[str, Struct] = dict(around.structs) if around else {}
         self.namespaces: set[str] = set(around.namespaces) if around else set()
-        self.functions: dict[str, tuple[Function, ...]] = dict(around.functions) if around else {}
+        self.functions: dict[str, tuple[MetalFunction, ...]] = (
+            dict(around.functions) if around else {}
+        )
         #: Numbers that variables certainly hold wherever they are used.
         self.values: dict[Variable, int | float] = dict(around.values) if around else {}
         self.variables: dict[str, Variable] = {}
@@ -152,23 +154,23 @@ class Lowering:
 
     # Texts
 
-    def word(self, part: Part) -> str:
+    def word(self, part: SyntaxNode) -> str:
         """The text of a part."""
         return self.parsed.word(part)
 
-    def words(self, part: Part | None) -> str:
+    def words(self, part: SyntaxNode | None) -> str:
         """The text of a part without white space."""
         return "" if part is None else "".join(self.parsed.word(part).split())
 
-    def spot(self, part: Part) -> Spot:
+    def spot(self, part: SyntaxNode) -> Spot:
         """The place of a part."""
         return self.parsed.spot(part.start, part.end)
 
-    def space(self, part: Part) -> str | None:
+    def space(self, part: SyntaxNode) -> str | None:
         """The address space among the children of a part."""
         return next((w for w in self.parsed.qualifiers_in(part) if w in ADDRESS_SPACES), None)
 
-    def is_entry(self, part: Part) -> bool:
+    def is_entry(self, part: SyntaxNode) -> bool:
         """Return whether a function is marked as an entry point."""
         return any(word in ENTRY_QUALIFIERS for word in self.parsed.qualifiers_in(part))
 
@@ -182,27 +184,27 @@ class Lowering:
         """
         self.nesting += 1
         if self.nesting > _MAX_NESTING:
-            raise TooDeepError
+            raise DeepTextError
 
-    def expression(self, part: Part) -> Expression:
+    def expression(self, part: SyntaxNode) -> Expression:
         """Lower an expression."""
         self.enter()
         found = self.rules.expression(self, part)
         self.nesting -= 1
         return found
 
-    def statement(self, part: Part) -> list[Statement]:
+    def statement(self, part: SyntaxNode) -> list[Statement]:
         """Lower a statement; a declaration gives several, a ``typedef`` none."""
         self.enter()
         found = self.rules.statement(self, part)
         self.nesting -= 1
         return found
 
-    def opaque(self, part: Part, why: str, *parts: Expression) -> OpaqueExpression:
+    def opaque(self, part: SyntaxNode, why: str, *parts: Expression) -> OpaqueExpression:
         """An expression that is not understood."""
         return OpaqueExpression(why, parts, UNKNOWN, self.spot(part))
 
-    def problem(self, part: Part, why: str) -> Opaque:
+    def problem(self, part: SyntaxNode, why: str) -> Opaque:
         """Note that a text is not understood."""
         found = Opaque(why, self.spot(part))
         self.problems.append(found)
@@ -230,7 +232,7 @@ class Lowering:
                 return scope[name]
         return None
 
-    def variable(self, name: str, part: Part) -> Variable:
+    def variable(self, name: str, part: SyntaxNode) -> Variable:
         """The variable of a name that no text declares: MLX's, Metal's, or nobody's."""
         found = self.variables.get(name) or self._unknown.get(name)
         if found is not None:
@@ -269,7 +271,7 @@ class Lowering:
             return "type"
         return "value" if is_known(name, "value") else "unknown"
 
-    def use(self, variable: Variable, part: Part) -> Name:
+    def use(self, variable: Variable, part: SyntaxNode) -> Name:
         """A use of a variable."""
         kind = variable.type
         if kind.reference:
@@ -303,7 +305,7 @@ def dtype_type(name: str | None) -> Type:
 
 
 def _given(
-    names: Names | None, name: str
+    names: SignatureNames | None, name: str
 ) -> tuple[VariableKind, Type, str, int | float | None] | None:
     """Kind, type, attribute and value of a name that MLX declares, or of a number formatted in."""
     if is_unknown_number(name):

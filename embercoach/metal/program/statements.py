@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Expression, LoopKind, Statement
     from embercoach.metal.program.state import Lowering
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
-    Rule = Callable[[Lowering, Part], list[Statement]]
+    Rule = Callable[[Lowering, SyntaxNode], list[Statement]]
 
 
-def statement(work: Lowering, part: Part) -> list[Statement]:
+def statement(work: Lowering, part: SyntaxNode) -> list[Statement]:
     """Lower a statement; what is not understood becomes opaque."""
     rule = _RULES.get(part.kind)
     if rule is None or part.broken:
@@ -38,20 +38,20 @@ def statement(work: Lowering, part: Part) -> list[Statement]:
     return rule(work, part)
 
 
-def _opaque(work: Lowering, part: Part, why: str) -> list[Statement]:
+def _opaque(work: Lowering, part: SyntaxNode, why: str) -> list[Statement]:
     return [Opaque(why, work.spot(part))]
 
 
-def _nothing(_work: Lowering, _part: Part) -> list[Statement]:
+def _nothing(_work: Lowering, _part: SyntaxNode) -> list[Statement]:
     return []
 
 
-def several(work: Lowering, parts: Iterable[Part]) -> tuple[Statement, ...]:
+def several(work: Lowering, parts: Iterable[SyntaxNode]) -> tuple[Statement, ...]:
     """Statements one after the other."""
     return tuple(found for part in parts for found in work.statement(part))
 
 
-def single(work: Lowering, part: Part) -> Statement:
+def single(work: Lowering, part: SyntaxNode) -> Statement:
     """A statement in a scope of its own."""
     work.scopes.append({})
     found = work.statement(part)
@@ -59,7 +59,7 @@ def single(work: Lowering, part: Part) -> Statement:
     return found[0] if len(found) == 1 else Block(tuple(found), work.spot(part))
 
 
-def block(work: Lowering, part: Part) -> Block:
+def block(work: Lowering, part: SyntaxNode) -> Block:
     """Statements in braces."""
     work.scopes.append({})
     found = several(work, part.inner)
@@ -67,15 +67,15 @@ def block(work: Lowering, part: Part) -> Block:
     return Block(found, work.spot(part))
 
 
-def _compound(work: Lowering, part: Part) -> list[Statement]:
+def _compound(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return [block(work, part)]
 
 
-def _expression(work: Lowering, part: Part) -> list[Statement]:
+def _expression(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return [Evaluate(work.expression(inner), work.spot(part)) for inner in part.inner]
 
 
-def _if(work: Lowering, part: Part) -> list[Statement]:
+def _if(work: Lowering, part: SyntaxNode) -> list[Statement]:
     condition, then = part.get("condition"), part.get("consequence")
     if condition is None or then is None:
         return _opaque(work, part, "not understood: if")
@@ -92,14 +92,14 @@ def _if(work: Lowering, part: Part) -> list[Statement]:
     return [Block((*before, found), found.spot)] if before else [found]
 
 
-def _else(work: Lowering, part: Part) -> Statement:
+def _else(work: Lowering, part: SyntaxNode) -> Statement:
     inner = part.inner
     if part.kind == "else_clause" and len(inner) == 1:
         return single(work, inner[0])
     return Opaque("not understood: else", work.spot(part))
 
 
-def _tested(work: Lowering, part: Part) -> tuple[list[Statement], Expression]:
+def _tested(work: Lowering, part: SyntaxNode) -> tuple[list[Statement], Expression]:
     """The statements before a condition in its parentheses, and the condition."""
     start, given = part.get("initializer"), part.get("value")
     if part.kind != "condition_clause" or given is None:
@@ -114,7 +114,7 @@ def _tested(work: Lowering, part: Part) -> tuple[list[Statement], Expression]:
     return before, work.opaque(given, "a declaration in a condition")
 
 
-def _for(work: Lowering, part: Part) -> list[Statement]:
+def _for(work: Lowering, part: SyntaxNode) -> list[Statement]:
     body = part.get("body")
     if body is None:
         return _opaque(work, part, "not understood: for")
@@ -139,7 +139,7 @@ def _for(work: Lowering, part: Part) -> list[Statement]:
     return [found]
 
 
-def _while(work: Lowering, part: Part) -> list[Statement]:
+def _while(work: Lowering, part: SyntaxNode) -> list[Statement]:
     condition, body = part.get("condition"), part.get("body")
     if condition is None or body is None:
         return _opaque(work, part, "not understood: a loop")
@@ -151,11 +151,11 @@ def _while(work: Lowering, part: Part) -> list[Statement]:
     return [found]
 
 
-def _range_for(work: Lowering, part: Part) -> list[Statement]:
+def _range_for(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return _opaque(work, part, "a loop over a range")
 
 
-def _switch(work: Lowering, part: Part) -> list[Statement]:
+def _switch(work: Lowering, part: SyntaxNode) -> list[Statement]:
     condition, body = part.get("condition"), part.get("body")
     if condition is None or body is None or body.kind != "compound_statement":
         return _opaque(work, part, "not understood: switch")
@@ -168,37 +168,37 @@ def _switch(work: Lowering, part: Part) -> list[Statement]:
     return [Switch(value, cases, work.spot(part))]
 
 
-def _case(work: Lowering, part: Part) -> Case:
+def _case(work: Lowering, part: SyntaxNode) -> Case:
     given = part.get("value")
     value = None if given is None else work.expression(given)
     found = several(work, (inner for inner in part.inner if inner is not given))
     return Case(value, found, work.spot(part))
 
 
-def _return(work: Lowering, part: Part) -> list[Statement]:
+def _return(work: Lowering, part: SyntaxNode) -> list[Statement]:
     inner = part.inner
     value = work.expression(inner[0]) if inner else None
     return [Return(value, work.spot(part))]
 
 
-def _break(work: Lowering, part: Part) -> list[Statement]:
+def _break(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return [Jump("break", work.spot(part))]
 
 
-def _continue(work: Lowering, part: Part) -> list[Statement]:
+def _continue(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return [Jump("continue", work.spot(part))]
 
 
-def _labeled(work: Lowering, part: Part) -> list[Statement]:
+def _labeled(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return list(several(work, (inner for inner in part.inner if inner.role != "label")))
 
 
-def _attributed(work: Lowering, part: Part) -> list[Statement]:
+def _attributed(work: Lowering, part: SyntaxNode) -> list[Statement]:
     inner = (child for child in part.inner if child.kind != "attribute_declaration")
     return list(several(work, inner))
 
 
-def _conditional_text(work: Lowering, part: Part) -> list[Statement]:
+def _conditional_text(work: Lowering, part: SyntaxNode) -> list[Statement]:
     return [work.problem(part, "a condition of the preprocessor that is not known")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.program import declarations, typing
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.functions import make_function, template_parameter
-from embercoach.metal.program.nodes import Function, Struct, Variable
+from embercoach.metal.program.nodes import MetalFunction, Struct, Variable
 from embercoach.metal.program.state import Field
 from embercoach.metal.program.types import Type
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.nodes import Statement
     from embercoach.metal.program.state import Lowering, Meaning
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _MEMBERS = frozenset({"field_declaration", "function_definition", "declaration"})
 _STATEMENTS = frozenset(
@@ -37,19 +37,19 @@ _STATEMENTS = frozenset(
 class _Method:
     """A method that is made when all fields are known."""
 
-    part: Part
+    part: SyntaxNode
     declarator: Declarator
     template: tuple[Variable, ...]
     scope: dict[str, Meaning]
 
 
-def structure(work: Lowering, part: Part) -> list[Statement]:
+def structure(work: Lowering, part: SyntaxNode) -> list[Statement]:
     """A struct inside a function."""
     define_struct(work, part, ())
     return []
 
 
-def define_struct(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
+def define_struct(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
     """A struct; one without a body only declares its name."""
     name, body = part.get("name"), part.get("body")
     if name is None or name.kind != "type_identifier":
@@ -68,7 +68,7 @@ def define_struct(work: Lowering, part: Part, template: tuple[Variable, ...]) ->
     for item in body.inner:
         _member(work, item, word, fields, pending)
     work.scopes.pop()
-    methods: dict[str, tuple[Function, ...]] = {}
+    methods: dict[str, tuple[MetalFunction, ...]] = {}
     struct = Struct(word, tuple(fields), template, methods, work.spot(name))
     work.structs[word] = struct
     owner = Variable("this", "parameter", Type(word, space="thread", reference=True), struct.spot)
@@ -85,7 +85,7 @@ def define_struct(work: Lowering, part: Part, template: tuple[Variable, ...]) ->
 
 
 def _member(
-    work: Lowering, item: Part, struct: str, fields: list[Variable], pending: list[_Method]
+    work: Lowering, item: SyntaxNode, struct: str, fields: list[Variable], pending: list[_Method]
 ) -> None:
     template: tuple[Variable, ...] = ()
     scope: dict[str, Meaning] = {}
@@ -116,7 +116,7 @@ def _member(
             fields.append(Variable(work.word(parts.name), "field", kind, spot))
 
 
-def _static(work: Lowering, item: Part, struct: str, parts: Declarator) -> None:
+def _static(work: Lowering, item: SyntaxNode, struct: str, parts: Declarator) -> None:
     """A constant of a struct: methods see it by its name, others through the struct."""
     found = declarations.declared(work, item, parts, item.get("default_value"), item)
     work.constants.append(found)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import Place
+from embercoach.metal.facts import TextSpan
 from embercoach.metal.program.nodes import Opaque, Spot
 from embercoach.metal.program.preprocessing import Expanded
 from embercoach.metal.program.tree import plain_tree
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embercoach.metal.program.nodes import Text
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 
 class Parsed:
@@ -38,8 +38,8 @@ class Parsed:
         self._data = self._syntax.data
         self.qualifiers = self._syntax.qualifiers
         self.is_exceeded = self._syntax.is_exceeded
-        self.tree: Part = plain_tree(self._syntax.root)
-        self._by_kind: dict[str, list[Part]] = {}
+        self.tree: SyntaxNode = plain_tree(self._syntax.root)
+        self._by_kind: dict[str, list[SyntaxNode]] = {}
 
     def _readable(self) -> str:
         """The text with the characters that the grammar misread exchanged."""
@@ -48,11 +48,11 @@ class Parsed:
             characters[offset] = character
         return "".join(characters)
 
-    def offset(self, part: Part) -> int:
+    def offset(self, part: SyntaxNode) -> int:
         """The start of a part in the text that was parsed, in characters."""
         return self._syntax.offsets(part.start, part.end)[0]
 
-    def symbol(self, part: Part) -> str:
+    def symbol(self, part: SyntaxNode) -> str:
         """The operator that a part is."""
         exchanged = self._misread and part.kind == ">" and self.offset(part) in self._misread
         return "<" if exchanged else part.kind
@@ -68,7 +68,7 @@ class Parsed:
             Opaque(why, self._at(offset, offset)) for offset, why in self.expanded.problems
         ]
 
-    def word(self, part: Part) -> str:
+    def word(self, part: SyntaxNode) -> str:
         """The text of a part, which the parser may have seen shortened (``long(x)``)."""
         end = part.end
         if part.kind == "primitive_type":
@@ -80,7 +80,7 @@ class Parsed:
         """The place of a stretch of the data."""
         return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
 
-    def of_kinds(self, *kinds: str) -> Iterator[Part]:
+    def of_kinds(self, *kinds: str) -> Iterator[SyntaxNode]:
         """The parts of these kinds, in the order of the text; the tree is searched once."""
         if not self._by_kind:
             for part in self.tree.below():
@@ -94,25 +94,25 @@ class Parsed:
         """The text of a stretch of the data."""
         return self._syntax.text_between(start, end)
 
-    def holds(self, part: Part) -> bool:
+    def holds(self, part: SyntaxNode) -> bool:
         """Return whether a part is in the text, not in what was wrapped around it."""
         return self._syntax.shift <= part.start < len(self._data) - self._syntax.tail
 
-    def place(self, part: Part) -> Place:
+    def place(self, part: SyntaxNode) -> TextSpan:
         """The place of a part."""
         return self.stretch(part.start, part.end)
 
-    def stretch(self, start: int, end: int) -> Place:
+    def stretch(self, start: int, end: int) -> TextSpan:
         """The place of a stretch of the data."""
         return self.spot(start, end).place
 
-    def qualifiers_in(self, part: Part) -> tuple[str, ...]:
+    def qualifiers_in(self, part: SyntaxNode) -> tuple[str, ...]:
         """Metal's qualifiers among the children of a part."""
         found = (self.qualifiers.get(child.start) for child in part.parts)
         return tuple(word for word in found if word is not None)
 
     @property
-    def faults(self) -> tuple[Place, ...]:
+    def faults(self) -> tuple[TextSpan, ...]:
         """The places where the grammar had to guess."""
         return self._syntax.faults
 
@@ -122,7 +122,7 @@ class Parsed:
 
     def _at(self, start: int, end: int) -> Spot:
         row = bisect_right(self._rows, start) - 1
-        return Spot(self.kind, Place(start, end, row + 1, start - self._rows[row] + 1))
+        return Spot(self.kind, TextSpan(start, end, row + 1, start - self._rows[row] + 1))
 
 
 def as_written(text: str, kind: Text, blanks: frozenset[str] = frozenset()) -> Parsed:

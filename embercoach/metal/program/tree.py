@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class SyntaxNode:
     """A node of the syntax tree; comments are left out.
 
     Attributes:
@@ -28,25 +28,25 @@ class Part:
     end: int
     named: bool
     broken: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SyntaxNode] = field(default_factory=list)
 
-    def get(self, role: str) -> Part | None:
+    def get(self, role: str) -> SyntaxNode | None:
         """The child in a field."""
         for part in self.parts:
             if part.role == role:
                 return part
         return None
 
-    def all(self, role: str) -> Iterator[Part]:
+    def all(self, role: str) -> Iterator[SyntaxNode]:
         """The children in a field."""
         return (part for part in self.parts if part.role == role)
 
     @property
-    def inner(self) -> list[Part]:
+    def inner(self) -> list[SyntaxNode]:
         """The children that are no punctuation."""
         return [part for part in self.parts if part.named]
 
-    def below(self) -> Iterator[Part]:
+    def below(self) -> Iterator[SyntaxNode]:
         """The part and everything below it, in the order of the text."""
         pending = [self]
         while pending:
@@ -59,7 +59,7 @@ class Part:
         return any(part.kind == kind for part in self.parts)
 
 
-def plain_tree(root: Node) -> Part:
+def plain_tree(root: Node) -> SyntaxNode:
     """The tree below a node."""
     cursor = root.walk()
     top = _part(root, "")
@@ -80,6 +80,6 @@ def plain_tree(root: Node) -> Part:
                 return top
 
 
-def _part(node: Node, role: str) -> Part:
+def _part(node: Node, role: str) -> SyntaxNode:
     broken = node.is_error or node.is_missing
-    return Part(node.type, role, node.start_byte, node.end_byte, node.is_named, broken, [])
+    return SyntaxNode(node.type, role, node.start_byte, node.end_byte, node.is_named, broken, [])

@@ -13,7 +13,7 @@ from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
 if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.state import Lowering
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _CONST = frozenset({"const", "constexpr"})
 
@@ -24,14 +24,14 @@ def is_fixed(work: Lowering, declarator: Declarator) -> bool:
     return any(part.kind == "type_qualifier" and work.word(part) == "const" for part in inside)
 
 
-def is_constant(work: Lowering, part: Part) -> bool:
+def is_constant(work: Lowering, part: SyntaxNode) -> bool:
     """Return whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
     return work.space(part) == "constant" or any(
         child.kind == "type_qualifier" and work.word(child) in _CONST for child in part.parts
     )
 
 
-def written_type(work: Lowering, part: Part, initial: Type | None = None) -> Type:
+def written_type(work: Lowering, part: SyntaxNode, initial: Type | None = None) -> Type:
     """The base type of a declaration or type descriptor, with the address space next to it.
 
     Args:
@@ -44,7 +44,7 @@ def written_type(work: Lowering, part: Part, initial: Type | None = None) -> Typ
     return base if space is None else replace(base, space=space)
 
 
-def descriptor_type(work: Lowering, part: Part) -> Type:
+def descriptor_type(work: Lowering, part: SyntaxNode) -> Type:
     """The type of a cast or a template argument."""
     if part.kind != "type_descriptor":
         return specified(work, part, None)
@@ -74,12 +74,12 @@ def deduced(initial: Type, declarator: Declarator) -> Type:
     return replace(found, pointer=False) if declarator.pointers else found
 
 
-def _size(work: Lowering, size: Part | None) -> int | None:
+def _size(work: Lowering, size: SyntaxNode | None) -> int | None:
     number = None if size is None else fold_int(work.expression(size), work.values)
     return number if number is not None and number >= 0 else None
 
 
-def specified(work: Lowering, part: Part | None, initial: Type | None) -> Type:
+def specified(work: Lowering, part: SyntaxNode | None, initial: Type | None) -> Type:
     """The type of a type specifier."""
     if part is None:
         return UNKNOWN
@@ -125,7 +125,7 @@ def _sized(words: list[str]) -> Type:
     return Type(f"u{scalar}" if unsigned else scalar)
 
 
-def _qualified(work: Lowering, part: Part) -> Type:
+def _qualified(work: Lowering, part: SyntaxNode) -> Type:
     """``metal::float4``, ``ns::Item``; a member of a template's parameter is unknown."""
     scope, name = part.get("scope"), part.get("name")
     if scope is None or name is None or scope.kind == "template_type":
@@ -135,7 +135,7 @@ def _qualified(work: Lowering, part: Part) -> Type:
     return specified(work, name, None)
 
 
-def template_type(work: Lowering, part: Part) -> Type:
+def template_type(work: Lowering, part: SyntaxNode) -> Type:
     """``vec<T, 4>``, ``array<float, 8>``, ``atomic<int>``, ``simdgroup_matrix<T, 8, 8>``."""
     name, arguments = part.get("name"), part.get("arguments")
     if name is None or arguments is None:
@@ -163,7 +163,7 @@ def template_type(work: Lowering, part: Part) -> Type:
     return UNKNOWN
 
 
-def number_argument(work: Lowering, part: Part) -> int | None:
+def number_argument(work: Lowering, part: SyntaxNode) -> int | None:
     """The number that a template argument is; the grammar may take a name for a type."""
     if part.kind == "type_descriptor":
         inner = part.get("type")

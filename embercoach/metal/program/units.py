@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Variable
     from embercoach.metal.program.state import Lowering
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 
-def unit(work: Lowering, parts: Iterable[Part]) -> None:
+def unit(work: Lowering, parts: Iterable[SyntaxNode]) -> None:
     """Lower the declarations at file scope."""
     for part in parts:
         _item(work, part, ())
 
 
-def _item(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
+def _item(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
     kind = part.kind
     if kind == "function_definition":
         _define(work, part, template)
@@ -43,7 +43,7 @@ def _item(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
         work.constants += [found for found in work.statement(part) if isinstance(found, Declare)]
 
 
-def _namespace(work: Lowering, part: Part) -> None:
+def _namespace(work: Lowering, part: SyntaxNode) -> None:
     """What a namespace declares is found without it, too: using-directives may bring it."""
     name, body = part.get("name"), part.get("body")
     if name is not None:
@@ -52,7 +52,7 @@ def _namespace(work: Lowering, part: Part) -> None:
         unit(work, body.inner)
 
 
-def _template(work: Lowering, part: Part) -> None:
+def _template(work: Lowering, part: SyntaxNode) -> None:
     parameters = part.get("parameters")
     inner = part.inner[-1] if part.inner else None
     if parameters is None or inner is None:
@@ -71,7 +71,7 @@ def _template(work: Lowering, part: Part) -> None:
     work.templates.pop()
 
 
-def _declare(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
+def _declare(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
     """A declaration at file scope: constants, and functions without their bodies."""
     for declarator in part.all("declarator"):
         parts = unpack(declarator)
@@ -83,7 +83,7 @@ def _declare(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None
     ]
 
 
-def _define(work: Lowering, part: Part, template: tuple[Variable, ...]) -> None:
+def _define(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
     parts = unpack(part.get("declarator"))
     if parts.name is None or parts.function is None:
         # An operator, a constructor out of its struct, a conversion: nothing calls it by name.

@@ -17,11 +17,11 @@ from embercoach.metal.program.nodes import (
     Declare,
     Evaluate,
     Expression,
-    Function,
     If,
     Index,
     Loop,
     Member,
+    MetalFunction,
     Name,
     OpaqueExpression,
     Return,
@@ -131,7 +131,7 @@ def with_path(node: Node) -> tuple[tuple[Node, Path], ...]:
     return tuple(found)
 
 
-def functions(program: Program) -> Iterator[Function]:
+def functions(program: Program) -> Iterator[MetalFunction]:
     """The functions that the texts define, methods included, but for entry points."""
     for group in program.functions.values():
         yield from (function for function in group if not function.entry)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.written.naming import Scopes
 
 _INTEGERS = """
@@ -48,7 +48,7 @@ class _Sizes:
         self._scopes = scopes
         self._macros = scopes.macros.mentioned
 
-    def reads(self, part: Part, steps: int) -> Iterator[tuple[str, bool]]:
+    def reads(self, part: SyntaxNode, steps: int) -> Iterator[tuple[str, bool]]:
         """The names that an expression reads when the program runs, or may read (True)."""
         if part.kind in _UNEVALUATED or steps > _MAX_STEPS:
             return
@@ -60,7 +60,7 @@ class _Sizes:
             if child is not skipped:
                 yield from self.reads(child, steps)
 
-    def _read(self, part: Part, steps: int) -> Iterator[tuple[str, bool]]:
+    def _read(self, part: SyntaxNode, steps: int) -> Iterator[tuple[str, bool]]:
         name = self._parsed.word(part)
         if name in self._macros:
             return
@@ -86,7 +86,7 @@ class _Sizes:
             else:
                 yield from self.reads(value, steps + 1)
 
-    def _specifiers(self, owner: Part | None) -> set[str] | None:
+    def _specifiers(self, owner: SyntaxNode | None) -> set[str] | None:
         """``const``, ``static`` and their like of a declaration, None for other parts."""
         if owner is None or owner.kind != "declaration":
             return None

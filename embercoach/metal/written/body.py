@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import Place
+from embercoach.metal.facts import TextSpan
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.numerals import whole_number
 from embercoach.metal.program.texts import as_written
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from embercoach.metal.facts import (
         AttributeMark,
         AttributeUse,
-        Call,
         Declaration,
-        Directive,
         Foreign,
-        Function,
+        PreprocessorLine,
         SizeName,
         Use,
+        WrittenCall,
+        WrittenFunction,
     )
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.program.texts import Parsed
@@ -57,13 +57,13 @@ class MetalText:
     """
 
     text: str
-    doubtful: tuple[Place, ...]
+    doubtful: tuple[TextSpan, ...]
     names_known: bool
     declarations: tuple[Declaration, ...] = ()
     free: tuple[Use, ...] = ()
-    calls: tuple[Call, ...] = ()
-    functions: tuple[Function, ...] = ()
-    directives: tuple[Directive, ...] = ()
+    calls: tuple[WrittenCall, ...] = ()
+    functions: tuple[WrittenFunction, ...] = ()
+    directives: tuple[PreprocessorLine, ...] = ()
     marks: tuple[AttributeMark, ...] = ()
     macros: Macros = field(default_factory=Macros)
     attribute_uses: tuple[AttributeUse, ...] = ()
@@ -93,7 +93,7 @@ class MetalText:
         )
 
     @property
-    def entry_points(self) -> tuple[Function, ...]:
+    def entry_points(self) -> tuple[WrittenFunction, ...]:
         """Functions marked ``kernel``, ``vertex`` or ``fragment``."""
         return tuple(f for f in self.functions if f.entry is not None)
 
@@ -153,7 +153,7 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
 
 
 def _refused(text: str, problem: str) -> MetalText:
-    everything = (Place(0, len(text), 1, 1),)
+    everything = (TextSpan(0, len(text), 1, 1),)
     return MetalText(text, everything, names_known=False, refusal=problem)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.facts import ForeignKind
     from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.written.naming import Scopes
 
 _KINDS: dict[str, ForeignKind] = {
@@ -90,7 +90,7 @@ class _Reading:
     macros: frozenset[str]
     qualifying: frozenset[str]
 
-    def kind(self, part: Part, *, qualified: bool) -> ForeignKind | None:
+    def kind(self, part: SyntaxNode, *, qualified: bool) -> ForeignKind | None:
         """The kind of foreign text that a part is, if it is any."""
         name, word = part.kind, self.parsed.word
         if name in _KINDS:
@@ -115,19 +115,19 @@ class _Reading:
             return "include" if found else None
         return None
 
-    def _callee(self, part: Part) -> str:
+    def _callee(self, part: SyntaxNode) -> str:
         callee = part.get("function")
         if callee is not None and callee.kind == "template_function":
             callee = callee.get("name")
         return "" if callee is None else self.parsed.word(callee)
 
-    def _is_std(self, scope: Part | None) -> bool:
+    def _is_std(self, scope: SyntaxNode | None) -> bool:
         """Return whether a scope is the namespace ``std``, which no text around it declares."""
         if scope is None or scope.kind != "namespace_identifier":
             return False
         return self.parsed.word(scope) == "std" and "std" not in self.qualifying
 
-    def foreign(self, part: Part, kind: ForeignKind) -> Foreign:
+    def foreign(self, part: SyntaxNode, kind: ForeignKind) -> Foreign:
         """The fact of a part."""
         start = end = part
         if kind == "lambda":

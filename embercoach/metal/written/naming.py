@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
     from embercoach.metal.facts import (
         AttributeUse,
-        Call,
         Declaration,
         DeclarationKind,
-        Directive,
-        Function,
+        PreprocessorLine,
         Use,
         UseKind,
+        WrittenCall,
+        WrittenFunction,
     )
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.written.macros import Macros
 
 USED: Mapping[str, UseKind] = {
@@ -138,9 +138,11 @@ class Scopes:
     macros: Macros
     declarations: list[Declaration] = field(default_factory=list)
     bindings: dict[int, Declaration] = field(default_factory=dict)
-    origins: dict[Declaration, tuple[Part | None, Part | None]] = field(default_factory=dict)
+    origins: dict[Declaration, tuple[SyntaxNode | None, SyntaxNode | None]] = field(
+        default_factory=dict
+    )
     free: list[Use] = field(default_factory=list)
     attribute_uses: list[AttributeUse] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    functions: list[Function] = field(default_factory=list)
-    directives: list[Directive] = field(default_factory=list)
+    calls: list[WrittenCall] = field(default_factory=list)
+    functions: list[WrittenFunction] = field(default_factory=list)
+    directives: list[PreprocessorLine] = field(default_factory=list)

@@ -16,7 +16,7 @@ from embercoach.metal.written.body import undeclared
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.facts import Place, Use
+    from embercoach.metal.facts import TextSpan, Use
     from embercoach.metal.program.expansion import Macro
     from embercoach.metal.written.body import MetalText
 
@@ -29,7 +29,7 @@ class MacroUse:
 
     macro: str
     missing: tuple[str, ...]
-    place: Place
+    place: TextSpan
 
 
 def beyond_functions(header: MetalText, names: frozenset[str]) -> tuple[Use, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.facts import AttributeUse, Call, Declaration, Directive, Use
+from embercoach.metal.facts import AttributeUse, Declaration, PreprocessorLine, Use, WrittenCall
 from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
 from embercoach.metal.written import naming, specifiers
 from embercoach.metal.written.naming import Scope, Scopes, Visible
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.metal.facts import DeclarationKind, DirectiveKind, UseKind
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.written.macros import Macros
 
 # Nested names and statements that are followed.
@@ -67,20 +67,20 @@ class _Names:
         self._outer = outer
         self._file = Scope()
         self._is_unit = parsed.tree.kind == "translation_unit"
-        self._free: list[tuple[Part, str, UseKind]] = []
-        self._declared: set[Part] = set()
-        self._callees: set[Part] = set()
-        self._components: dict[Part, Part] = {}
+        self._free: list[tuple[SyntaxNode, str, UseKind]] = []
+        self._declared: set[SyntaxNode] = set()
+        self._callees: set[SyntaxNode] = set()
+        self._components: dict[SyntaxNode, SyntaxNode] = {}
         #: Names that can be no constant and no type.
-        self._variables: set[Part] = set()
-        self._members: set[Part] = set()
+        self._variables: set[SyntaxNode] = set()
+        self._members: set[SyntaxNode] = set()
         #: Arguments of macros, which may be anything.
-        self._quiet: set[Part] = set()
+        self._quiet: set[SyntaxNode] = set()
         #: Declarators of functions that have a body, which sees the parameters.
-        self._defined: set[Part] = set()
+        self._defined: set[SyntaxNode] = set()
         #: Of parts with a scope the names that are declared somewhere in it.
-        self._inside: dict[Part, dict[str, Visible]] = {}
-        self._open: set[Part] = set()
+        self._inside: dict[SyntaxNode, dict[str, Visible]] = {}
+        self._open: set[SyntaxNode] = set()
 
     def resolved(self) -> Scopes:
         """The names, with the uses that are free."""
@@ -94,7 +94,7 @@ class _Names:
         self._settle()
         return self.found
 
-    def _entered(self, part: Part, context: _Context) -> _Context:
+    def _entered(self, part: SyntaxNode, context: _Context) -> _Context:
         """Note what a part declares or uses; return the context of its children."""
         kind, (scope, nesting, quiet) = part.kind, context
         if kind in _NESTED:
@@ -114,7 +114,7 @@ class _Names:
             quiet = quiet or not specifiers.is_include_guard(self.parsed, part)
         return _Context(scope, nesting, quiet or part in self._quiet)
 
-    def _followed(self, part: Part) -> Sequence[Part]:
+    def _followed(self, part: SyntaxNode) -> Sequence[SyntaxNode]:
         """The children of a part that hold names to look up."""
         kind = part.kind
         if kind in naming.FOLLOWED:
@@ -134,7 +134,7 @@ class _Names:
             self._variables.update(part.all(role))
         return part.parts
 
-    def _use(self, part: Part, scope: Scope | None, *, quiet: bool) -> None:
+    def _use(self, part: SyntaxNode, scope: Scope | None, *, quiet: bool) -> None:
         """Look a name up, and note it where nothing declares it."""
         if part in self._declared:
             return
@@ -174,13 +174,13 @@ class _Names:
 
     # Rules
 
-    def call(self, part: Part, scope: Scope) -> None:
+    def call(self, part: SyntaxNode, scope: Scope) -> None:
         """A call; a macro may declare what it is given, from there on."""
         callee, arguments = part.get("function"), part.get("arguments")
         if callee is None or arguments is None:
             return
         name, template = specifiers.callee_words(self.parsed, callee)
-        self.found.calls.append(Call(name, template, self.parsed.place(part)))
+        self.found.calls.append(WrittenCall(name, template, self.parsed.place(part)))
         if callee.kind == "parenthesized_expression" and len(callee.inner) == 1:
             # (max)(a, b), or a cast: (half)(x)
             callee = callee.inner[0]
@@ -191,11 +191,11 @@ class _Names:
                 if inner.kind in naming.NAMES:
                     scope.names.setdefault(self.parsed.word(inner), Visible(None, arguments.end))
 
-    def template_function(self, part: Part, _scope: Scope) -> None:
+    def template_function(self, part: SyntaxNode, _scope: Scope) -> None:
         """``f<T>``."""
         self._callees.update(part.all("name"))
 
-    def declaration(self, part: Part, scope: Scope) -> None:
+    def declaration(self, part: SyntaxNode, scope: Scope) -> None:
         """Variables and fields, in the order of their declarators."""
         value = part.get("value") or part.get("default_value")
         for declarator in part.all("declarator"):
@@ -210,7 +210,7 @@ class _Names:
             given = initial if declarator.kind == "init_declarator" else value
             self._declare(kind, scope, part, parts, given)
 
-    def function_definition(self, part: Part, scope: Scope) -> None:
+    def function_definition(self, part: SyntaxNode, scope: Scope) -> None:
         """A function: its name outside, its parameters and body inside."""
         parts = unpack(part.get("declarator"))
         self._function(part, parts)
@@ -221,17 +221,17 @@ class _Names:
             # A member defined out of its class sees the class.
             self._open.add(part)
 
-    def _function(self, part: Part, parts: Declarator) -> None:
+    def _function(self, part: SyntaxNode, parts: Declarator) -> None:
         made = specifiers.function(self.parsed, part, parts, member=part in self._members)
         if made is not None and all(map(self.parsed.holds, parts.names)):
             self.found.functions.append(made)
 
-    def parameter(self, part: Part, scope: Scope) -> None:
+    def parameter(self, part: SyntaxNode, scope: Scope) -> None:
         """A parameter of a function, a lambda or a template."""
         kind: DeclarationKind = "template" if scope.template else "parameter"
         self._declare(kind, scope, part, unpack(part.get("declarator")))
 
-    def named(self, part: Part, scope: Scope) -> None:
+    def named(self, part: SyntaxNode, scope: Scope) -> None:
         """Declare the one name of a part, which is visible after it."""
         role, kind = naming.NAMED[part.kind]
         name = part.get(role)
@@ -242,7 +242,7 @@ class _Names:
             since = part.start if kind in ("type", "namespace") else part.end
             self._declare_name(name, kind, scope, owner, since=since)
 
-    def class_specifier(self, part: Part, scope: Scope) -> None:
+    def class_specifier(self, part: SyntaxNode, scope: Scope) -> None:
         """A struct, class or union; its members are visible in the whole of it."""
         name, body = part.get("name"), part.get("body")
         if name is not None and name.kind == "type_identifier":
@@ -254,12 +254,12 @@ class _Names:
             if part.has("base_class_clause"):
                 self._open.add(body)
 
-    def typedef(self, part: Part, scope: Scope) -> None:
+    def typedef(self, part: SyntaxNode, scope: Scope) -> None:
         """``typedef type A``."""
         for declarator in part.all("declarator"):
             self._declare("alias", scope, part, unpack(declarator))
 
-    def using_declaration(self, part: Part, scope: Scope) -> None:
+    def using_declaration(self, part: SyntaxNode, scope: Scope) -> None:
         """``using namespace n`` and ``using n::name``."""
         target = next(iter(part.inner), None)
         if target is None:
@@ -267,27 +267,27 @@ class _Names:
         whole = part.has("namespace")
         words, place = self.parsed.word(target), self.parsed.place(part)
         kind: DirectiveKind = "using namespace" if whole else "using"
-        self.found.directives.append(Directive(kind, words, place))
+        self.found.directives.append(PreprocessorLine(kind, words, place))
         name = None if whole else target.get("name")
         if name is not None:
             self._declare_name(name, "alias", scope)
 
-    def include(self, part: Part, _scope: Scope) -> None:
+    def include(self, part: SyntaxNode, _scope: Scope) -> None:
         """``#include``."""
         path = part.get("path")
         if path is not None:
             # The part itself reaches to the next line.
             place = self.parsed.stretch(part.start, path.end)
-            self.found.directives.append(Directive("include", self.parsed.word(path), place))
+            self.found.directives.append(PreprocessorLine("include", self.parsed.word(path), place))
 
-    def range_loop(self, part: Part, scope: Scope) -> None:
+    def range_loop(self, part: SyntaxNode, scope: Scope) -> None:
         """``for (auto v : values)``, whose variable is visible in the body alone."""
         body, inner = part.get("body"), Scope(scope.depth + 1, scope)
         since = part.end if body is None else body.start
         self._declare("local", inner, part, unpack(part.get("declarator")), since=since)
         self._inside[part] = inner.names
 
-    def function_expression(self, part: Part, _scope: Scope) -> None:
+    def function_expression(self, part: SyntaxNode, _scope: Scope) -> None:
         """A lambda expression."""
         self._defined.update(part.all("declarator"))
 
@@ -297,9 +297,9 @@ class _Names:
         self,
         kind: DeclarationKind,
         scope: Scope,
-        owner: Part,
+        owner: SyntaxNode,
         parts: Declarator,
-        value: Part | None = None,
+        value: SyntaxNode | None = None,
         since: int | None = None,
     ) -> None:
         """Declare the names of a declarator."""
@@ -308,12 +308,12 @@ class _Names:
 
     def _declare_name(
         self,
-        name: Part,
+        name: SyntaxNode,
         kind: DeclarationKind,
         scope: Scope,
-        owner: Part | None = None,
+        owner: SyntaxNode | None = None,
         parts: Declarator | None = None,
-        value: Part | None = None,
+        value: SyntaxNode | None = None,
         since: int | None = None,
     ) -> None:
         """Declare a name in the innermost scope that it can live in.
@@ -353,7 +353,7 @@ class _Names:
         self.found.origins[declaration] = owner, value
 
 
-_RULES: Mapping[str, Callable[[_Names, Part, Scope], None]] = {
+_RULES: Mapping[str, Callable[[_Names, SyntaxNode, Scope], None]] = {
     "call_expression": _Names.call,
     "template_function": _Names.template_function,
     "declaration": _Names.declaration,
@@ -379,7 +379,7 @@ _NESTED = (
 ) | {"qualified_identifier", "field_expression"}
 
 
-def _outermost(part: Part, outer: str, member: str) -> list[Part]:
+def _outermost(part: SyntaxNode, outer: str, member: str) -> list[SyntaxNode]:
     """The part before a member, and the template arguments in the member's name."""
     found = list(part.all(outer))
     name = part.get(member)

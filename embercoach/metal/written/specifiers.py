@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import AttributeMark, Function, Parameter
+from embercoach.metal.facts import AttributeMark, WrittenFunction, WrittenParameter
 from embercoach.metal.program.declarators import FUNCTIONS, unpack
 from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _PARAMETERS = frozenset(
     {"parameter_declaration", "optional_parameter_declaration", "variadic_parameter_declaration"}
 )
 
 
-def address_space(parsed: Parsed, part: Part) -> str | None:
+def address_space(parsed: Parsed, part: SyntaxNode) -> str | None:
     """The address space among a declaration's own specifiers."""
     return next((word for word in parsed.qualifiers_in(part) if word in ADDRESS_SPACES), None)
 
 
-def is_fixed(parsed: Parsed, part: Part) -> bool:
+def is_fixed(parsed: Parsed, part: SyntaxNode) -> bool:
     """Return whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
     return any(
         child.kind == "type_qualifier"
@@ -35,7 +35,7 @@ def is_fixed(parsed: Parsed, part: Part) -> bool:
     )
 
 
-def type_words(parsed: Parsed, part: Part) -> str:
+def type_words(parsed: Parsed, part: SyntaxNode) -> str:
     """The type of a declaration as written, without qualifiers and without a class body."""
     kind = part.get("type")
     if kind is not None and kind.get("body") is not None:
@@ -43,7 +43,7 @@ def type_words(parsed: Parsed, part: Part) -> str:
     return "" if kind is None else " ".join(parsed.word(kind).split())
 
 
-def attribute_marks(parsed: Parsed, part: Part) -> Iterator[AttributeMark]:
+def attribute_marks(parsed: Parsed, part: SyntaxNode) -> Iterator[AttributeMark]:
     """The ``[[...]]`` attributes of one ``attribute_declaration``."""
     for child in part.inner:
         if child.kind != "attribute":
@@ -57,7 +57,7 @@ def attribute_marks(parsed: Parsed, part: Part) -> Iterator[AttributeMark]:
         )
 
 
-def attribute_parts(part: Part) -> Iterator[Part]:
+def attribute_parts(part: SyntaxNode) -> Iterator[SyntaxNode]:
     """The ``attribute_declaration`` parts of a declaration and its declarators."""
     pending = [part]
     while pending:
@@ -68,11 +68,11 @@ def attribute_parts(part: Part) -> Iterator[Part]:
                 pending.append(child)
 
 
-def _parameter(parsed: Parsed, part: Part) -> Parameter:
+def _parameter(parsed: Parsed, part: SyntaxNode) -> WrittenParameter:
     parts = unpack(part.get("declarator"))
     name = parts.names[0] if parts.names else None
     marks = [m for found in attribute_parts(part) for m in attribute_marks(parsed, found)]
-    return Parameter(
+    return WrittenParameter(
         name="" if name is None else parsed.word(name),
         type=type_words(parsed, part),
         address_space=address_space(parsed, part),
@@ -83,8 +83,8 @@ def _parameter(parsed: Parsed, part: Part) -> Parameter:
 
 
 def function(
-    parsed: Parsed, part: Part, declarator: Declarator, *, member: bool
-) -> Function | None:
+    parsed: Parsed, part: SyntaxNode, declarator: Declarator, *, member: bool
+) -> WrittenFunction | None:
     """The function that a definition or declaration declares, None when it has no plain name."""
     if declarator.function is None or not declarator.names:
         return None
@@ -97,7 +97,7 @@ def function(
     }
     words = [w for w in (*parsed.qualifiers_in(part), *sorted(marks)) if w in ENTRY_QUALIFIERS]
     listed = declarator.function.get("parameters")
-    return Function(
+    return WrittenFunction(
         name=parsed.word(name),
         entry=words[0] if words else None,
         body=part.get("body") is not None,
@@ -113,7 +113,7 @@ def function(
     )
 
 
-def member_names(body: Part) -> Iterator[Part]:
+def member_names(body: SyntaxNode) -> Iterator[SyntaxNode]:
     """The names that a class body declares, methods and nested types included."""
     for member in body.inner:
         inner = member
@@ -126,7 +126,7 @@ def member_names(body: Part) -> Iterator[Part]:
             yield name
 
 
-def callee_words(parsed: Parsed, callee: Part) -> tuple[str, tuple[str, ...]]:
+def callee_words(parsed: Parsed, callee: SyntaxNode) -> tuple[str, tuple[str, ...]]:
     """The callee without its template arguments, and these."""
     last = callee
     if callee.kind == "qualified_identifier":
@@ -138,7 +138,7 @@ def callee_words(parsed: Parsed, callee: Part) -> tuple[str, tuple[str, ...]]:
     return "".join(before.split()), tuple(map(parsed.word, arguments.inner))
 
 
-def is_include_guard(parsed: Parsed, part: Part) -> bool:
+def is_include_guard(parsed: Parsed, part: SyntaxNode) -> bool:
     """Whether a conditional keeps a file from being read twice: it defines what it asks for."""
     asked = part.get("name")
     defined = next((child for child in part.inner if child.kind == "preproc_def"), None)

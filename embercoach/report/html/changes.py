@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.finding import SEVERITIES
-from embercoach.report.html.tallies import Part, family_of, parts
+from embercoach.report.html.tallies import BarPart, family_of, parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,12 +22,12 @@ COUNTED = ("error", "warning")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeBar:
     """A bar: how many findings of something are new, known and fixed, and its parts."""
 
     key: str
     counts: tuple[int, int, int]
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class Changes:
 
     since: str
     totals: tuple[int, int, int]
-    families: tuple[Change, ...]
-    rules: tuple[Change, ...]
-    files: tuple[Change, ...]
+    families: tuple[ChangeBar, ...]
+    rules: tuple[ChangeBar, ...]
+    files: tuple[ChangeBar, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunTotals:
     """A run's totals: findings by severity, in the order of ``SEVERITIES``, and its bar's parts."""
 
     name: str
     counts: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
 def since_baseline(document: Document) -> Changes | None:
@@ -84,7 +84,7 @@ def has_fingerprints(document: Document) -> bool:
     return all("fingerprint" in finding for finding in document["findings"])
 
 
-def run_by_run(documents: Sequence[tuple[str, Document]]) -> tuple[Run, ...]:
+def run_by_run(documents: Sequence[tuple[str, Document]]) -> tuple[RunTotals, ...]:
     """The totals of several reports, in the order given."""
     counters = [
         (name, Counter[str]({s: document["summary"][f"{s}s"] for s in SEVERITIES}))
@@ -92,7 +92,7 @@ def run_by_run(documents: Sequence[tuple[str, Document]]) -> tuple[Run, ...]:
     ]
     widest = max((counter.total() for _, counter in counters), default=0)
     return tuple(
-        Run(name, tuple(counter[s] for s in SEVERITIES), parts(counter, max(widest, 1)))
+        RunTotals(name, tuple(counter[s] for s in SEVERITIES), parts(counter, max(widest, 1)))
         for name, counter in counters
     )
 
@@ -116,14 +116,14 @@ def _changes(since: str, rows: Rows) -> Changes:
     )
 
 
-def _table(rows: Rows, key: Callable[[str, str], str]) -> tuple[Change, ...]:
+def _table(rows: Rows, key: Callable[[str, str], str]) -> tuple[ChangeBar, ...]:
     """The rows by a key: what has the most news first."""
     table: dict[str, Counter[str]] = {}
     for path, code, kind, count in rows:
         table.setdefault(key(path, code), Counter())[kind] += count
     widest = max((counter.total() for counter in table.values()), default=0)
     made = [
-        Change(name, (c["new"], c["known"], c["fixed"]), parts(c, max(widest, 1), KINDS))
+        ChangeBar(name, (c["new"], c["known"], c["fixed"]), parts(c, max(widest, 1), KINDS))
         for name, c in table.items()
     ]
     return tuple(

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from embercoach.report.checkout_counts import Totals
-    from embercoach.report.html.tallies import Part
+    from embercoach.report.html.tallies import BarPart
 
-__all__ = ["Row", "owners", "rows", "tops"]
+__all__ = ["CheckoutRow", "owners", "rows", "tops"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CheckoutRow:
     """A checkout's totals, and the parts of its bar."""
 
     totals: Totals
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
 def tops(document: dict[str, Any]) -> list[str]:
@@ -34,7 +34,7 @@ def tops(document: dict[str, Any]) -> list[str]:
     return sorted(paths) if len(paths) > 1 else []
 
 
-def rows(document: dict[str, Any]) -> tuple[Row, ...]:
+def rows(document: dict[str, Any]) -> tuple[CheckoutRow, ...]:
     """The totals of each checkout, the most findings first; none where there is but one."""
     made = totals(
         [Checkout.saved(one) for one in document.get("checkouts", ())],
@@ -42,7 +42,7 @@ def rows(document: dict[str, Any]) -> tuple[Row, ...]:
         [problem["path"] for problem in document["problems"]],
     )
     widest = max((sum(one.counts) for one in made), default=0)
-    return tuple(Row(one, parts(_counter(one.counts), widest)) for one in made)
+    return tuple(CheckoutRow(one, parts(_counter(one.counts), widest)) for one in made)
 
 
 def _counter(counts: Sequence[int]) -> Counter[str]:

@@ -17,7 +17,7 @@ UNKNOWN_FAMILY = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """A severity's part of a bar: where it starts and how long it is, in percent of the chart."""
 
     severity: str
@@ -27,12 +27,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TallyBar:
     """A bar: what is counted, how often there is a finding of it, and its parts."""
 
     key: str
     count: int
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
 def family_of(code: str) -> str:
@@ -42,7 +42,7 @@ def family_of(code: str) -> str:
 
 def tallies(
     findings: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], str]
-) -> tuple[Tally, ...]:
+) -> tuple[TallyBar, ...]:
     """Count findings by a key and by severity; the most first, ties by the key."""
     table: dict[str, Counter[str]] = {}
     for finding in findings:
@@ -50,12 +50,12 @@ def tallies(
     totals = {name: sum(counter.values()) for name, counter in table.items()}
     widest = max(totals.values(), default=0)
     ordered = sorted(table, key=lambda name: (-totals[name], name))
-    return tuple(Tally(name, totals[name], parts(table[name], widest)) for name in ordered)
+    return tuple(TallyBar(name, totals[name], parts(table[name], widest)) for name in ordered)
 
 
 def parts(
     counter: Counter[str], widest: int, kinds: Sequence[str] = SEVERITIES
-) -> tuple[Part, ...]:
+) -> tuple[BarPart, ...]:
     """The parts of a bar: findings by severity, or by other kinds in their order.
 
     ``widest`` is how many there are in a bar that fills the chart.
@@ -65,12 +65,12 @@ def parts(
     for kind in kinds:
         if count := counter[kind]:
             length = 100 * count / widest
-            made.append(Part(kind, count, round(start, 3), round(length, 3)))
+            made.append(BarPart(kind, count, round(start, 3), round(length, 3)))
             start += length
     return tuple(made)
 
 
-def by_family(findings: Sequence[dict[str, Any]]) -> tuple[Tally, ...]:
+def by_family(findings: Sequence[dict[str, Any]]) -> tuple[TallyBar, ...]:
     """The findings of each family of rules."""
     families = {code: family_of(code) for code in {finding["code"] for finding in findings}}
     return tallies(findings, lambda finding: families[finding["code"]])

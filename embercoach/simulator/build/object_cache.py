@@ -33,7 +33,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CachedObject:
     """An entry of the cache.
 
     Attributes:
@@ -53,7 +53,7 @@ class ObjectCache:
         self._most_bytes = most_bytes
         self._stored = 0
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CachedObject | None:
         """The entry of a key, None if there is none or its files are not what was stored."""
         folder = self.root / key
         try:
@@ -71,7 +71,7 @@ class ObjectCache:
         if time.time() - status.st_mtime > GRACE / 2:
             with contextlib.suppress(OSError):
                 os.utime(folder / _FACTS)
-        return Entry(folder, facts)
+        return CachedObject(folder, facts)
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Path]:
@@ -95,7 +95,7 @@ class ObjectCache:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def put(self, key: str, made: Path, facts: Mapping[str, Any]) -> Entry:
+    def put(self, key: str, made: Path, facts: Mapping[str, Any]) -> CachedObject:
         """Keep the files of a folder that ``making`` gave.
 
         Another process may have kept the same meanwhile: the entry that is there counts, unless its

@@ -17,7 +17,13 @@ from embercoach.simulator.build import tools
 from embercoach.simulator.build.object_cache import ObjectCache
 from embercoach.simulator.build.toolchain import mlx_includes
 from embercoach.simulator.build.tools import Allowance, write_overlay
-from embercoach.simulator.model import BuiltKernel, Parameter, SimulatorError, SourceMap, UnsetUse
+from embercoach.simulator.model import (
+    BuiltKernel,
+    LaunchParameter,
+    SimulatorError,
+    SourceMap,
+    UnsetUse,
+)
 from embercoach.simulator.reporting.compiler_errors import (
     UNSET_WARNINGS,
     CompileError,
@@ -33,7 +39,7 @@ from embercoach.simulator.rewrite.translation import rewrite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from embercoach.simulator.build.object_cache import Entry
+    from embercoach.simulator.build.object_cache import CachedObject
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.rewrite.translation import Rewritten
 
@@ -96,7 +102,7 @@ def build(  # noqa: PLR0913
     return BuiltKernel(
         name=name,
         object=entry.folder / _KERNEL,
-        parameters=tuple(Parameter(**fields) for fields in facts["parameters"]),
+        parameters=tuple(LaunchParameter(**fields) for fields in facts["parameters"]),
         source=source,
         lines=SourceMap(**facts["lines"]),
         checked=checks,
@@ -151,7 +157,7 @@ def _compiled(
     rewritten: Rewritten,
     remake: _Remake,
     clang: _Clang,
-) -> Entry:
+) -> CachedObject:
     if rewritten.problems:
         raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
     with store.making() as made:

@@ -68,7 +68,7 @@ def environment() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ToolResult:
     """The end of a tool.
 
     Attributes:
@@ -98,7 +98,7 @@ class Allowance:
         return cls(seconds, time.monotonic() + seconds + _GRACE)
 
 
-def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> Done:
+def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> ToolResult:
     """Run a tool in an empty folder, with a text on its standard input.
 
     The tool's whole process group ends with it, and with this process.
@@ -120,7 +120,7 @@ def run(command: Sequence[str], text: str = "", *, allowance: Allowance) -> Done
             f"compiling exceeds the timeout of {allowance.seconds:g} s: look for macros, templates "
             "or constants that expand without end"
         )
-    return Done(code != 0, output or f"{command[0]} ended {ending(code)}" * (code != 0))
+    return ToolResult(code != 0, output or f"{command[0]} ended {ending(code)}" * (code != 0))
 
 
 def _run(command: Sequence[str], folder: Path, allowance: Allowance) -> tuple[int | None, str]:

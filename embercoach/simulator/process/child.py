@@ -195,7 +195,7 @@ class Runtime:
         self.findings.argtypes = [numbers]
 
 
-class Kernel:
+class LoadedKernel:
     """A kernel object, loaded: its base address and entry."""
 
     def __init__(self, path: str, entry: int) -> None:
@@ -207,11 +207,11 @@ class Kernel:
         self.base = self.entry - entry
 
 
-class Launch:
+class RequestedLaunch:
     """One launch: the runs that its request asks for."""
 
     def __init__(
-        self, runtime: Runtime, pipe: Pipe, kernel: Kernel, arena: int, asked: Message
+        self, runtime: Runtime, pipe: Pipe, kernel: LoadedKernel, arena: int, asked: Message
     ) -> None:
         self._runtime = runtime
         self._pipe = pipe
@@ -253,7 +253,7 @@ class Launch:
                     difference["by_pattern"] = by_pattern
         return {"runs": runs, "differences": differences, "lockstep": bool(self._record.lockstep)}
 
-    def _describe(self, kernel: Kernel) -> LaunchRecord:
+    def _describe(self, kernel: LoadedKernel) -> LaunchRecord:
         asked, base = self._asked, kernel.base
         arrays = asked["arrays"]
         record = LaunchRecord(kernel=kernel.entry, arrays=self._arrays, array_count=len(arrays))
@@ -374,16 +374,16 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
     except OSError as error:
         pipe.send({"is": "refusal", "why": f"the runtime can't be loaded: {error}"})
         return
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, LoadedKernel] = {}
     pipe.send({"is": "ready"})
     while True:
         asked = pipe.request()
         try:
             path = asked["object"]
             if path not in kernels:
-                kernels[path] = Kernel(path, asked["entry"])
+                kernels[path] = LoadedKernel(path, asked["entry"])
             arena.grow(asked["arena"])
-            launch = Launch(runtime, pipe, kernels[path], arena.address, asked)
+            launch = RequestedLaunch(runtime, pipe, kernels[path], arena.address, asked)
             pipe.send({"is": "result", **launch.answer()})
             runtime.release()
         except RefusalError as refusal:

@@ -23,10 +23,10 @@ from embercoach.simulator.build import objects
 from embercoach.simulator.build.object_lines import read_image, read_lines
 from embercoach.simulator.build.tools import ending
 from embercoach.simulator.model import (
-    Access,
+    LaunchResult,
     Limits,
+    MemoryAccess,
     RawFinding,
-    RunResult,
     SimulatorError,
     Traffic,
 )
@@ -76,7 +76,7 @@ class Process:
         threadgroup: tuple[int, int, int],
         *,
         limits: Limits,
-    ) -> RunResult:
+    ) -> LaunchResult:
         """Run every thread of a launch: once, or, of a checked kernel, in both orders.
 
         Args:
@@ -131,7 +131,7 @@ class Process:
 
     def _launch(
         self, child: Child, request: dict[str, Any], size: int, scene: Scene, limits: Limits
-    ) -> RunResult:
+    ) -> LaunchResult:
         child.grow(size)
         for asked in request["buffers"]:
             if asked["data"] is not None:
@@ -150,7 +150,7 @@ class Process:
         )
         request["done"] = all(run["ended"] for run in answer["runs"])
         first = answer["runs"][0]
-        return RunResult(
+        return LaunchResult(
             outputs,
             raw_findings(answer, scene),
             first["seconds"],
@@ -344,7 +344,9 @@ def _traffic(
     }
 
 
-def _result_of_loss(lost: ChildLostError, buffers: Iterable[Buffer], limits: Limits) -> RunResult:
+def _result_of_loss(
+    lost: ChildLostError, buffers: Iterable[Buffer], limits: Limits
+) -> LaunchResult:
     """Return the result of a launch whose process has ended."""
     if lost.why == "late":
         kind, detail = "timeout", f"after {limits.seconds:g} s"
@@ -355,5 +357,5 @@ def _result_of_loss(lost: ChildLostError, buffers: Iterable[Buffer], limits: Lim
     outputs = tuple(
         np.zeros(buffer.data.nbytes, np.uint8) for buffer in buffers if buffer.role == "output"
     )
-    nowhere = Access(None, None, None)
-    return RunResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
+    nowhere = MemoryAccess(None, None, None)
+    return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)

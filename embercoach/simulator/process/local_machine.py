@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.model import Buffer, BuiltKernel, Limits, RunResult
+    from embercoach.simulator.model import Buffer, BuiltKernel, LaunchResult, Limits
     from embercoach.simulator.session.capture import Capture, Extent
 
 
-class Host:
+class LocalRunner:
     """Compiles each text once, and runs one launch at a time, from whatever thread."""
 
     def __init__(self, toolchain: Toolchain) -> None:
@@ -53,12 +53,12 @@ class Host:
         threadgroup: Extent,
         *,
         limits: Limits,
-    ) -> RunResult:
+    ) -> LaunchResult:
         """Run every thread in the child process."""
         return self._process.run(kernel, bound, grid, threadgroup, limits=limits)
 
 
 @functools.cache
-def host(toolchain: Toolchain | None) -> Host:
+def host(toolchain: Toolchain | None) -> LocalRunner:
     """The machine of a compiler, one for the whole process."""
-    return Host(toolchain or find_toolchain())
+    return LocalRunner(toolchain or find_toolchain())

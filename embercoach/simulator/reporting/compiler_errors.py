@@ -46,7 +46,7 @@ _LOST_VARIABLE = "automatic variable qualified with an address space"
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class CompilerError:
     """A compiler error, warning or note about a kernel.
 
     Attributes:
@@ -65,7 +65,7 @@ class Diagnostic:
     column: int
     message: str
     excerpt: str
-    notes: tuple[Diagnostic, ...] = ()
+    notes: tuple[CompilerError, ...] = ()
 
 
 class CompileError(SimulatorError):
@@ -77,7 +77,7 @@ class CompileError(SimulatorError):
         signature: the function head that MLX generated around the body.
     """
 
-    def __init__(self, kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> None:
+    def __init__(self, kernel: str, diagnostics: Sequence[CompilerError], signature: str) -> None:
         self.kernel = kernel
         self.diagnostics = tuple(diagnostics)
         self.signature = signature
@@ -87,7 +87,7 @@ class CompileError(SimulatorError):
         return type(self), (self.kernel, self.diagnostics, self.signature)
 
 
-def _error_text(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) -> str:
+def _error_text(kernel: str, diagnostics: Sequence[CompilerError], signature: str) -> str:
     count = len(diagnostics)
     lines = [f"kernel {kernel!r} does not compile: {count} error{'s' * (count != 1)}"]
     for diagnostic in diagnostics:
@@ -99,7 +99,7 @@ def _error_text(kernel: str, diagnostics: Sequence[Diagnostic], signature: str) 
     return "\n".join(log_line(line, keep_tabs=True) for line in lines)
 
 
-def _lines(diagnostic: Diagnostic, indent: str) -> Iterator[str]:
+def _lines(diagnostic: CompilerError, indent: str) -> Iterator[str]:
     place = f"{diagnostic.part}:{diagnostic.line}:{diagnostic.column}"
     yield f"{indent}{place}: {diagnostic.severity}: {diagnostic.message}"
     text = diagnostic.excerpt
@@ -122,7 +122,7 @@ class _Said:
     message: str
 
 
-def read_errors(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+def read_errors(output: str, rewritten: Rewritten) -> tuple[CompilerError, ...]:
     """The errors in what clang printed, each with its notes.
 
     What clang says of the thunk follows from the errors before it, if there are any.
@@ -165,7 +165,7 @@ def refused_casts(output: str, rewritten: Rewritten) -> frozenset[tuple[int, int
     )
 
 
-def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[CompilerError, ...]:
     """Floats that become bfloat without a cast: clang warns of what Metal refuses.
 
     Compound assignments are not reported: how Metal treats them is unknown.
@@ -211,7 +211,7 @@ def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
     return tuple(UnsetUse(line, name) for line, name in sorted(found))
 
 
-def problem_diagnostics(rewritten: Rewritten) -> tuple[Diagnostic, ...]:
+def problem_diagnostics(rewritten: Rewritten) -> tuple[CompilerError, ...]:
     """The diagnostics of the rewriter itself."""
     return tuple(
         _diagnostic(_Said("error", FILE_NAME, p.line, p.column, p.message), rewritten, edited=False)
@@ -263,7 +263,7 @@ def _is_users(said: _Said) -> bool:
     return said.file.rpartition("/")[2] == FILE_NAME
 
 
-def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
+def _placed(group: Sequence[_Said], rewritten: Rewritten) -> CompilerError:
     """The diagnostic of an error and its notes, at the user's line that led to it."""
     first = group[0]
     anchor = next((said for said in group if _is_users(said)), None)
@@ -285,7 +285,7 @@ def _placed(group: Sequence[_Said], rewritten: Rewritten) -> Diagnostic:
     )
 
 
-def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Diagnostic:
+def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> CompilerError:
     line, column = said.line, said.column
     lines = rewritten.edited.original.split("\n")
     if line > len(lines):
@@ -295,7 +295,7 @@ def _diagnostic(said: _Said, rewritten: Rewritten, *, edited: bool = True) -> Di
     elif edited:
         line, column = rewritten.edited.original_place(line, column)
     part, own_line = rewritten.lines.place(line)
-    return Diagnostic(
+    return CompilerError(
         severity=said.severity,
         part=part,
         line=own_line,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.simulator.model import Finding
+    from embercoach.simulator.model import KernelFinding
 
 #: What a module that builds kernels holds.
 MARK = b"metal_kernel"
 
 
-class Place(NamedTuple):
+class LineSpan(NamedTuple):
     """A part of a line of a file; columns from 1, the end exclusive."""
 
     path: str
@@ -36,7 +36,7 @@ class _Text(NamedTuple):
     kernel: str | None
 
 
-def place_of(finding: Finding) -> Place | None:
+def place_of(finding: KernelFinding) -> LineSpan | None:
     """The line of a kernel's source in the Python file that holds it.
 
     It is known where one string literal alone has that text on that line of it: sources that are
@@ -52,7 +52,7 @@ def place_of(finding: Finding) -> Place | None:
     return places[0] if len(set(places)) == 1 else None
 
 
-def _candidates(finding: Finding) -> Iterator[str]:
+def _candidates(finding: KernelFinding) -> Iterator[str]:
     """The file of the launch, and those of the imported modules that build kernels."""
     seen = set()
     if finding.launched_at is not None:
@@ -66,7 +66,7 @@ def _candidates(finding: Finding) -> Iterator[str]:
                 yield path
 
 
-def _in_file(path: str, finding: Finding) -> Iterator[tuple[Place, bool]]:
+def _in_file(path: str, finding: KernelFinding) -> Iterator[tuple[LineSpan, bool]]:
     lines, texts = _read(path)
     assert finding.line is not None
     for text in texts:
@@ -76,7 +76,7 @@ def _in_file(path: str, finding: Finding) -> Iterator[tuple[Place, bool]]:
         column = lines[number - 1].find(finding.excerpt) + 1
         if column:
             end = column + len(finding.excerpt)
-            yield Place(path, number, column, end), text.kernel is not None
+            yield LineSpan(path, number, column, end), text.kernel is not None
 
 
 @lru_cache(maxsize=256)

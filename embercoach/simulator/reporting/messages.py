@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.metal import hazards
-from embercoach.simulator.model import Finding
+from embercoach.simulator.model import KernelFinding
 from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from embercoach.simulator.model import Access, Buffer, BuiltKernel, Part, RawFinding
+    from embercoach.simulator.model import Buffer, BuiltKernel, MemoryAccess, Part, RawFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,14 @@ def tell(
     kernel: BuiltKernel,
     buffers: Sequence[Buffer],
     launched_at: tuple[str, int] | None,
-) -> Finding:
+) -> KernelFinding:
     """Convert a finding of the runtime to one in the user's terms."""
     part: Part = "generated"
     line = None
     if raw.at.line:
         part, line = kernel.lines.place(raw.at.line)
     kind = _KINDS[raw.kind]
-    return Finding(
+    return KernelFinding(
         kind=raw.kind,
         kernel=kernel.name,
         part=part,
@@ -191,7 +191,7 @@ def tell(
     )
 
 
-def report(finding: Finding) -> str:
+def report(finding: KernelFinding) -> str:
     """Format a finding on a few lines, for terminals and exceptions."""
     where = f"{finding.part} line {finding.line}" if finding.line else "the launch as a whole"
     lines = [f"{finding.kind} ({finding.code}) in kernel {finding.kernel!r}, {where}:"]
@@ -238,12 +238,12 @@ def _details(raw: RawFinding, kernel: BuiltKernel, kind: _Kind) -> Iterator[str]
     yield f"other access: {_access(other)}{at and ', '}{at}"
 
 
-def _access(access: Access) -> str:
+def _access(access: MemoryAccess) -> str:
     value = f" of {access.value}" if access.value else ""
     return f"{access.kind}{value} by {_who(access)}" if access.kind else _who(access)
 
 
-def _who(access: Access) -> str:
+def _who(access: MemoryAccess) -> str:
     if access.thread is None:
         return "another thread"
     group = "" if access.threadgroup is None else f" of threadgroup {access.threadgroup}"

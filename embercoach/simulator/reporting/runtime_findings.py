@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embercoach.simulator.model import CODE_OF_KIND, Access, RawFinding
+from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -227,11 +227,11 @@ def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
         line = scene.line(record["other_pc"])
     value, other_value = _values(record, scene)
     kind, other_kind = _verb(record["access"]), _verb(record["other_access"])
-    at = Access(line, *_position(record, "thread", has=record["has_thread"]), kind, value)
+    at = MemoryAccess(line, *_position(record, "thread", has=record["has_thread"]), kind, value)
     other = None
     if record["has_other"] or (record["other_pc"] and not is_stopped):
         position = _position(record, "other_thread", has=record["has_other"])
-        other = Access(scene.line(record["other_pc"]), *position, other_kind, other_value)
+        other = MemoryAccess(scene.line(record["other_pc"]), *position, other_kind, other_value)
     return RawFinding(
         kind=_KINDS[record["kind"]],
         at=at,
@@ -344,7 +344,7 @@ def _of_outputs(
     differences: Sequence[Mapping[str, Any]], scene: Scene, *, explained: bool
 ) -> list[RawFinding]:
     """The findings from comparing the outputs of the runs."""
-    nowhere = Access(None, None, None)
+    nowhere = MemoryAccess(None, None, None)
     found = []
     for difference in differences:
         buffer = scene.buffers[difference["slot"]]
@@ -383,7 +383,7 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         detail = f"{before} in ascending order of threads, {now} in descending order"
     return RawFinding(
         kind="uninitialized-read" if by_memory else "order-dependent",
-        at=Access(line, None, None),
+        at=MemoryAccess(line, None, None),
         other=None,
         buffer=buffer.name,
         element=shown["first_different"],

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.texts import Parsed, as_written
 from embercoach.metal.written.specifiers import attribute_marks, attribute_parts, is_fixed
-from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
+from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.tree import Part
+    from embercoach.metal.program.tree import SyntaxNode
 
 _OPENING = ") {\n"
 _CLOSING = "\n}\n"
@@ -44,7 +44,7 @@ class Layout:
     instance_start: int
     function: str
     signature: Parsed
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[LaunchParameter, ...]
 
     @property
     def lines(self) -> SourceMap:
@@ -143,13 +143,13 @@ def attribute_places(layout: Layout) -> Iterator[tuple[int, int]]:
                 yield layout.signature_start + place.start, layout.signature_start + place.end
 
 
-def _parameters(signature: Parsed) -> tuple[Parameter, ...]:
+def _parameters(signature: Parsed) -> tuple[LaunchParameter, ...]:
     (function,) = (p for p in signature.tree.below() if p.kind == "function_declarator")
     listed = function.get("parameters")
     return tuple(_parameter(signature, part) for part in (() if listed is None else listed.inner))
 
 
-def _parameter(signature: Parsed, part: Part) -> Parameter:
+def _parameter(signature: Parsed, part: SyntaxNode) -> LaunchParameter:
     declarator, kind = part.get("declarator"), part.get("type")
     marks = [mark for found in attribute_parts(part) for mark in attribute_marks(signature, found)]
     names = unpack(declarator).names
@@ -164,7 +164,7 @@ def _parameter(signature: Parsed, part: Part) -> Parameter:
     form = declarators.get(declarator.kind, "") if declarator is not None else ""
     if is_buffer != bool(form) or len(spaces) != is_buffer or len(qualifiers) != len(spaces):
         raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
-    return Parameter(
+    return LaunchParameter(
         name=signature.word(names[0]),
         type=signature.word(element or kind),
         space=spaces[0] if spaces else "",
@@ -176,7 +176,7 @@ def _parameter(signature: Parsed, part: Part) -> Parameter:
     )
 
 
-def _atomic_element(signature: Parsed, kind: Part) -> Part | None:
+def _atomic_element(signature: Parsed, kind: SyntaxNode) -> SyntaxNode | None:
     """Return the element type of ``atomic<...>``, None for other types."""
     name, arguments = kind.get("name"), kind.get("arguments")
     if kind.kind != "template_type" or name is None or arguments is None:

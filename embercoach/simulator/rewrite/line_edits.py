@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TextEdit:
+class LineEdit:
     """Replace ``text[start:end]`` by ``new``, which holds as many line breaks; in characters."""
 
     start: int
@@ -33,7 +33,7 @@ class EditedText:
 
     original: str
     text: str
-    edits: tuple[TextEdit, ...]
+    edits: tuple[LineEdit, ...]
 
     def original_place(self, line: int, column: int) -> tuple[int, int]:
         """Return the original place of a place of the edited text; inserted text maps to its start.
@@ -72,7 +72,7 @@ class EditedText:
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-def apply(text: str, edits: Iterable[TextEdit]) -> EditedText:
+def apply(text: str, edits: Iterable[LineEdit]) -> EditedText:
     """Make the edits.
 
     Raises:
@@ -94,10 +94,10 @@ def apply(text: str, edits: Iterable[TextEdit]) -> EditedText:
     return EditedText(text, "".join(parts), ordered)
 
 
-def blanked(text: str, start: int, end: int) -> TextEdit:
+def blanked(text: str, start: int, end: int) -> LineEdit:
     """The edit that leaves spaces, and the line breaks, of a stretch."""
     kept = "".join(c if c in "\r\n" else " " for c in text[start:end])
-    return TextEdit(start, end, kept)
+    return LineEdit(start, end, kept)
 
 
 def line_of(text: str, offset: int) -> int:

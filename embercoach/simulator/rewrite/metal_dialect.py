@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.metal.syntax import ADDRESS_SPACES, parse_body
-from embercoach.simulator.rewrite.line_edits import TextEdit, blanked
+from embercoach.simulator.rewrite.line_edits import LineEdit, blanked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -24,7 +24,7 @@ _FUNCTIONS = frozenset({"function_declarator", "abstract_function_declarator"})
 _METHODS = frozenset({"function_definition", "field_declaration", "declaration"})
 
 
-def literal_edits(syntax: Syntax) -> Iterator[TextEdit]:
+def literal_edits(syntax: Syntax) -> Iterator[LineEdit]:
     """Literals of half and bfloat in the spellings that clang refuses, macros' texts included."""
     for node in syntax.nodes:
         if not syntax.holds(node):
@@ -34,11 +34,11 @@ def literal_edits(syntax: Syntax) -> Iterator[TextEdit]:
             suffix = _suffix(syntax.words(node), "" if number is None else syntax.words(number))
             if suffix:
                 place = syntax.place(node)
-                yield TextEdit(place.start, place.end, suffix)
+                yield LineEdit(place.start, place.end, suffix)
         elif node.type == "preproc_arg":
             start = syntax.place(node).start
             for edit in literal_edits(parse_body(syntax.words(node))):
-                yield TextEdit(start + edit.start, start + edit.end, edit.new)
+                yield LineEdit(start + edit.start, start + edit.end, edit.new)
 
 
 def _suffix(written: str, number: str) -> str:
@@ -48,7 +48,7 @@ def _suffix(written: str, number: str) -> str:
     return _SUFFIXES.get(written, "")
 
 
-def cast_edits(syntax: Syntax, starts: Collection[int]) -> Iterator[TextEdit]:
+def cast_edits(syntax: Syntax, starts: Collection[int]) -> Iterator[LineEdit]:
     """Operands of casts between half and bfloat, led through float.
 
     Args:
@@ -60,8 +60,8 @@ def cast_edits(syntax: Syntax, starts: Collection[int]) -> Iterator[TextEdit]:
         operand = _operand(node) if place.start in starts and syntax.holds(node) else None
         if operand is not None and not operand.has_error:
             found = syntax.place(operand)
-            yield TextEdit(found.start, found.start, f"{_WIDENED}(")
-            yield TextEdit(found.end, found.end, ")")
+            yield LineEdit(found.start, found.start, f"{_WIDENED}(")
+            yield LineEdit(found.end, found.end, ")")
 
 
 def _operand(node: Node) -> Node | None:
@@ -73,7 +73,7 @@ def _operand(node: Node) -> Node | None:
     return given[0] if len(given) == 1 else None
 
 
-def array_edits(syntax: Syntax) -> Iterator[TextEdit]:
+def array_edits(syntax: Syntax) -> Iterator[LineEdit]:
     """Array parameters in an address space as the pointers that they are.
 
     Clang takes the space for that of the pointer, where no parameter can lie.
@@ -98,12 +98,12 @@ def array_edits(syntax: Syntax) -> Iterator[TextEdit]:
             continue
         at = syntax.place(name)
         more = inner != array
-        yield TextEdit(at.start, at.start, "(*" if more else "*")
+        yield LineEdit(at.start, at.start, "(*" if more else "*")
         gap = blanked(syntax.text, at.end, syntax.place(inner).end)
-        yield TextEdit(gap.start, gap.end, ")" * more + gap.new)
+        yield LineEdit(gap.start, gap.end, ")" * more + gap.new)
 
 
-def method_edits(syntax: Syntax) -> Iterator[TextEdit]:
+def method_edits(syntax: Syntax) -> Iterator[LineEdit]:
     """Methods of one address space as methods of all: clang's objects have them in every space.
 
     Of several that then are the same, the first stays.
@@ -141,9 +141,9 @@ def method_edits(syntax: Syntax) -> Iterator[TextEdit]:
             yield _replaced(syntax, at, word, "" if fixed or word != _FIXED else "const")
 
 
-def _replaced(syntax: Syntax, at: int, word: str, new: str) -> TextEdit:
+def _replaced(syntax: Syntax, at: int, word: str, new: str) -> LineEdit:
     place = syntax.stretch(at, at + len(word))
-    return TextEdit(place.start, place.end, new.ljust(len(word)))
+    return LineEdit(place.start, place.end, new.ljust(len(word)))
 
 
 def _function(declarator: Node | None) -> Node | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.metal.written.macros import read_macros
-from embercoach.simulator.model import Parameter, SimulatorError, SourceMap
+from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.generated_layout import (
     Layout,
     attribute_places,
@@ -22,7 +22,7 @@ from embercoach.simulator.rewrite.generated_layout import (
     read_layout,
 )
 from embercoach.simulator.rewrite.kernel_parameters import bare_parameters
-from embercoach.simulator.rewrite.line_edits import EditedText, TextEdit, apply, blanked, line_of
+from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
 from embercoach.simulator.rewrite.local_variables import fillings
 from embercoach.simulator.rewrite.metal_dialect import (
     array_edits,
@@ -57,7 +57,7 @@ _STANDARD_ATTRIBUTES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TranslationProblem:
     """A place of the generated source that Metal or the simulator refuses.
 
     Attributes:
@@ -87,10 +87,10 @@ class Rewritten:
 
     edited: EditedText
     thunk: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[LaunchParameter, ...]
     lines: SourceMap
     signature: str
-    problems: tuple[Problem, ...]
+    problems: tuple[TranslationProblem, ...]
     opaque: tuple[str, ...]
 
     @property
@@ -116,7 +116,7 @@ def rewrite(
     _refuse_odd_characters(source)
     layout = read_layout(source, body, header)
     edits = [*_frame_edits(layout)]
-    problems: list[Problem] = []
+    problems: list[TranslationProblem] = []
     header_macros = read_macros(header)
     macros = read_macros(body).joined(header_macros)
     words = spelling(macros)
@@ -136,14 +136,14 @@ def rewrite(
             # Macros that say threadgroup are not in the tree.
             if all(filling.at != found.end for found in shared):
                 at = shift + filling.at
-                edits.append(TextEdit(at, at, filling.text))
+                edits.append(LineEdit(at, at, filling.text))
         for found in shared:
             start, end = shift + found.start, shift + found.end
             if found.problem:
                 problems.append(_problem(source, start, found.problem))
             else:
                 breaks = "\n" * source.count("\n", start, end)
-                edits.append(TextEdit(start, end, found.text + breaks))
+                edits.append(LineEdit(start, end, found.text + breaks))
     return Rewritten(
         edited=apply(source, _outermost(edits)),
         thunk=_thunk(layout),
@@ -155,19 +155,19 @@ def rewrite(
     )
 
 
-def _problem(source: str, start: int, message: str) -> Problem:
-    return Problem(line_of(source, start), start - source.rfind("\n", 0, start), message)
+def _problem(source: str, start: int, message: str) -> TranslationProblem:
+    return TranslationProblem(line_of(source, start), start - source.rfind("\n", 0, start), message)
 
 
-def _moved(edit: TextEdit, shift: int) -> TextEdit:
-    return TextEdit(shift + edit.start, shift + edit.end, edit.new)
+def _moved(edit: LineEdit, shift: int) -> LineEdit:
+    return LineEdit(shift + edit.start, shift + edit.end, edit.new)
 
 
 def _start_of_line(source: str, line: int) -> int:
     return sum(len(text) + 1 for text in source.split("\n")[: line - 1])
 
 
-def _outermost(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:
+def _outermost(edits: Sequence[LineEdit]) -> Iterator[LineEdit]:
     """Edits but for those of text that another one removes altogether."""
     gone = [e for e in edits if e.end > e.start and not e.new.strip()]
     for edit in edits:
@@ -205,17 +205,17 @@ def _refuse_line_directives(syntax: Syntax, source: str, shift: int) -> None:
                 )
 
 
-def _frame_edits(layout: Layout) -> Iterator[TextEdit]:
+def _frame_edits(layout: Layout) -> Iterator[LineEdit]:
     """Edit MLX's text around the body to C++: an internal function without attributes."""
     mark = kernel_mark(layout)
-    yield TextEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
+    yield LineEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
     for start, end in attribute_places(layout):
         yield blanked(layout.source, start, end)
     if layout.instance_start < len(layout.source):
         yield blanked(layout.source, layout.instance_start, len(layout.source))
 
 
-def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[TextEdit]:
+def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[LineEdit]:
     """Blank Metal's own attributes; clang knows the standard ones and those of a vendor."""
     for node in syntax.nodes:
         if node.type != "attribute_declaration" or node.has_error or not syntax.holds(node):
@@ -242,7 +242,7 @@ def _thunk(layout: Layout) -> str:
     )
 
 
-def _argument(parameter: Parameter) -> str:
+def _argument(parameter: LaunchParameter) -> str:
     if parameter.index is not None:
         element = f"atomic<{parameter.type}>" if parameter.is_atomic else parameter.type
         const = "const " if parameter.is_const else ""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import mlx.core as mx
 
 from embercoach.simulator.model import Limits, SimulatorError
-from embercoach.simulator.session.capture import Definition
+from embercoach.simulator.session.capture import CapturedDefinition
 from embercoach.simulator.session.devices import SimulatedDevices
-from embercoach.simulator.session.launching import Settings, is_missing_metal, launch
+from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
 from embercoach.simulator.session.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.session.launching import Machine
+    from embercoach.simulator.session.launching import KernelRunner
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
@@ -34,7 +34,7 @@ class SimulatedKernel:
     Called inside of one, it is simulated; called outside, it is the kernel that MLX made.
     """
 
-    def __init__(self, real: Callable[..., Any], definition: Definition) -> None:
+    def __init__(self, real: Callable[..., Any], definition: CapturedDefinition) -> None:
         self._real = real
         self._definition = definition
         self.__doc__ = real.__doc__
@@ -56,14 +56,14 @@ class _Active:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._entered: list[tuple[object, Settings]] = []
+        self._entered: list[tuple[object, LaunchSettings]] = []
         self._replaced: list[tuple[Any, str, Any]] = []
         self._devices: SimulatedDevices | None = None
         self._compiles = True
         #: The simulations that this thread, or the task that it runs, has entered.
         self._own: ContextVar[tuple[object, ...]] = ContextVar("simulations", default=())
 
-    def settings(self) -> Settings | None:
+    def settings(self) -> LaunchSettings | None:
         """Those of this thread's innermost simulation, else of the process's newest."""
         with self._lock:
             own = self._own.get()
@@ -72,7 +72,7 @@ class _Active:
                     return settings
             return self._entered[-1][1] if self._entered else None
 
-    def enter(self, key: object, settings: Settings) -> None:
+    def enter(self, key: object, settings: LaunchSettings) -> None:
         with self._lock:
             if not self._entered:
                 self._replace()
@@ -160,7 +160,7 @@ def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
         given = signature.bind(*positional, **arguments)
         given.apply_defaults()
         values = given.arguments
-        definition = Definition(
+        definition = CapturedDefinition(
             name=values["name"],
             input_names=tuple(values["input_names"]),
             output_names=tuple(values["output_names"]),
@@ -190,7 +190,7 @@ def _compiles() -> bool:
 class Activation:
     """A simulation that can be entered, any number of times, or decorate functions."""
 
-    def __init__(self, make: Callable[[], Settings]) -> None:
+    def __init__(self, make: Callable[[], LaunchSettings]) -> None:
         self._make = make
         self._entered: list[object] = []
 
@@ -238,7 +238,7 @@ def activate(
     timeout: float | None = None,
     limits: Limits | None = None,
     toolchain: Toolchain | None = None,
-    machine: Machine | None = None,
+    machine: KernelRunner | None = None,
 ) -> Activation:
     """Simulate every `mx.fast.metal_kernel` kernel that is built and called inside a context.
 
@@ -274,8 +274,8 @@ def activate(
     if limits is None:
         limits = Limits() if timeout is None else Limits(seconds=timeout)
 
-    def settings() -> Settings:
-        return Settings(
+    def settings() -> LaunchSettings:
+        return LaunchSettings(
             checks=checks,
             raises=on_finding == "raise",
             limits=limits,
@@ -286,7 +286,7 @@ def activate(
     return Activation(settings)
 
 
-def _host(toolchain: Toolchain | None) -> Machine:
+def _host(toolchain: Toolchain | None) -> KernelRunner:
     from embercoach.simulator.process.local_machine import host
 
     return host(toolchain)

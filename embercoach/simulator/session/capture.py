@@ -24,7 +24,7 @@ MATH_MODES = ("safe", "relaxed", "fast")
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class CapturedDefinition:
     """The user's arguments of `mx.fast.metal_kernel`, which a kernel is built from."""
 
     name: str
@@ -52,7 +52,7 @@ class Capture:
         math_mode: one of `MATH_MODES`.
     """
 
-    definition: Definition
+    definition: CapturedDefinition
     function: str
     source: str
     grid: Extent
@@ -67,7 +67,7 @@ class Capture:
 
 def capture(
     kernel: Callable[..., Any],
-    definition: Definition,
+    definition: CapturedDefinition,
     positional: Sequence[Any],
     arguments: Mapping[str, Any],
 ) -> Capture:
@@ -103,7 +103,7 @@ def _with_arrays(values: Sequence[Any], arrays: Iterator[mx.array]) -> Iterator[
 
 
 def _read(
-    records: Sequence[Mapping[str, Any]], definition: Definition, arrays: Sequence[mx.array]
+    records: Sequence[Mapping[str, Any]], definition: CapturedDefinition, arrays: Sequence[mx.array]
 ) -> Capture:
     """Convert the records that MLX passes to an exporter."""
     try:

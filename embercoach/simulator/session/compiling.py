@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy as np
 
-from embercoach.simulator.model import Finding, RunResult, SimulatorError
+from embercoach.simulator.model import KernelFinding, LaunchResult, SimulatorError
 from embercoach.simulator.process.local_machine import host
 from embercoach.simulator.reporting.compiler_errors import CompileError
 from embercoach.simulator.session.activation import activate
-from embercoach.simulator.session.recorder import Launch, calling_place
+from embercoach.simulator.session.recorder import SimulatedLaunch, calling_place
 from embercoach.simulator.session.variants import families, key
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
-    from embercoach.simulator.reporting.compiler_errors import Diagnostic
+    from embercoach.simulator.reporting.compiler_errors import CompilerError
     from embercoach.simulator.session.capture import Capture, Extent
     from embercoach.simulator.session.recorder import Recorder
-    from embercoach.simulator.session.variants import Family, Variant
+    from embercoach.simulator.session.variants import Variant, VariantFamily
 
 LAUNCHED, VARIANT = "does-not-compile", "variant-does-not-compile"
 _HELP = {
@@ -50,10 +50,10 @@ class CompilingMachine:
         threadgroup: Extent,
         *,
         limits: Limits,
-    ) -> RunResult:
+    ) -> LaunchResult:
         """Return zeros for all outputs."""
         outputs = [np.zeros_like(buffer.data) for buffer in bound if buffer.role == "output"]
-        return RunResult(tuple(outputs), (), seconds=0.0, accesses=0)
+        return LaunchResult(tuple(outputs), (), seconds=0.0, accesses=0)
 
 
 class CompiledKernel:
@@ -82,7 +82,7 @@ class CompiledKernel:
                 self._try_family(family, place)
         return outputs
 
-    def _try_family(self, family: Family, place: tuple[str, int] | None) -> None:
+    def _try_family(self, family: VariantFamily, place: tuple[str, int] | None) -> None:
         together = self._faults(family.together, place)
         if not together:
             return
@@ -90,13 +90,13 @@ class CompiledKernel:
         alone = [found for variant in family.each for found in self._faults(variant, place)]
         self._add(alone or together, family.together.arguments, place)
 
-    def _faults(self, variant: Variant, place: tuple[str, int] | None) -> list[Finding]:
+    def _faults(self, variant: Variant, place: tuple[str, int] | None) -> list[KernelFinding]:
         try:
             self._kernel(**variant.arguments)
         except CompileError as error:
             return _findings(error, VARIANT, variant.words, place)
         except SimulatorError as error:
-            finding = Finding(
+            finding = KernelFinding(
                 kind=VARIANT,
                 kernel=self._name,
                 part="generated",
@@ -113,9 +113,9 @@ class CompiledKernel:
         return []
 
     def _add(
-        self, found: list[Finding], arguments: dict[str, Any], place: tuple[str, int] | None
+        self, found: list[KernelFinding], arguments: dict[str, Any], place: tuple[str, int] | None
     ) -> None:
-        launch = Launch(
+        launch = SimulatedLaunch(
             kernel=self._name,
             grid=tuple(arguments.get("grid", ())),
             threadgroup=tuple(arguments.get("threadgroup", ())),
@@ -131,9 +131,9 @@ class CompiledKernel:
 
 def _findings(
     error: CompileError, kind: str, words: str, place: tuple[str, int] | None
-) -> list[Finding]:
+) -> list[KernelFinding]:
     return [
-        Finding(
+        KernelFinding(
             kind=kind,
             kernel=error.kernel,
             part=diagnostic.part,
@@ -150,7 +150,7 @@ def _findings(
     ]
 
 
-def _details(diagnostic: Diagnostic, *, with_message: bool) -> Iterator[str]:
+def _details(diagnostic: CompilerError, *, with_message: bool) -> Iterator[str]:
     if with_message:
         yield diagnostic.message
     for note in diagnostic.notes[:1]:

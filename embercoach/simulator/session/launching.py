@@ -9,24 +9,30 @@ from typing import TYPE_CHECKING, Any, Protocol
 import mlx.core as mx
 import numpy as np
 
-from embercoach.simulator.model import Access, RawFinding, RunResult, SimulatorError, Traffic
+from embercoach.simulator.model import (
+    LaunchResult,
+    MemoryAccess,
+    RawFinding,
+    SimulatorError,
+    Traffic,
+)
 from embercoach.simulator.reporting.messages import tell
 from embercoach.simulator.session.buffers import buffers, to_array
 from embercoach.simulator.session.capture import capture
-from embercoach.simulator.session.recorder import KernelFault, Launch, calling_place
+from embercoach.simulator.session.recorder import KernelFault, SimulatedLaunch, calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
-    from embercoach.simulator.session.capture import Capture, Definition, Extent
+    from embercoach.simulator.session.capture import Capture, CapturedDefinition, Extent
     from embercoach.simulator.session.recorder import Recorder
 
 #: The most threads of a threadgroup that any Apple GPU takes.
 MAX_THREADS = 1024
 
 
-class Machine(Protocol):
+class KernelRunner(Protocol):
     """A backend that compiles kernels and runs them."""
 
     def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
@@ -40,12 +46,12 @@ class Machine(Protocol):
         threadgroup: Extent,
         *,
         limits: Limits,
-    ) -> RunResult:
+    ) -> LaunchResult:
         """Run every thread; `threadgroup` fits the grid and neither is empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LaunchSettings:
     """Settings of simulated launches.
 
     Attributes:
@@ -59,14 +65,14 @@ class Settings:
     checks: bool
     raises: bool
     limits: Limits
-    machine: Machine
+    machine: KernelRunner
     recorder: Recorder
 
 
 def launch(
     kernel: Callable[..., Any],
-    definition: Definition,
-    settings: Settings,
+    definition: CapturedDefinition,
+    settings: LaunchSettings,
     positional: Sequence[Any],
     arguments: Mapping[str, Any],
 ) -> Any:
@@ -95,7 +101,7 @@ def launch(
     return outputs
 
 
-def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list[mx.array]:
+def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -> list[mx.array]:
     name = captured.definition.name
     built = settings.machine.build(captured, checks=settings.checks, limits=settings.limits)
     _check_geometry(name, captured.grid, captured.threadgroup)
@@ -107,7 +113,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: Settings) -> list
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
     found = [tell(raw, built, bound, place) for raw in result.findings]
-    done = Launch(
+    done = SimulatedLaunch(
         kernel=name,
         grid=captured.grid,
         threadgroup=captured.threadgroup,
@@ -149,16 +155,16 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
         )
 
 
-def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> RunResult:
+def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> LaunchResult:
     """A grid of zero threads writes nothing."""
     outputs = [buffer for buffer in bound if buffer.role == "output"]
-    nobody = Access(None, None, None)
+    nobody = MemoryAccess(None, None, None)
     unwritten = [
         RawFinding("unwritten-output", nobody, None, o.name, 0, "the grid has no threads", 1)
         for o in outputs
         if checks and o.data.size and not o.initialized
     ]
-    return RunResult(
+    return LaunchResult(
         outputs=tuple(o.data if o.initialized else np.zeros_like(o.data) for o in outputs),
         findings=tuple(unwritten),
         seconds=0.0,
@@ -190,7 +196,7 @@ def _underivable(outputs: list[mx.array]) -> Any:
 
 def _record_in_trace(
     kernel: Callable[..., Any],
-    definition: Definition,
+    definition: CapturedDefinition,
     positional: Sequence[Any],
     arguments: Mapping[str, Any],
 ) -> Any:

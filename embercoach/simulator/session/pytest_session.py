@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
     from contextlib import ExitStack
 
-    from embercoach.simulator.model import Finding
+    from embercoach.simulator.model import KernelFinding
     from embercoach.simulator.session.recorder import Recorder
 
 MARKER = "embercoach_allow"
@@ -34,7 +34,7 @@ class _TestFindings:
         text: the report of the running phase.
     """
 
-    fixtures: list[Finding] = field(default_factory=list)
+    fixtures: list[KernelFinding] = field(default_factory=list)
     text: str = ""
 
 
@@ -49,7 +49,7 @@ class SimulatedSession:
         self._allowed = frozenset(options.settings.allow)
         self._allowed_count = 0
         self._faulty: dict[str, int] = {}
-        self._outside: list[tuple[str, list[Finding]]] = []
+        self._outside: list[tuple[str, list[KernelFinding]]] = []
         self._of_tests: dict[str, _TestFindings] = {}
 
     @classmethod
@@ -185,7 +185,7 @@ class SimulatedSession:
             parts.append(_counted(len(notes), "note"))
         return ", ".join(parts)
 
-    def _new(self, item: pytest.Item | None = None) -> list[Finding]:
+    def _new(self, item: pytest.Item | None = None) -> list[KernelFinding]:
         """Findings of the launches since the last look, without those that are allowed."""
         launches = self._recorder.launches
         fresh, self._seen = launches[self._seen :], len(launches)
@@ -197,7 +197,7 @@ class SimulatedSession:
         self._allowed_count += len(found) - len(kept)
         return kept
 
-    def _text(self, item: pytest.Item, findings: Sequence[Finding], when: str = "") -> str:
+    def _text(self, item: pytest.Item, findings: Sequence[KernelFinding], when: str = "") -> str:
         if not findings:
             return ""
         known = self._faulty.get(item.nodeid, 0)
@@ -233,11 +233,11 @@ def _allowed_by_markers(item: pytest.Item) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def _joined(findings: Iterable[Finding]) -> str:
+def _joined(findings: Iterable[KernelFinding]) -> str:
     return "\n\n".join(map(report, findings))
 
 
-def _in_short(note: Finding) -> str:
+def _in_short(note: KernelFinding) -> str:
     line = "" if note.line is None else f", {note.part} line {note.line}"
     excerpt = f": {note.excerpt}" if note.excerpt else ""
     return log_line(f"note {note.kind} in kernel {note.kernel!r}{line}{excerpt}")

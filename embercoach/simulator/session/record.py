@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.simulator.model import Finding
-from embercoach.simulator.reporting.kernel_lines import Place, place_of
+from embercoach.simulator.model import KernelFinding
+from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Record:
     """
 
     kernels: tuple[KernelRow, ...]
-    findings: tuple[tuple[Finding, Place | None], ...]
+    findings: tuple[tuple[KernelFinding, LineSpan | None], ...]
     allowed: int
 
     @property
@@ -113,7 +113,7 @@ def read(path: Path) -> Record | None:
     return Record(
         kernels=tuple(KernelRow(**row) for row in data["kernels"]),
         findings=tuple(
-            (_finding(**finding), place and Place(*place)) for finding, place in data["findings"]
+            (_finding(**finding), place and LineSpan(*place)) for finding, place in data["findings"]
         ),
         allowed=data["allowed"],
     )
@@ -125,9 +125,9 @@ def _finding(
     launched_at: list[object] | None,
     details: list[str],
     **rest: object,
-) -> Finding:
+) -> KernelFinding:
     """A finding whose tuples JSON has made lists."""
-    return Finding(
+    return KernelFinding(
         thread=thread and tuple(thread),  # type: ignore[arg-type]
         launched_at=launched_at and tuple(launched_at),  # type: ignore[arg-type]
         details=tuple(details),

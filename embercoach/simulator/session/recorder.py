@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.simulator.model import Finding, SimulatorError
+from embercoach.simulator.model import KernelFinding, SimulatorError
 from embercoach.simulator.reporting.messages import report
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class SimulatedLaunch:
     """One simulated launch.
 
     Attributes:
@@ -45,8 +45,8 @@ class Launch:
     shapes: Mapping[str, tuple[int, ...]]
     seconds: float
     accesses: int
-    findings: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
+    findings: tuple[KernelFinding, ...]
+    notes: tuple[KernelFinding, ...]
     launched_at: tuple[str, int] | None
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class KernelFault(SimulatorError):  # noqa: N818  # the public name
         launch: the launch; the message lists its `findings`.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: SimulatedLaunch) -> None:
         self.launch = launch
         count = len(launch.findings)
         faults = "a fault" if count == 1 else f"{count} faults"
@@ -76,7 +76,7 @@ class KernelFault(SimulatorError):  # noqa: N818  # the public name
         super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{reports}")
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[KernelFinding, ...]:
         """The faults of the kernel."""
         return self.launch.findings
 
@@ -85,22 +85,22 @@ class Recorder:
     """The launches and findings of an activation, which `activate()` yields."""
 
     def __init__(self) -> None:
-        self._launches: list[Launch] = []
+        self._launches: list[SimulatedLaunch] = []
         self._lock = threading.Lock()
 
-    def add(self, launch: Launch) -> None:
+    def add(self, launch: SimulatedLaunch) -> None:
         """Keep a launch; any thread may call this."""
         with self._lock:
             self._launches.append(launch)
 
     @property
-    def launches(self) -> list[Launch]:
+    def launches(self) -> list[SimulatedLaunch]:
         """Every launch so far, in order."""
         with self._lock:
             return list(self._launches)
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[KernelFinding]:
         """The faults, in order, once for each line of a kernel however often it was launched.
 
         Benign classes are in `notes`.
@@ -108,7 +108,7 @@ class Recorder:
         return merged(finding for launch in self.launches for finding in launch.findings)
 
     @property
-    def notes(self) -> list[Finding]:
+    def notes(self) -> list[KernelFinding]:
         """The findings of the benign classes: worth knowing, no fault by themselves."""
         return merged(finding for launch in self.launches for finding in launch.notes)
 
@@ -117,9 +117,9 @@ class Recorder:
         return f"<Recorder: {launches} launches, {findings} findings, {len(self.notes)} notes>"
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
+def merged(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
     """One finding for each kind and line of a kernel: the first, with the counts of all."""
-    first: dict[tuple[object, ...], Finding] = {}
+    first: dict[tuple[object, ...], KernelFinding] = {}
     for finding in findings:
         # A kernel's name may stand for several texts; so does the line.
         text = finding.excerpt if finding.line else finding.message

@@ -31,7 +31,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class VariantFamily:
     """Variants that may be tried together: where all at once compile, each of them does.
 
     Attributes:
@@ -43,7 +43,7 @@ class Family:
     each: tuple[Variant, ...]
 
 
-def families(names: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[Family]:
+def families(names: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[VariantFamily]:
     """The variants of a launch.
 
     Small inputs and scalars are other parameters of the function; another floating dtype is one
@@ -64,7 +64,7 @@ def families(names: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[Fam
             if new != old:
                 words = f"with {_word(new)} for {_word(old)}"
                 variant = Variant(words, _recast(arguments, old, new))
-                yield Family(variant, (variant,))
+                yield VariantFamily(variant, (variant,))
 
 
 def key(arguments: Mapping[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _of_shape(
     arguments: Mapping[str, Any],
     words: str,
     change: Callable[[mx.array], mx.array | None],
-) -> Iterator[Family]:
+) -> Iterator[VariantFamily]:
     """Each input changed, where it can be."""
     inputs = list(arguments["inputs"])
     changed = {
@@ -101,7 +101,7 @@ def _of_shape(
         verb = "has" if len(numbers) == 1 else "have"
         return Variant(f"if {given} {verb} {words}", {**arguments, "inputs": replaced})
 
-    yield Family(variant(list(changed)), tuple(variant([number]) for number in changed))
+    yield VariantFamily(variant(list(changed)), tuple(variant([number]) for number in changed))
 
 
 def _made_small(value: mx.array) -> mx.array | None:

@@ -35,7 +35,7 @@ def shown_type(kind: Type) -> str:
 def shown(node: nodes.Expression) -> str:
     """An expression; operations in parentheses, with their type behind a colon."""
     kind = shown_type(node.type)
-    if isinstance(node, nodes.Number):
+    if isinstance(node, nodes.NumberLiteral):
         return f"{node.value}:{kind}"
     if isinstance(node, nodes.Name):
         return node.variable.name
@@ -115,7 +115,7 @@ def body_lines(program: nodes.Program) -> list[str]:
     return [line for part in program.body.statements for line in lines(part)]
 
 
-def function_lines(function: nodes.Function) -> list[str]:
+def function_lines(function: nodes.MetalFunction) -> list[str]:
     """A function with its body."""
     parameters = ", ".join(
         f"{v.attribute + ' ' if v.attribute else ''}{shown_type(v.type)} {v.name}"

@@ -15,7 +15,7 @@ import mlx.core as mx
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.simulator import Launch
+    from embercoach.simulator import SimulatedLaunch
 
 
 class Site(NamedTuple):
@@ -64,7 +64,7 @@ class Built:
         with patch.object(mx.fast, "metal_kernel", noted):
             yield
 
-    def launched(self, launch: Launch) -> None:
+    def launched(self, launch: SimulatedLaunch) -> None:
         """Note that a kernel ran: one of its name, of the launching file if that builds one."""
         assert launch.launched_at is not None
         file = launch.launched_at[0]

@@ -14,7 +14,7 @@ from tests.simulator.suite.case import NOTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embercoach.simulator import Finding
+    from embercoach.simulator import KernelFinding
     from tests.simulator.suite.case import Array, Case
 
 #: Seconds after which a kernel that should end is taken not to, and one that should not.
@@ -25,8 +25,8 @@ PATIENCE, SHORT_PATIENCE = 60.0, 1.0
 class Outcome:
     """What a case gave: findings and notes, and its outputs as NumPy arrays."""
 
-    findings: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
+    findings: tuple[KernelFinding, ...]
+    notes: tuple[KernelFinding, ...]
     outputs: tuple[np.ndarray, ...]
 
 
@@ -79,12 +79,12 @@ def is_bug(case: Case) -> bool:
     return any(not mark.kinds <= NOTES for mark in case.marks)
 
 
-def _is_marked(finding: Finding, case: Case) -> bool:
+def _is_marked(finding: KernelFinding, case: Case) -> bool:
     kinds = {mark.kinds for mark in case.marks if finding.kind in mark.kinds}
     return any(_stands_at(finding, case, each) for each in kinds)
 
 
-def _stands_at(finding: Finding, case: Case, kinds: frozenset[str]) -> bool:
+def _stands_at(finding: KernelFinding, case: Case, kinds: frozenset[str]) -> bool:
     if finding.line is None:
         return finding.kind in case.lineless
     places = {(mark.part, mark.line) for mark in case.marks if mark.kinds == kinds}

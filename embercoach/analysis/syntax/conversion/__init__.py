@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from embercoach.analysis.syntax.conversion.conversion_state import (
     Converted,
-    Lines,
+    SourceLines,
     UnconvertibleError,
 )
 from embercoach.analysis.syntax.conversion.convert_statements import convert
 
-__all__ = ["Converted", "Lines", "UnconvertibleError", "convert"]
+__all__ = ["Converted", "SourceLines", "UnconvertibleError", "convert"]

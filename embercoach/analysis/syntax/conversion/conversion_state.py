@@ -35,7 +35,7 @@ class UnconvertibleError(Exception):
     """Source that only libcst can turn into a tree."""
 
 
-class Range(NamedTuple):
+class AstRange(NamedTuple):
     """A range as ``ast`` counts: lines from 1, columns from 0 in UTF-8 bytes, end exclusive."""
 
     line: int
@@ -81,7 +81,7 @@ class Converted:
     lines: tuple[StatementLine, ...] = ()
     parsed: tuple[ParsedExpression, ...] = ()
 
-    def range_of(self, node: cst.CSTNode) -> Range | None:
+    def range_of(self, node: cst.CSTNode) -> AstRange | None:
         """Where ``ast`` places a node, None for a node that it doesn't have."""
         packed = None if self.ranges is None else self.ranges.get(id(node))
         return None if packed is None else _unpacked(packed)
@@ -101,8 +101,8 @@ def packed_name_range(node: ast.arg) -> int:
     return (start << _BITS | node.lineno) << _BITS | end_column
 
 
-def _unpacked(packed: int) -> Range:
-    return Range(
+def _unpacked(packed: int) -> AstRange:
+    return AstRange(
         packed >> 3 * _BITS,
         packed >> 2 * _BITS & _MASK,
         packed >> _BITS & _MASK,
@@ -110,7 +110,7 @@ def _unpacked(packed: int) -> Range:
     )
 
 
-class Lines:
+class SourceLines:
     """The lines of a source with their ends, as Python's tokenizer counts them."""
 
     def __init__(self, source: str) -> None:
@@ -146,9 +146,9 @@ class Lines:
         inner = self.texts[line : end_line - 1]
         return "".join((self.texts[line - 1][start:], *inner, self.texts[end_line - 1][:end]))
 
-    def start_of_decorator(self, node: ast.expr | Range) -> int:
+    def start_of_decorator(self, node: ast.expr | AstRange) -> int:
         """The line of a decorator's ``@``, which parentheses may set apart from the expression."""
-        line = node.line if isinstance(node, Range) else node.lineno
+        line = node.line if isinstance(node, AstRange) else node.lineno
         while line > 1 and not self.texts[line - 1].lstrip().startswith("@"):
             line -= 1
         return line

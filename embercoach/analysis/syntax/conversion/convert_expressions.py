@@ -25,7 +25,7 @@ from embercoach.analysis.syntax.conversion.conversion_state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from embercoach.analysis.syntax.conversion.conversion_state import Lines
+    from embercoach.analysis.syntax.conversion.conversion_state import SourceLines
 
 _BINARY: dict[type[ast.operator], cst.BaseBinaryOp] = {
     ast.Add: cst.Add(),
@@ -69,7 +69,7 @@ _TRIPLE = ('"""', "'''")
 class ExpressionConverter:
     """Converts expressions and notes the range of each."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: SourceLines) -> None:
         self.lines = lines
         self.ranges: dict[int, int] = {}
         self.parsed_expressions: list[ParsedExpression] = []

@@ -15,7 +15,7 @@ from embercoach.analysis.syntax.conversion.conversion_state import (
     LINE_END,
     SPACE,
     Converted,
-    Lines,
+    SourceLines,
     StatementLine,
     UnconvertibleError,
     packed_range,
@@ -58,7 +58,7 @@ def convert(source: str, outline: ast.Module) -> Converted:
     """
     if not source.isascii() and any(map(_may_be_normalized, set(source))):
         raise UnconvertibleError("names whose text may be lost")
-    converter = _Converter(Lines(source))
+    converter = _Converter(SourceLines(source))
     tree = cst.Module(converter.body(outline.body))
     lines = tuple(sorted(converter.own_lines, key=lambda one: one.first))
     return Converted(tree, converter.ranges, lines, tuple(converter.parsed_expressions))
@@ -77,7 +77,7 @@ def _may_be_normalized(character: str) -> bool:
 class _Converter(ExpressionConverter):
     """Converts statements, too."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: SourceLines) -> None:
         super().__init__(lines)
         self.own_lines: list[StatementLine] = []
 
