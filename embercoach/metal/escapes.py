@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.metal.tokens import line_comment, tokens_of
+from embercoach.metal.preprocessor.tokens import line_comment, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embercoach.metal.facts import TextSpan
+    from embercoach.metal.preprocessor.tokens import Token
     from embercoach.metal.source import FoldedText
-    from embercoach.metal.tokens import Token
+    from embercoach.metal.text_facts import TextSpan
 
     #: The source of the literal that a text numbers so, None for text that is not known.
     SourceOf = Callable[[int], "str | None"]

@@ -15,7 +15,7 @@ from embercoach.metal.unknown_numbers import is_unknown_number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.facts import UseKind
+    from embercoach.metal.text_facts import UseKind
 
 _COUNTS = ("2", "3", "4")
 

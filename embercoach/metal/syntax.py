@@ -15,8 +15,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import TextSpan
 from embercoach.metal.grammar import LEXICAL, ParsedTree, tree_of
+from embercoach.metal.text_facts import TextSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -172,8 +172,8 @@ def test_metal_stands_on_its_floors(path: Path) -> None:
             "from embercoach.metal.execution.events import Trace",
             False,
         ),
-        ("metal/program/calls.py", "from embercoach.metal.program import types", False),
-        ("metal/program/calls.py", "from embercoach.metal.facts import Place", False),
+        ("metal/program/lower_calls.py", "from embercoach.metal.program import types", False),
+        ("metal/program/lower_calls.py", "from embercoach.metal.text_facts import Place", False),
     ],
 )
 def test_a_climb_is_seen(

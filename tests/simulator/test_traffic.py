@@ -7,7 +7,7 @@ import sys
 import mlx.core as mx
 import pytest
 
-from embercoach.simulator import SimulatedLaunch, Limits, Traffic, activate
+from embercoach.simulator import Limits, SimulatedLaunch, Traffic, activate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 

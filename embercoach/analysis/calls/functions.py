@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import shapes, star_kwargs
+from embercoach.analysis.calls import constants, shapes, star_kwargs
 from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
@@ -19,7 +19,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.evaluate import constants, exactness
+from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute

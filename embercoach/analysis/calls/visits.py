@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.calls import functions
+from embercoach.analysis.calls import constants, functions
 from embercoach.analysis.calls.kernel_objects import holds_kernel, kernels_in
-from embercoach.analysis.evaluate import constants
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact, FunctionVisit
 from embercoach.analysis.values.lattice import Function, Value
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel, MetalReport
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.facts import TextSpan
+    from embercoach.metal.text_facts import TextSpan
 
     Key = tuple[str, str | None, TextSpan]
     Finder = Callable[[Trace, bool], Iterable[MetalReport]]

@@ -10,8 +10,8 @@ from embercoach.checks.registry import check
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.metal.facts import Foreign, ForeignKind
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.text_facts import Foreign, ForeignKind
 
 CODE = "KERNEL-MSL-001"
 #: Message and help by kind.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.facts import Declaration, SizeName, WrittenFunction
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.text_facts import Declaration, SizeName, WrittenFunction
     from embercoach.metal.written.body import MetalText
 
 TOO_MUCH = "KERNEL-MEMORY-001"

@@ -10,8 +10,8 @@ from embercoach.checks.registry import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.facts import Declaration
     from embercoach.metal.program.nodes import Text
+    from embercoach.metal.text_facts import Declaration
     from embercoach.metal.written.body import MetalText
 
 CODE = "KERNEL-SPACE-001"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalCode, MetalFile
-    from embercoach.metal.facts import AttributeMark, Use, WrittenFunction, WrittenParameter
+    from embercoach.metal.text_facts import AttributeMark, Use, WrittenFunction, WrittenParameter
 
 #: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.contracted import Contracted
-    from embercoach.metal.facts import TextSpan
+    from embercoach.metal.text_facts import TextSpan
     from embercoach.metal.written.body import MetalText
 
 #: The specification's words, section 1.6.3: no NaNs, no INFs.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.metal.facts import Use, WrittenFunction
     from embercoach.metal.source import TextPiece
+    from embercoach.metal.text_facts import Use, WrittenFunction
     from embercoach.metal.written.body import MetalText
 
 #: Attributes of parameters, besides those of threads.

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input
-    from embercoach.metal.facts import TextSpan
     from embercoach.metal.program.nodes import Program
+    from embercoach.metal.text_facts import TextSpan
     from embercoach.metal.written.body import MetalText
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.kernels import Definition
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.lowering_state import SignatureNames
     from embercoach.metal.program.nodes import Variable
-    from embercoach.metal.program.state import SignatureNames
     from embercoach.metal.work_budget import WorkBudget
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.metal.execution.events import Configuration, Trace
-    from embercoach.metal.facts import TextSpan
     from embercoach.metal.program.nodes import Program, Spot, Text
+    from embercoach.metal.text_facts import TextSpan
     from embercoach.metal.work_budget import WorkBudget
     from embercoach.metal.written.body import MetalText
 

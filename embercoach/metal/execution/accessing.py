@@ -27,7 +27,7 @@ from embercoach.metal.program.types import NAMED
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Call, Spot, Variable
     from embercoach.metal.program.types import Type
 

@@ -8,15 +8,15 @@ from embercoach.metal.execution.arithmetic import both, choose, truth
 from embercoach.metal.execution.conditions import Conditions, narrow
 from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.memory import Reference, Result
+from embercoach.metal.execution.path_state import joined, met
 from embercoach.metal.execution.recursion import evaluate, evaluate_number
-from embercoach.metal.execution.state import joined, met
 from embercoach.metal.execution.values import LaneValue
 from embercoach.metal.program.nodes import Assign, Binary, Call, Conditional, Expression
 from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
 
 
 def logic(m: Machine, state: State, node: Binary) -> LaneValue:

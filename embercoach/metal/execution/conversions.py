@@ -13,7 +13,7 @@ from embercoach.metal.program.types import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Cast, Expression, Index, Member
     from embercoach.metal.program.types import Type
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import calls, expressions  # noqa: F401  (link the recursion)
+from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
+    follow_calls,
+    follow_expressions,
+)
 from embercoach.metal.execution.events import LostError, Trace
+from embercoach.metal.execution.follow_statements import declare, execute
 from embercoach.metal.execution.machine import CallFrame, Machine, attributes_of
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
-from embercoach.metal.execution.state import State
-from embercoach.metal.execution.statements import declare, execute
+from embercoach.metal.execution.path_state import State
 from embercoach.metal.execution.values import LaneValue, SymbolPool
 from embercoach.metal.work_budget import RUN
 

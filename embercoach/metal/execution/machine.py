@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Conditions
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.execution.memory import Binding, Pointer
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
     from embercoach.metal.program.types import Type
 

@@ -24,7 +24,7 @@ from embercoach.metal.program.nodes import (
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
 
 
 @dataclass(frozen=True, slots=True)

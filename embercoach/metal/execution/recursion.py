@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Pointer, Result
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Assign, Call, Expression, Spot, Statement
 

@@ -6,19 +6,24 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from embercoach.metal.facts import TextSpan
-from embercoach.metal.program import expressions, functions, statements, units
+from embercoach.metal.preprocessor.preprocessing import Expanded, preprocess
+from embercoach.metal.program import (
+    lower_expressions,
+    lower_functions,
+    lower_statements,
+    lower_units,
+)
 from embercoach.metal.program.folding import fold_int
-from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
-from embercoach.metal.program.preprocessing import Expanded, preprocess
-from embercoach.metal.program.state import (
+from embercoach.metal.program.lowering_state import (
     DeepTextError,
     Lowering,
     MisreadError,
     Rules,
     SignatureNames,
 )
+from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.texts import Parsed
+from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
@@ -33,7 +38,9 @@ _Lowered = TypeVar("_Lowered")
 # which suffices for MLX's headers.
 _MAX_READINGS = 31
 _MAX_READ = 60_000
-_RULES = Rules(expressions.expression, statements.statement, functions.named_lambda)
+_RULES = Rules(
+    lower_expressions.expression, lower_statements.statement, lower_functions.named_lambda
+)
 
 
 class _Unread(Enum):
@@ -65,7 +72,7 @@ def lower_body(source: str, header: str = "", names: SignatureNames = SignatureN
     def lower(parsed: Parsed) -> Program:
         work = Lowering(parsed, _RULES, names, around)
         work.problems += parsed.problems
-        body = statements.block(work, parsed.tree)
+        body = lower_statements.block(work, parsed.tree)
         _finish(work)
         return _program(work, body)
 
@@ -87,7 +94,7 @@ def _unit(text: str, kind: Text) -> Lowering | _Unread:
     def lower(parsed: Parsed) -> Lowering:
         work = Lowering(parsed, _RULES)
         work.problems += parsed.problems
-        units.unit(work, parsed.tree.inner)
+        lower_units.unit(work, parsed.tree.inner)
         _finish(work)
         return work
 
@@ -125,7 +132,7 @@ def _evaluate(text: str) -> int | None:
     """The value of a condition of the preprocessor; names left in it are unknown."""
 
     def lower(parsed: Parsed) -> int | None:
-        found = statements.block(Lowering(parsed, _RULES), parsed.tree).statements
+        found = lower_statements.block(Lowering(parsed, _RULES), parsed.tree).statements
         if parsed.problems or len(found) != 1 or not isinstance(found[0], Evaluate):
             return None
         return fold_int(found[0].expression, {})

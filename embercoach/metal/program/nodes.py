@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from embercoach.metal.facts import TextSpan
     from embercoach.metal.program.types import Type
+    from embercoach.metal.text_facts import TextSpan
 
 #: Which of a kernel's texts a place counts in: ``source``, ``header`` or a whole file.
 Text = Literal["body", "header", "file"]

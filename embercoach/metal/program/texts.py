@@ -6,11 +6,11 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import TextSpan
+from embercoach.metal.preprocessor.preprocessing import Expanded
 from embercoach.metal.program.nodes import Opaque, Spot
-from embercoach.metal.program.preprocessing import Expanded
 from embercoach.metal.program.tree import plain_tree
 from embercoach.metal.syntax import line_starts, parse_body, parse_unit
+from embercoach.metal.text_facts import TextSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
 
 if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.state import Lowering
+    from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.tree import SyntaxNode
 
 _CONST = frozenset({"const", "constexpr"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import SizeName
 from embercoach.metal.program.declarators import unpack_initialized
+from embercoach.metal.text_facts import SizeName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

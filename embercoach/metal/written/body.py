@@ -10,21 +10,23 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import TextSpan
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.numerals import whole_number
 from embercoach.metal.program.texts import as_written
+from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written.array_sizes import size_names
 from embercoach.metal.written.language import foreign_parts
 from embercoach.metal.written.macros import Macros, read_macros
-from embercoach.metal.written.scopes import NestingError, names_of
+from embercoach.metal.written.name_scopes import NestingError, names_of
 from embercoach.metal.written.specifiers import attribute_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.facts import (
+    from embercoach.metal.program.nodes import Text
+    from embercoach.metal.program.texts import Parsed
+    from embercoach.metal.text_facts import (
         AttributeMark,
         AttributeUse,
         Declaration,
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
         WrittenCall,
         WrittenFunction,
     )
-    from embercoach.metal.program.nodes import Text
-    from embercoach.metal.program.texts import Parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import Foreign
+from embercoach.metal.text_facts import Foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.facts import ForeignKind
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.text_facts import ForeignKind
     from embercoach.metal.written.naming import Scopes
 
 _KINDS: dict[str, ForeignKind] = {

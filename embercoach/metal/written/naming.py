@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from embercoach.metal.facts import (
+    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.text_facts import (
         AttributeUse,
         Declaration,
         DeclarationKind,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         WrittenCall,
         WrittenFunction,
     )
-    from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.written.macros import Macros
 
 USED: Mapping[str, UseKind] = {

@@ -16,8 +16,8 @@ from embercoach.metal.written.body import undeclared
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.facts import TextSpan, Use
-    from embercoach.metal.program.expansion import Macro
+    from embercoach.metal.preprocessor.expansion import Macro
+    from embercoach.metal.text_facts import TextSpan, Use
     from embercoach.metal.written.body import MetalText
 
 _NAMES = frozenset({"identifier", "type_identifier"})

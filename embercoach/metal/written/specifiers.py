@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.facts import AttributeMark, WrittenFunction, WrittenParameter
 from embercoach.metal.program.declarators import FUNCTIONS, unpack
 from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
+from embercoach.metal.text_facts import AttributeMark, WrittenFunction, WrittenParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from embercoach.metal.program import types
-from embercoach.metal.program.library import constant_type, result_type
+from embercoach.metal.program.library_types import constant_type, result_type
 from embercoach.metal.program.types import NAMED, UNKNOWN, Type
 from tests.metal.program.rendering import shown_type
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program import typing
-from embercoach.metal.program.calls import made
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.expressions import initial_value
 from embercoach.metal.program.folding import fitted, fold, fold_int
+from embercoach.metal.program.lower_calls import made
+from embercoach.metal.program.lower_expressions import initial_value
 from embercoach.metal.program.nodes import Construct, Declare, Opaque, Variable
 from embercoach.metal.program.types import INT, UNKNOWN, Type
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.program.declarators import Declarator
+    from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Expression, Statement
-    from embercoach.metal.program.state import Lowering
     from embercoach.metal.program.tree import SyntaxNode
 
 _TYPES_WITH_BODY = frozenset(

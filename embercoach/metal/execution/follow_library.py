@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Call
 
 #: One result for all lanes, made of what each of them holds.

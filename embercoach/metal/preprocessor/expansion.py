@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.tokens import Token, solid, tokens_of
+from embercoach.metal.preprocessor.tokens import Token, solid, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

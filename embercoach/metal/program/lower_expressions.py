@@ -6,7 +6,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program import calls, types
+from embercoach.metal.program import lower_calls, types
+from embercoach.metal.program.lowering_state import Field, MisreadError
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -19,15 +20,14 @@ from embercoach.metal.program.nodes import (
     Unary,
     Variable,
 )
-from embercoach.metal.program.state import Field, MisreadError
 from embercoach.metal.program.types import BOOL, INT, ULONG, UNKNOWN, Type
 from embercoach.metal.program.typing import descriptor_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Expression
-    from embercoach.metal.program.state import Lowering
     from embercoach.metal.program.tree import SyntaxNode
 
     Rule = Callable[[Lowering, SyntaxNode], Expression]
@@ -100,7 +100,7 @@ def _qualified(work: Lowering, part: SyntaxNode) -> Expression:
     if not scope or scope in work.namespaces:
         return named(work, last, part)
     used = work.use(work.variable(name, part), part)
-    return replace(used, type=calls.limit_type(work, part)) if used.type == UNKNOWN else used
+    return replace(used, type=lower_calls.limit_type(work, part)) if used.type == UNKNOWN else used
 
 
 def _parenthesized(work: Lowering, part: SyntaxNode) -> Expression:
@@ -300,7 +300,7 @@ def _compound_literal(work: Lowering, part: SyntaxNode) -> Expression:
         return work.opaque(part, "not understood: a value in braces")
     type_ = descriptor_type(work, kind)
     parts = initial_parts(work, given, type_)
-    return calls.made(work, part, type_, parts)
+    return lower_calls.made(work, part, type_, parts)
 
 
 def initial_value(work: Lowering, part: SyntaxNode, kind: Type) -> Expression:
@@ -311,8 +311,8 @@ def initial_value(work: Lowering, part: SyntaxNode, kind: Type) -> Expression:
     scalar = kind.width == 1 and not kind.dimensions and kind.scalar not in work.structs
     if scalar and kind.scalar is not None and len(parts) == 1:
         return parts[0]
-    if calls.constructed(work, kind):
-        return calls.made(work, part, kind, parts)
+    if lower_calls.constructed(work, kind):
+        return lower_calls.made(work, part, kind, parts)
     return Construct(
         parts, Type(kind.scalar, kind.width, dimensions=kind.dimensions), work.spot(part)
     )
@@ -388,7 +388,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "update_expression": _update,
         "conditional_expression": _conditional,
         "cast_expression": _cast,
-        "call_expression": calls.call,
+        "call_expression": lower_calls.call,
         "initializer_list": _list,
         "compound_literal_expression": _compound_literal,
         "sizeof_expression": _sizeof,

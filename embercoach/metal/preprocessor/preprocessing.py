@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from embercoach.metal.msl_names import is_known, is_standard_header
-from embercoach.metal.program.expansion import Expander, ExpansionError, Macro, read_definition
-from embercoach.metal.tokens import Token, solid, tokens_of
+from embercoach.metal.preprocessor.expansion import Expander, ExpansionError, Macro, read_definition
+from embercoach.metal.preprocessor.tokens import Token, solid, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

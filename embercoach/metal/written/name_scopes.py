@@ -11,18 +11,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.facts import AttributeUse, Declaration, PreprocessorLine, Use, WrittenCall
 from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
+from embercoach.metal.text_facts import (
+    AttributeUse,
+    Declaration,
+    PreprocessorLine,
+    Use,
+    WrittenCall,
+)
 from embercoach.metal.written import naming, specifiers
 from embercoach.metal.written.naming import Scope, Scopes, Visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from embercoach.metal.facts import DeclarationKind, DirectiveKind, UseKind
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.text_facts import DeclarationKind, DirectiveKind, UseKind
     from embercoach.metal.written.macros import Macros
 
 # Nested names and statements that are followed.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program import declarations, typing
+from embercoach.metal.program import lower_declarations, typing
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.functions import make_function, template_parameter
+from embercoach.metal.program.lower_functions import make_function, template_parameter
+from embercoach.metal.program.lowering_state import Field
 from embercoach.metal.program.nodes import MetalFunction, Struct, Variable
-from embercoach.metal.program.state import Field
 from embercoach.metal.program.types import Type
 
 if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
+    from embercoach.metal.program.lowering_state import Lowering, Meaning
     from embercoach.metal.program.nodes import Statement
-    from embercoach.metal.program.state import Lowering, Meaning
     from embercoach.metal.program.tree import SyntaxNode
 
 _MEMBERS = frozenset({"field_declaration", "function_definition", "declaration"})
@@ -118,6 +118,6 @@ def _member(
 
 def _static(work: Lowering, item: SyntaxNode, struct: str, parts: Declarator) -> None:
     """A constant of a struct: methods see it by its name, others through the struct."""
-    found = declarations.declared(work, item, parts, item.get("default_value"), item)
+    found = lower_declarations.declared(work, item, parts, item.get("default_value"), item)
     work.constants.append(found)
     work.scopes[0][f"{struct}::{found.variable.name}"] = found.variable

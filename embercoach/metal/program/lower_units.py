@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program import declarations
+from embercoach.metal.program import lower_declarations
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.functions import make_function, template_parameter
+from embercoach.metal.program.lower_functions import make_function, template_parameter
+from embercoach.metal.program.lower_structs import define_struct
 from embercoach.metal.program.nodes import Declare
-from embercoach.metal.program.structs import define_struct
 from embercoach.metal.program.types import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Variable
-    from embercoach.metal.program.state import Lowering
     from embercoach.metal.program.tree import SyntaxNode
 
 
@@ -79,7 +79,7 @@ def _declare(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -
             make_function(work, part, parts, template)
             return
     work.constants += [
-        found for found in declarations.declaration(work, part) if isinstance(found, Declare)
+        found for found in lower_declarations.declaration(work, part) if isinstance(found, Declare)
     ]
 
 

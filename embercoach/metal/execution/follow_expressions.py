@@ -59,7 +59,7 @@ from embercoach.metal.program.types import FLOATS
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Variable
 
 #: Beginnings of what the lowering says of expressions that may hide an effect.

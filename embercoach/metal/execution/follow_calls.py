@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import library, places
+from embercoach.metal.execution import follow_library, places
 from embercoach.metal.execution.conversions import fitted
 from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.machine import CallFrame
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.path_state import met
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute, link
-from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import bind_structure, bind_template, structure_of
 from embercoach.metal.execution.values import LaneValue
 from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Call, Expression, MetalFunction, Spot
     from embercoach.metal.program.types import Type
 
@@ -47,7 +47,7 @@ def call(m: Machine, state: State, node: Call) -> Result:
         return _method(m, state, node)
     if functions or not (limits or node.name in _KNOWN):
         return unheard(m, state, node.arguments, node.spot)
-    return library.call(m, state, node)
+    return follow_library.call(m, state, node)
 
 
 @link("unheard")

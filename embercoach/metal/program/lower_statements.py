@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program import declarations
+from embercoach.metal.program import lower_declarations
+from embercoach.metal.program.lower_structs import structure
 from embercoach.metal.program.nodes import (
     Block,
     Case,
@@ -18,13 +19,12 @@ from embercoach.metal.program.nodes import (
     Return,
     Switch,
 )
-from embercoach.metal.program.structs import structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Expression, LoopKind, Statement
-    from embercoach.metal.program.state import Lowering
     from embercoach.metal.program.tree import SyntaxNode
 
     Rule = Callable[[Lowering, SyntaxNode], list[Statement]]
@@ -204,7 +204,7 @@ def _conditional_text(work: Lowering, part: SyntaxNode) -> list[Statement]:
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "declaration": declarations.declaration,
+        "declaration": lower_declarations.declaration,
         "expression_statement": _expression,
         "compound_statement": _compound,
         "if_statement": _if,
@@ -218,9 +218,9 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "continue_statement": _continue,
         "labeled_statement": _labeled,
         "attributed_statement": _attributed,
-        "alias_declaration": declarations.alias,
-        "type_definition": declarations.typedef,
-        "enum_specifier": declarations.enumeration,
+        "alias_declaration": lower_declarations.alias,
+        "type_definition": lower_declarations.typedef,
+        "enum_specifier": lower_declarations.enumeration,
         "struct_specifier": structure,
         "class_specifier": structure,
         "using_declaration": _nothing,

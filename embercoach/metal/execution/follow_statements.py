@@ -9,7 +9,7 @@ from embercoach.metal.execution.arithmetic import both, compare, negate, truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError
-from embercoach.metal.execution.loops import loop
+from embercoach.metal.execution.follow_loops import loop
 from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import (
     Bundle,
@@ -19,8 +19,8 @@ from embercoach.metal.execution.memory import (
     Result,
     elements_of,
 )
+from embercoach.metal.execution.path_state import met
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, link
-from embercoach.metal.execution.state import met
 from embercoach.metal.execution.structures import made, structure_of
 from embercoach.metal.execution.values import ZERO, LaneValue
 from embercoach.metal.program.nodes import (
@@ -39,7 +39,7 @@ from embercoach.metal.program.nodes import (
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
 
 
 @link("execute")

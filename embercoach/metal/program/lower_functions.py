@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program import typing
 from embercoach.metal.program.declarators import unpack
+from embercoach.metal.program.lowering_state import Twins
 from embercoach.metal.program.nodes import Block, Declare, MetalFunction, Return, Variable
-from embercoach.metal.program.state import Twins
 from embercoach.metal.program.types import UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embercoach.metal.program.declarators import Declarator
+    from embercoach.metal.program.lowering_state import Lowering, Meaning
     from embercoach.metal.program.nodes import Expression, Statement
-    from embercoach.metal.program.state import Lowering, Meaning
     from embercoach.metal.program.tree import SyntaxNode
 
 _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})

@@ -14,7 +14,7 @@ from embercoach.metal.contract import (
     shape_names,
 )
 from embercoach.metal.msl_names import is_known
-from embercoach.metal.program.library import constant_type
+from embercoach.metal.program.library_types import constant_type
 from embercoach.metal.program.nodes import (
     Declare,
     MetalFunction,

@@ -8,8 +8,8 @@ from embercoach.metal.execution.arithmetic import truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference
+from embercoach.metal.execution.path_state import met
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute
-from embercoach.metal.execution.state import met
 from embercoach.metal.execution.values import ALL_AXES, LaneValue, ValueOrigin
 from embercoach.metal.program.nodes import Call, Loop
 from embercoach.metal.program.walk import below, changed
@@ -17,7 +17,7 @@ from embercoach.metal.program.walk import below, changed
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
-    from embercoach.metal.execution.state import State
+    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import MetalFunction, Statement
 
 MAX_TURNS = 72
