@@ -29,7 +29,13 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"project"},
     ),
     "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body"}),
-    "embercoach.metal": ({"program"}, {"written"}, {"execution"}, {"inspections"}),
+    "embercoach.metal": (
+        {"preprocessor"},
+        {"program"},
+        {"written"},
+        {"execution"},
+        {"inspections"},
+    ),
     "embercoach.simulator": (
         {"rewrite"},
         {"reporting"},

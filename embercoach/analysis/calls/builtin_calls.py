@@ -13,7 +13,7 @@ from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents, strings
-from embercoach.analysis.values.joins import as_array, as_number, join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, as_array, as_number, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     BOOL,
     INT,
@@ -147,7 +147,7 @@ def _collect(kind: str) -> Handler:
             return Sequence(kind, UNKNOWN, ())  # type: ignore[arg-type]
         value = arguments[0].value
         if isinstance(value, Sequence):
-            return Sequence(kind, value.item, value.items, value.pulls)  # type: ignore[arg-type]
+            return Sequence(kind, any_item(value), value.items, value.pulls)  # type: ignore[arg-type]
         return Sequence(kind, element_of(frame, value))  # type: ignore[arg-type]
 
     return handle

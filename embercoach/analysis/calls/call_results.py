@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.joins import as_array, join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, as_array, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     ARRAY,
     BOOL,
@@ -152,7 +152,7 @@ def _traced(value: Value) -> bool:
 def _spread(value: Value) -> tuple[Value, ...]:
     """A list of arrays counts as its items."""
     if isinstance(value, Sequence):
-        return value.items or (value.item,)
+        return value.items or (any_item(value),)
     return (value,)
 
 
@@ -166,7 +166,7 @@ def _replace_arrays(value: Value, array: Array) -> Value:
         return array
     if isinstance(value, Sequence):
         if value.items is None:
-            return Sequence(value.kind, _replace_arrays(value.item, array))
+            return Sequence(value.kind, _replace_arrays(any_item(value), array))
         items = tuple(_replace_arrays(i, array) for i in value.items)
         return Sequence(value.kind, None, items)
     if isinstance(value, Dict):

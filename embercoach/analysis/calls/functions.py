@@ -25,7 +25,15 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
-from embercoach.analysis.values.joins import as_array, join, join_all, options, pulls_of, with_shape
+from embercoach.analysis.values.joins import (
+    any_item,
+    as_array,
+    join,
+    join_all,
+    options,
+    pulls_of,
+    with_shape,
+)
 from embercoach.analysis.values.lattice import (
     ARRAY,
     NO_PULLS,
@@ -202,7 +210,7 @@ def _yielded(annotated: Value, inferred: Value) -> Value:
     here, declared = inferred.items, annotated.items
     if here is not None and declared is not None and len(here) == len(declared):
         return Sequence(annotated.kind, None, tuple(map(_yielded_item, declared, here)))
-    return Sequence(annotated.kind, _yielded_item(annotated.item, inferred.item))
+    return Sequence(annotated.kind, _yielded_item(any_item(annotated), any_item(inferred)))
 
 
 def _yielded_item(annotated: Value, inferred: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.facts import Argument, CallFact
-from embercoach.analysis.values.joins import join_all, options
+from embercoach.analysis.values.joins import any_item, join_all, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
@@ -97,7 +97,7 @@ def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
         held = [kernel for o in options(value) for kernel in kernels_held(o, depth)]
         yield from held if len(held) < 2 else sorted(held, key=_order)
     elif depth and isinstance(value, Sequence):
-        for item in value.items if value.items is not None else (value.item,):
+        for item in value.items if value.items is not None else (any_item(value),):
             yield from kernels_held(item, depth - 1)
     elif depth and isinstance(value, Dict):
         for item in (value.item, *(v for _, v in value.known)):

@@ -25,6 +25,7 @@ from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import (
+    any_item,
     as_array,
     as_number,
     as_numpy,
@@ -181,13 +182,13 @@ def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
 def _numbers_only(value: Value) -> bool:
     if not isinstance(value, Sequence):
         return False
-    items = value.items if value.items is not None else (value.item,)
+    items = value.items if value.items is not None else (any_item(value),)
     return bool(items) and all(as_number(i) is not None or _numbers_only(i) for i in items)
 
 
 def _dtype_of_items(value: Sequence) -> str | None:
     kinds = set()
-    for item in value.items if value.items is not None else (value.item,):
+    for item in value.items if value.items is not None else (any_item(value),):
         if isinstance(item, Sequence):
             return _dtype_of_items(item)
         number = as_number(item)

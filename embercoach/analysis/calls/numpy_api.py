@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.joins import as_array, as_number, as_numpy, holds_arrays, pulls_of
+from embercoach.analysis.values.joins import (
+    any_item,
+    as_array,
+    as_number,
+    pulls_of,
+)
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -238,7 +243,7 @@ def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | Non
         if isinstance(value, Numpy):
             return value.kind
         if isinstance(value, Sequence):
-            number = as_number(value.item)
+            number = as_number(any_item(value))
             return number.kind if number is not None else None
     return None
 
@@ -255,7 +260,7 @@ def _all_numbers(arguments: tuple[Argument, ...]) -> bool:
 def _all_host(arguments: tuple[Argument, ...]) -> bool:
     def host(value: Value) -> bool:
         if isinstance(value, Sequence):
-            return all(host(v) for v in (value.items or (value.item,)))
+            return all(host(v) for v in (value.items or (any_item(value),)))
         return as_number(value) is not None
 
     return bool(arguments) and all(host(a.value) for a in arguments)
@@ -305,11 +310,3 @@ def takes_data(name: str) -> bool:
     """Whether calling a function reads the data of an array given to it."""
     short = name.rpartition(".")[2]
     return short not in NO_DATA and short not in LAZY
-
-
-def pulls_argument(arguments: tuple[Argument, ...]) -> Argument | None:
-    """The first argument that is an array, or a container of arrays."""
-    found = next((a for a in arguments if as_array(a.value) is not None), None)
-    return found or next(
-        (a for a in arguments if holds_arrays(a.value) and as_numpy(a.value) is None), None
-    )

@@ -11,7 +11,7 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.values.joins import join, join_all, options
+from embercoach.analysis.values.joins import any_item, join, join_all, options
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
@@ -55,7 +55,7 @@ def plain(value: Value) -> Value:
     if isinstance(value, Sequence):
         if value.items is not None and len(value.items) <= 8:
             return Sequence(value.kind, None, tuple(map(plain, value.items)))
-        return Sequence(value.kind, plain(value.item))
+        return Sequence(value.kind, plain(any_item(value)))
     if isinstance(value, Dict) and value.known:
         return Dict(plain(value.item), tuple((k, plain(v)) for k, v in value.known))
     if getattr(value, "pulls", None):
@@ -71,7 +71,7 @@ def _plain_union(value: Union) -> Value:
 def is_vague(value: Value) -> bool:
     """Whether an annotation leaves open what matters: ``tuple``, ``dict``, ``list``."""
     if isinstance(value, Sequence):
-        return value.item is UNKNOWN
+        return any_item(value) is UNKNOWN
     return isinstance(value, Dict) and value.item is UNKNOWN and not value.known
 
 
@@ -147,7 +147,7 @@ def _traced(value: Value) -> Value:
     if type(value) is Union:
         return _traced_union(value)
     if type(value) is Sequence and value.items is None:
-        return Sequence(value.kind, _traced(value.item))
+        return Sequence(value.kind, _traced(any_item(value)))
     return value
 
 

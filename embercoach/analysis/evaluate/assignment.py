@@ -12,7 +12,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import join, join_all, options
+from embercoach.analysis.values.joins import any_item, join, join_all, options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -114,4 +114,4 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
             item = value if base.item is UNKNOWN and not base.known else join(base.item, value)
             frame.assign_path(path, Dict(item, base.known))
     elif isinstance(base, Sequence) and base.kind == "list":
-        frame.assign_path(path, Sequence("list", join(base.item, value)))
+        frame.assign_path(path, Sequence("list", join(any_item(base), value)))

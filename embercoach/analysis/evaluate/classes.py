@@ -10,7 +10,7 @@ from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.functions import call_function, call_with_values, explore
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.inheritance import find_method, library_bases, lineage
-from embercoach.analysis.values.joins import join_all
+from embercoach.analysis.values.joins import any_item, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     INT,
@@ -145,7 +145,7 @@ def iterated(frame: Frame, value: Value) -> Value:
         return UNKNOWN
     result = call_method(frame, value, "__iter__", ())
     if isinstance(result, Sequence):
-        return result.item
+        return any_item(result)
     if result is UNKNOWN:
         return call_method(frame, value, "__getitem__", (INT,))
     return UNKNOWN

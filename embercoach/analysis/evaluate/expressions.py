@@ -18,7 +18,7 @@ from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents, strings
-from embercoach.analysis.values.joins import definite_array, join, join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, definite_array, join, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     INT,
     NONE,
@@ -227,7 +227,7 @@ def _comprehended(frame: Frame, node: Any) -> Value:
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
     if frame.module.mentions_kernels:
         if isinstance(result, Sequence):
-            items = exactness.comprehended(frame, node, result.item)
+            items = exactness.comprehended(frame, node, any_item(result))
             return result if items is None else Sequence(result.kind, None, items)
         assert isinstance(result, Dict)
         return exactness.comprehended_dict(frame, node, result.item) or result

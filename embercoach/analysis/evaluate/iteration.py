@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.dispatch import iterated
-from embercoach.analysis.values.joins import join_all, with_pulls
+from embercoach.analysis.values.joins import any_item, join_all, with_pulls
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -30,7 +30,7 @@ def element_of(frame: Frame, value: Value) -> Value:
     """An element of an iterable."""
     kind = type(value)
     if kind is Sequence:
-        return with_pulls(value.item, value.pulls)  # type: ignore[attr-defined]
+        return with_pulls(any_item(value), value.pulls)  # type: ignore[arg-type, attr-defined]
     if kind is Array:
         return Array(value.dtype, value.literal, False, value.traced, value.pulls)  # type: ignore[attr-defined]
     if kind is Union:

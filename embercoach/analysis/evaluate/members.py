@@ -12,7 +12,7 @@ from embercoach.analysis.calls.conventions import SETTING_NAMES
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.joins import as_array, join_all
+from embercoach.analysis.values.joins import any_item, as_array, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     FLOAT,
@@ -327,7 +327,7 @@ def _string_method(owner: Str, name: str, arguments: Any) -> Value:
 
 def _sequence_method(owner: Sequence, name: str) -> Value:
     if name in ("pop", "popleft"):
-        return owner.item
+        return any_item(owner)
     if name in ("index", "count"):
         return INT
     if name == "copy":

@@ -12,7 +12,7 @@ from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.values.joins import join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -69,7 +69,7 @@ def open_ended(value: Value) -> Value:
     if type(value) is Dict:
         return replace(value, exact=False) if value.exact else value
     if type(value) is Sequence and value.kind == "list" and is_text(value):
-        return Sequence("list", value.item, None, value.pulls)
+        return Sequence("list", any_item(value), None, value.pulls)
     return value
 
 
@@ -140,7 +140,7 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
         items = (*(owner.items or ()), value)
         frame.assign_path(path, Sequence(owner.kind, None, items))
         return
-    item = value if owner.items == () else join_all((owner.item, value))
+    item = value if owner.items == () else join_all((any_item(owner), value))
     grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
     frame.assign_path(path, grown)
     if isinstance(func.value, cst.Attribute) and isinstance(func.value.value, cst.Name):
@@ -222,6 +222,6 @@ def mutate(
         added = [arguments[-1].value]
     elif owner.items is None:
         return
-    item = join_all([*added] if owner.items == () else [owner.item, *added])
+    item = join_all([*added] if owner.items == () else [any_item(owner), *added])
     pulls = owner.pulls.union(*map(pulls_of, added))
     frame.assign_path(path, Sequence(owner.kind, item, None, pulls))

@@ -14,6 +14,7 @@ from embercoach.analysis.evaluate.narrowing import record_truth, test
 from embercoach.analysis.facts.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.values import extents, promotion
 from embercoach.analysis.values.joins import (
+    any_item,
     as_array,
     as_number,
     as_numpy,
@@ -223,7 +224,7 @@ def _host(
     if isinstance(left, Sequence) and symbol in "+*":
         return _sequences(symbol, left, right)
     if isinstance(right, Sequence) and symbol == "*":
-        return Sequence(right.kind, right.item)
+        return Sequence(right.kind, any_item(right))
     if isinstance(left, Torch) or isinstance(right, Torch):
         return TORCH
     a, b = as_numpy(left), as_numpy(right)
@@ -272,17 +273,17 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
         number = as_number(right)
         times = None if number is None else number.const
         if left.items is None or not isinstance(times, int):  # a bool as well
-            return Sequence(left.kind, left.item)
+            return Sequence(left.kind, any_item(left))
         if 0 <= times * len(left.items) <= 16:
             return Sequence(left.kind, None, left.items * times)
-        return Sequence(left.kind, left.item)
+        return Sequence(left.kind, any_item(left))
     if isinstance(right, Sequence):
         if left.items is not None and right.items is not None:
             items = left.items + right.items
             if len(items) <= 64:
                 return Sequence(left.kind, None, items)
-        return Sequence(left.kind, join(left.item, right.item))
-    return Sequence(left.kind, join(left.item, UNKNOWN))
+        return Sequence(left.kind, join(any_item(left), any_item(right)))
+    return Sequence(left.kind, join(any_item(left), UNKNOWN))
 
 
 def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:

@@ -17,7 +17,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import target_names
-from embercoach.analysis.values.joins import join, pulls_of
+from embercoach.analysis.values.joins import any_item, join, pulls_of
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -136,7 +136,7 @@ def _delete(frame: Frame, node: cst.Del) -> bool:
         owner = evaluate(frame, node.target.value)
         path = dotted(node.target.value)
         if path is not None and isinstance(owner, Sequence):
-            frame.assign_path(path, replace(owner, common=owner.item, items=None))
+            frame.assign_path(path, replace(owner, common=any_item(owner), items=None))
         elif path is not None and isinstance(owner, Dict):
             frame.assign_path(path, mutation.open_ended(owner))
         return True

@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import IndexFact
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import as_array, join_all, with_pulls
+from embercoach.analysis.values.joins import any_item, as_array, join_all, with_pulls
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -117,7 +117,7 @@ def _item_of_sequence(frame: Frame, base: Sequence, subscript: Subscript) -> Val
             return with_pulls(base.items[at], base.pulls)
         if base.array is not None:
             return extents.axis_length(base.array, at)
-    return with_pulls(base.item, base.pulls)
+    return with_pulls(any_item(base), base.pulls)
 
 
 def _item_of_dict(frame: Frame, base: Dict, subscript: Subscript) -> Value:
@@ -170,12 +170,12 @@ _ITEMS: dict[type, Fn[[Frame, Any, Subscript], Value]] = {
 def _sliced(base: Sequence, node: cst.Subscript) -> Value:
     part = node.slice[0].slice
     if base.items is None or not isinstance(part, cst.Slice) or len(node.slice) != 1:
-        return Sequence(base.kind, base.item, None, base.pulls)
+        return Sequence(base.kind, any_item(base), None, base.pulls)
     try:
         bounds = [_constant_bound(b) for b in (part.lower, part.upper, part.step)]
         items = base.items[slice(*bounds)]
     except ValueError:  # unknown bounds, or a step of zero
-        return Sequence(base.kind, base.item, None, base.pulls)
+        return Sequence(base.kind, any_item(base), None, base.pulls)
     return Sequence(base.kind, None, items, base.pulls)
 
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array, options
+from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _is_traced(value: Value) -> bool:
     if array is not None:
         return array.traced
     if isinstance(value, Sequence):
-        return any(map(_is_traced, value.items if value.items is not None else (value.item,)))
+        return any(map(_is_traced, value.items if value.items is not None else (any_item(value),)))
     return any(getattr(o, "traced", False) for o in options(value))
 
 

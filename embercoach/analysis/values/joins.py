@@ -27,12 +27,10 @@ from embercoach.analysis.values.lattice import (
     Unknown,
     Value,
 )
-from embercoach.analysis.values.memo import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from embercoach.analysis.values.lattice import SequenceKind
 
 MAYBE_UNKNOWN_LIMIT = 8
 #: A string that may be more than so many is any string.
@@ -86,6 +84,11 @@ def join_all(values: Iterable[Value]) -> Value:
     return Union(frozenset(merged.values()))
 
 
+def any_item(value: Sequence) -> Value:
+    """Return what any item of a sequence is; of known items the join, which few ask for."""
+    return value.common if value.common is not None else join_all(value.items or ())
+
+
 def _merge_key(value: Value) -> object:
     kind = type(value)
     if kind is Array or kind is Numpy or kind is Str or kind is Dict or kind is DType:
@@ -125,10 +128,10 @@ def _merge(a: Value, b: Value) -> Value:
             return Sequence(a.kind, None, items, a.pulls | b.pulls)
         # An empty list says nothing of what it will hold.
         if a.items == ():
-            return Sequence(b.kind, b.item, None, a.pulls | b.pulls)
+            return Sequence(b.kind, any_item(b), None, a.pulls | b.pulls)
         if b.items == ():
-            return Sequence(a.kind, a.item, None, a.pulls | b.pulls)
-        return Sequence(a.kind, join(a.item, b.item), None, a.pulls | b.pulls)
+            return Sequence(a.kind, any_item(a), None, a.pulls | b.pulls)
+        return Sequence(a.kind, join(any_item(a), any_item(b)), None, a.pulls | b.pulls)
     if isinstance(a, Dict) and isinstance(b, Dict):
         known = tuple((k, v if (o := b.get(k)) is None else join(v, o)) for k, v in a.known)
         known += tuple((k, v) for k, v in b.known if a.get(k) is None)
@@ -186,7 +189,7 @@ def without_alternatives(value: Value, depth: int = 3) -> Value:
         return value
     if type(value) is Sequence:
         if value.items is None:
-            common = without_alternatives(value.item, depth - 1)
+            common = without_alternatives(any_item(value), depth - 1)
             return value if common is value.common else replace(value, common=common)
         items = tuple(without_alternatives(item, depth - 1) for item in value.items)
         return value if items == value.items else replace(value, items=items)
@@ -283,7 +286,7 @@ def pulls_of(value: Value) -> Pulls:
         return found
     if type(value) is Sequence:
         found = value.pulls
-        for item in value.items or (value.item,):
+        for item in value.items or (any_item(value),):
             found |= pulls_of(item)
         return found
     pulls: Pulls = getattr(value, "pulls", NO_PULLS)
@@ -317,7 +320,7 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
             holds_arrays(o, depth) for o in value.options if type(o) is not Array
         )
     if type(value) is Sequence:
-        items = value.items if value.items is not None else (value.item,)
+        items = value.items if value.items is not None else (any_item(value),)
         return any(holds_arrays(item, depth - 1) for item in items)
     if type(value) is Dict:
         return holds_arrays(value.item, depth - 1) or any(
@@ -326,18 +329,6 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
     return False
 
 
-@remembered
-def sequence_of(kind: SequenceKind, item: Value) -> Value:
-    """A sequence of unknown length."""
-    return Sequence(kind, item)
-
-
 def items_of(value: Value) -> tuple[Value, ...] | None:
     """The items of a sequence of known length."""
     return value.items if isinstance(value, Sequence) else None
-
-
-def walk_sequence(value: Value) -> Iterator[Value]:
-    """What may come out of a sequence, at least once."""
-    if isinstance(value, Sequence):
-        yield from value.items if value.items is not None else (value.item,)

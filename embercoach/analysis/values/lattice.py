@@ -195,15 +195,6 @@ class Sequence(Value):
             object.__setattr__(self, "items", None)
         object.__setattr__(self, "weight", weight)
 
-    @property
-    def item(self) -> Value:
-        """What any item is; of known items the join, which few ask for."""
-        if self.common is not None:
-            return self.common
-        from embercoach.analysis.values.joins import join_all
-
-        return join_all(self.items or ())
-
 
 @dataclass(frozen=True, slots=True)
 class Dict(Value):

@@ -10,7 +10,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.values.joins import as_array, as_number, as_numpy
+from embercoach.analysis.values.joins import any_item, as_array, as_number, as_numpy
 from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence, Symbol, Value
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.graph_break import pull
@@ -180,7 +180,7 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     if not fact.arguments or not isinstance(fact.arguments[0].value, Sequence):
         return
     value = fact.arguments[0].value
-    items = value.items if value.items is not None else (value.item,)
+    items = value.items if value.items is not None else (any_item(value),)
     numpy = [n for i in items if (n := as_numpy(i)) is not None]
     if any(n.scalar and n.dtype not in ("float64", "complex128") for n in numpy):
         yield Report.at(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.values.joins import as_array, definite_array, holds_arrays
+from embercoach.analysis.values.joins import any_item, as_array, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
     BoundMember,
@@ -189,7 +189,9 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         array = definite_array(inside) or (
             as_array(fact.left) if isinstance(inside, Sequence) else None
         )
-        if array is None and not (isinstance(inside, Sequence) and definite_array(inside.item)):
+        if array is None and not (
+            isinstance(inside, Sequence) and definite_array(any_item(inside))
+        ):
             return
         in_array = definite_array(inside) is not None
         yield pull(
@@ -230,7 +232,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     arrays = [a for a in positional if definite_array(a.value) is not None]
     if not arrays and len(positional) == 1:
         inner = positional[0].value
-        if isinstance(inner, Sequence) and definite_array(inner.item) is not None:
+        if isinstance(inner, Sequence) and definite_array(any_item(inner)) is not None:
             arrays = positional
     if name == "builtins.sum":
         arrays = [a for a in positional[:1] if definite_array(a.value) is not None]
@@ -253,7 +255,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         "GRAPH-BREAK-007",
         module,
         f"builtin `{short}()` on an mx.array",
-        value=value if definite_array(value) is not None else value.item,  # type: ignore[attr-defined]
+        value=any_item(value) if isinstance(value, Sequence) else value,
         help=f"Use {INSTEAD[name]}",
         subject=arrays[0].node,
     )

@@ -12,7 +12,7 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
-from embercoach.analysis.values.joins import as_array, as_numpy
+from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -114,7 +114,7 @@ def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
             return argument
     for argument in arguments:
         value = argument.value
-        if isinstance(value, Sequence) and as_array(value.item) is not None:
+        if isinstance(value, Sequence) and as_array(any_item(value)) is not None:
             return argument
     return None
 

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import is_float, symbolic
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.joins import any_item, as_array
 from embercoach.analysis.values.lattice import (
     Array,
     Dict,
@@ -237,7 +237,7 @@ def _is_shape(value: Value) -> bool:
         return False
     if value.kind == "shape":
         return True
-    return value.kind in ("list", "tuple") and type(value.item) is Number
+    return value.kind in ("list", "tuple") and type(any_item(value)) is Number
 
 
 def _counts(kernels: tuple[Kernel, ...], parameter: str) -> frozenset[int]:
