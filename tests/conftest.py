@@ -16,7 +16,7 @@ RULES = TESTS.parent / "rules"
 #: Folders of the tests that `-m commit` selects.
 COMMIT = {"checks", "engine", "metal", "rules"}
 #: The default suite has one of so many simulated cases of each test of the kernel pack.
-SIMULATED = 6
+SIMULATED = 12
 
 # A busy machine is no fault of an example: no test here is timed.
 settings.register_profile("untimed", deadline=None)

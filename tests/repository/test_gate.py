@@ -75,7 +75,7 @@ INSTALLS = [
     *(["pip install -q --no-deps mlstm_kernels==2.0.6 xlstm==2.0.6"] if HAS_ORACLES else []),
 ]
 FUZZING = ["python -m tests.fuzz --seconds 8 --jobs 2"] if HAS_ATHERIS else []
-FOLDERS = "accuracy analysis checks docs robustness simulator xlstm_kernels"
+FOLDERS = "accuracy analysis checks cli docs robustness simulator xlstm_kernels"
 LEFT_OUT = (
     "pytest -q -n auto --dist loadgroup -m exhaustive or corpus or docs"
     + " or oracle" * HAS_ORACLES
