@@ -135,7 +135,7 @@ class _Breaks:
         return source is not None and ("\n" in source or "\r" in source)
 
     def _is_refused(self, start: int, end: int) -> bool:
-        """Whether a stretch is no code: it has half a string, or the parser stumbles over it.
+        """Return whether a stretch is no code: it has half a string, or the parser stumbles over it.
 
         In a literal of one line escapes are how lines are written, so only the string counts there.
         """

@@ -128,7 +128,7 @@ def _open_comment(data: bytes) -> int | None:
 
 
 def _is_ambiguous(data: bytes) -> bool:
-    """Whether the grammar would follow more ways of reading a statement than in linear time."""
+    """Return whether the grammar would follow more ways of reading a statement than in linear time."""
     return _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None
 
 

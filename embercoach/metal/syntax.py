@@ -316,7 +316,7 @@ def _calls(leaves: list[Node], index: int) -> bool:
 
 
 def _is_plain_name(leaf: Node) -> bool:
-    """Whether the word is an attribute, or the macro that a directive defines or asks for."""
+    """Return whether the word is an attribute, or the macro that a directive defines or asks for."""
     parent = leaf.parent
     if parent is None:
         return False

@@ -42,7 +42,7 @@ class WrittenKernel:
     malformed: bool
 
     def covers(self, line: int) -> bool:
-        """Whether a line of the file belongs to the kernel."""
+        """Return whether a line of the file belongs to the kernel."""
         return any(first <= line <= last for first, last in self.lines)
 
     def captions(self) -> Iterator[tuple[str, str]]:
@@ -61,7 +61,7 @@ MALFORMED = "MLX closes this parameter list too early: see KERNEL-SIG-008."
 
 
 def mentions_kernels(source: str, builders: tuple[KernelBuilder, ...]) -> bool:
-    """Whether a file may build or launch kernels: the name of what builds them is in it."""
+    """Return whether a file may build or launch kernels: the name of what builds them is in it."""
     return "metal_kernel" in source or any(builder.last_name in source for builder in builders)
 
 
