@@ -1,7 +1,7 @@
 """Facts of the numbers in a value: spectra, signals made of them, lengths of arrays.
 
 Plain data without inference: `fourier` and `extents` make it. It says what happened within one
-function and is dropped where a value leaves it, since arrays are distinguished by their names there.
+function and is dropped where a value leaves it, since names distinguish the arrays there.
 """
 
 from __future__ import annotations
