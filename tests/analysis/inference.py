@@ -30,6 +30,7 @@ from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import lattice as v
+from embercoach.analysis.values.joins import any_item
 
 PRELUDE = """\
 import mlx.core as mx
@@ -144,7 +145,7 @@ def _string(value: v.Str) -> str:
 
 def _sequence(value: v.Sequence) -> str:
     if value.items is None:
-        return f"{value.kind}[{shown(value.item)}]"
+        return f"{value.kind}[{shown(any_item(value))}]"
     return f"{value.kind}({', '.join(map(shown, value.items))})"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from embercoach.metal.contract import Input, Output, TemplateArgument
 from embercoach.metal.execution.events import Configuration, Trace
 from embercoach.metal.execution.follow import follow
-from embercoach.metal.program.lowering import Names, lower_body
+from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Program
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def program_of(case: Case) -> Program:
     """The case's kernel."""
-    names = Names(
+    names = SignatureNames(
         _inputs(case),
         tuple(Output(name, out.dtype) for name, out in case.outputs.items()),
         tuple(TemplateArgument(name, value) for name, value in case.template),
@@ -65,7 +65,7 @@ def trace_of(
     outputs = Output("y", "float32"), Output("z", "float32")
     given = template or {}
     pairs = tuple(TemplateArgument(name, value) for name, value in given.items())
-    program = lower_body(source, header, Names(inputs, outputs, pairs))
+    program = lower_body(source, header, SignatureNames(inputs, outputs, pairs))
     return follow(program, Configuration(threadgroup, frozenset(), groups, given, inputs, outputs))
 
 

@@ -8,9 +8,9 @@ from embercoach.metal.contract import Input, Output
 from embercoach.metal.inspections.data_conditions import decides_by_data
 from embercoach.metal.inspections.output_uses import output_uses
 from embercoach.metal.inspections.parameter_uses import attribute_mismatches, parameter_uses
-from embercoach.metal.program.lowering import Names, lower_body
+from embercoach.metal.program.lowering import SignatureNames, lower_body
 
-NAMES = Names((Input("x"), Input("s")), (Output("y"),))
+NAMES = SignatureNames((Input("x"), Input("s")), (Output("y"),))
 HEADER = (
     "inline float f(const device float* p) { return p[0]; } inline float g(float v) { return v; }"
 )

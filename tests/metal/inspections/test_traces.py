@@ -388,7 +388,7 @@ def test_indices_that_may_be_inside(body: str) -> None:
 )
 def test_outputs_that_are_not_filled(body: str, reason: str | None) -> None:
     from embercoach.metal.contract import Output
-    from embercoach.metal.program.lowering import Names, lower_body
+    from embercoach.metal.program.lowering import SignatureNames, lower_body
 
     trace = trace_of(_LID + body)
     y = next(
@@ -396,7 +396,7 @@ def test_outputs_that_are_not_filled(body: str, reason: str | None) -> None:
         None,
     )
     if y is None:
-        names = Names(outputs=(Output("y"),))
+        names = SignatureNames(outputs=(Output("y"),))
         y = lower_body("y[0] = 0;", "", names).variables["y"]
     found = unfilled(trace, (y,))
     assert [one.reason for one in found] == ([] if reason is None else [reason])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from embercoach.metal.contract import Input, Output, TemplateArgument
 from embercoach.metal.program import nodes
-from embercoach.metal.program.lowering import Names
+from embercoach.metal.program.lowering import SignatureNames
 from embercoach.metal.program.types import Type
 
 #: ``x`` and ``y`` have a size, ``s`` is 0-d; ``N`` is 4, ``H`` is half, ``T`` is unknown.
-NAMES = Names(
+NAMES = SignatureNames(
     inputs=(
         Input.of_shape("x", (100,), "float32"),
         Input.of_shape("y", (4,), "int32"),

@@ -6,7 +6,7 @@ import pytest
 
 from embercoach.metal.contract import Input, KernelArguments, Output
 from embercoach.metal.program import nodes
-from embercoach.metal.program.lowering import Names, lower_body, lower_unit
+from embercoach.metal.program.lowering import SignatureNames, lower_body, lower_unit
 from tests.metal.program.rendering import NAMES, body_lines, function_lines, shown_type
 
 
@@ -339,7 +339,9 @@ def test_variables_of_the_signature() -> None:
 
 def test_names_of_a_kernel() -> None:
     inputs, outputs = (Input("a"),), (Output("b", "int32"),)
-    names = Names.of(KernelArguments("k", inputs, outputs, "", template=None, atomic_outputs=True))
+    names = SignatureNames.of(
+        KernelArguments("k", inputs, outputs, "", template=None, atomic_outputs=True)
+    )
     program = lower_body("b[0]; a[0]; T q;", "", names)
     assert shown_type(program.variables["b"].type) == "device atomic_int*"
     assert shown_type(program.variables["a"].type) == "?*"
