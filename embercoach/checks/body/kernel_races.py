@@ -116,8 +116,8 @@ def causes(found: Iterable[Race]) -> Iterator[Race]:
         chosen = tuple(_forward([r for r in apart if not r.in_later_iteration]))
         yield from chosen
         places = {race.second.spot for race in chosen}
-        carried = [r for r in apart if r.in_later_iteration]
-        yield from (race for race in _carried(carried) if race.second.spot not in places)
+        later = [r for r in apart if r.in_later_iteration]
+        yield from (race for race in _across_iterations(later) if race.second.spot not in places)
 
 
 def _forward(races: list[Race]) -> Iterator[Race]:
@@ -131,7 +131,7 @@ def _forward(races: list[Race]) -> Iterator[Race]:
             yield race
 
 
-def _carried(races: list[Race]) -> Iterator[Race]:
+def _across_iterations(races: list[Race]) -> Iterator[Race]:
     ends: dict[str, int] = {}
     for race in sorted(races, key=lambda r: r.second.spot.place.start):
         text, start = race.second.spot.text, race.second.spot.place.start
