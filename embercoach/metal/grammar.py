@@ -128,7 +128,7 @@ def _open_comment(data: bytes) -> int | None:
 
 
 def _is_ambiguous(data: bytes) -> bool:
-    """Return whether reading a statement in the grammar would take more than linear time."""
+    """Return whether parsing a statement would take more than linear time."""
     return _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None
 
 

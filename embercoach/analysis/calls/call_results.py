@@ -103,7 +103,7 @@ def match(entry: ApiEntry, arguments: tuple[Argument, ...]) -> Iterator[tuple[Pa
 def api_result(
     entry: ApiEntry, arguments: tuple[Argument, ...], receiver: Array | None = None
 ) -> Value:
-    """Return the result of an MLX function or array method, with its dtype where known."""
+    """Return the result of an MLX function or method, with its dtype if known."""
     if entry.returns == "same":
         return receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
     value = result_value(entry.returns)

@@ -40,7 +40,7 @@ _OPTIMIZER_METHODS: dict[str, tuple[Value, ...]] = {
 
 
 def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None:
-    """Return a parameter's value by the role of its method; None if no convention applies."""
+    """Return a parameter's value by its method's role; None without a convention."""
     if name == "optimizer" and "torch" not in info.module.source:
         return LibraryObject(OPTIMIZER)
     cls = info.cls

@@ -206,7 +206,7 @@ def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 
 def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """``mx.async_eval(x)``: the GPU evaluates these; reading others meanwhile does not stall."""
+    """``mx.async_eval(x)``: reading others while the GPU evaluates doesn't stall."""
     paths = _paths_in(frame, arguments)
     frame.evaluated = frame.evaluated.waiting_for(p for p in paths if p not in frame.evaluated)
     return NONE

@@ -1,4 +1,4 @@
-"""Results of NumPy's functions, as far as they matter: arrays, scalars, their kind."""
+"""Results of NumPy's functions, where they matter: arrays, scalars, kinds."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def closure_of(info: FunctionInfo) -> Frame:
 
 
 def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Value | None) -> Value:
-    """Return a parameter's value within the body: annotation, then caller, then default."""
+    """Return a parameter's value in the body: annotation, caller, then default."""
     if type(given) is Instance or type(given) is Class:
         return given
     annotated = annotated_value(info, parameter)
@@ -136,7 +136,7 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
 
 
 def _refines(given: Value, annotated: Value) -> bool:
-    """Return whether the caller's value is a more precise one of those that are annotated."""
+    """Return whether the caller's value is more precise than the annotation."""
     kinds = {type(o) for o in options(annotated)}
     return type(given) in kinds and type(given) in (Array, Sequence, Dict, Str, type(NONE))
 
@@ -207,7 +207,7 @@ _CONTRADICT = (Numpy, Number, Str, Torch)
 
 
 def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Value | None:
-    """Return a parameter's value by the role of its function, without annotation or callers."""
+    """Return the value of a parameter without annotation or callers, by convention."""
     if parameter.default is not None or parameter.star:
         return None
     if parameter.annotation is not None and not _is_vague_annotation(info, parameter):

@@ -104,7 +104,7 @@ def _opened(path: FilePath, arguments: Arguments) -> Value:
 
 
 def _reads_text(arguments: Arguments, modes: int) -> bool:
-    """Return whether a file is opened to be read as text; the first arguments are the mode."""
+    """Return whether a file is opened as text; the first arguments are the mode."""
     places = [a for a in arguments if a.keyword is None]
     allowed = {"encoding": ("utf-8", "utf8", "UTF-8", "ascii"), "mode": ("r", "rt")}
     if any(a.star for a in arguments) or len(places) > modes:

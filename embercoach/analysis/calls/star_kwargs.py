@@ -35,7 +35,7 @@ def written_out(arguments: tuple[Argument, ...]) -> Iterator[Argument]:
 
 
 def _is_held_by_none_else(node: cst.BaseExpression) -> bool:
-    """Return whether no attribute or list, through which it could be changed, holds the dict."""
+    """Return whether no attribute or list holds the dict, and might change it."""
     if isinstance(node, cst.Call):
         return isinstance(node.func, cst.Name) and node.func.value == "dict"
     return isinstance(node, (cst.Name, cst.Dict))
@@ -58,7 +58,7 @@ def _entries(node: cst.BaseExpression) -> Iterator[tuple[str, cst.BaseExpression
 def gathered(
     info: FunctionInfo, arguments: tuple[Argument, ...], more: list[Value], *, exact: bool
 ) -> Iterator[tuple[str, Value]]:
-    """Yield the values that ``*args`` and ``**kw`` of a function gather in a call, by name.
+    """Yield the values that ``*args`` and ``**kw`` gather in a call, by name.
 
     Args:
         info: the function.

@@ -1,4 +1,4 @@
-"""Results of operations on known strings: methods, ``%``, ``string.Template``, ``textwrap``."""
+"""Operations on known strings: methods, ``%``, ``Template``, ``textwrap``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _made(
     arguments: Arguments,
     handler: Fn[[FoldedText, Arguments, Literals], FoldedText | None],
 ) -> Value:
-    """Return a handler's result for a string and the arguments, for each alternative of them."""
+    """Apply a handler to each alternative of a string and the arguments."""
     if any(a.star and not _spreads_known(a) for a in arguments):
         return STR
 
@@ -238,7 +238,7 @@ def _replace(text: FoldedText, arguments: Arguments, literals: Literals) -> Fold
 
 
 def _is_whole(old: str, literals: Literals) -> bool:
-    """Return whether no occurrence in a text can overlap, even in part, with an unknown part.
+    """Return whether no occurrence in a text can overlap with an unknown part.
 
     Unknown numbers are judged by the characters that numbers have.
     """

@@ -105,7 +105,7 @@ def _place(info: ClassInfo | FunctionInfo) -> tuple[object, str]:
 
 
 def _named(module: Module, symbol: str) -> Value:
-    """Find a dotted name, seen from a module, in the longest part of it that is a module."""
+    """Resolve a dotted name: the longest part that is a module holds the rest."""
     words = symbol.split(".")
     for length in range(len(words) - 1, 0, -1):
         name = ".".join(words[:length])

@@ -68,7 +68,7 @@ def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:
 
 
 def _assigned(cls: ClassInfo, name: str) -> Value | None:
-    """Return the values that methods assign to ``self.name``; they are explored on demand."""
+    """Return the values that methods, explored on demand, assign to ``self.name``."""
     setters = cls.setters.get(name)
     if setters is None:
         return cls.attributes.get(name)

@@ -151,7 +151,7 @@ def _array_targets(
 
 
 def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
-    """Return whether an iterable is an evaluated name, or ``zip``, ``.items()`` etc. of such."""
+    """Return whether an iterable is an evaluated name, or ``zip`` etc. of such."""
     while isinstance(node, cst.Call):
         if isinstance(node.func, cst.Attribute) and not node.args:
             node = node.func.value

@@ -1,4 +1,4 @@
-"""Decisions where values are known: truth, comparisons, and the items of an iterable.
+"""Decisions where values are known: truth, comparisons, items of iterables.
 
 Kernels are put together by functions that are called with constants. Run for the constants of one
 call, such a function shows the very text that it makes.

@@ -161,7 +161,7 @@ class Frame:
             self.module.frame.names[path] = value
 
     def newer(self, path: str) -> None:
-        """Note a path computed after ``mx.async_eval``: the host may not read it meanwhile."""
+        """Note a path computed after ``mx.async_eval``: reading it would wait."""
         if self.evaluated.pending:
             self.evaluated = self.evaluated.waiting_for((path,))
 

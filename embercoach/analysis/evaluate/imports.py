@@ -47,7 +47,7 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
 
 
 def taken_from(frame: Frame, node: cst.ImportFrom, name: str) -> Value | None:
-    """Return the value that a ``from ... import`` binds a name to; None if it doesn't name it."""
+    """Return the value that ``from ... import`` binds to a name; None if none."""
     if isinstance(node.names, cst.ImportStar):
         return None
     source = dotted(node.module) or "" if node.module is not None else ""

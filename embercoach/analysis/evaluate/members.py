@@ -358,7 +358,7 @@ def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
 
 
 def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
-    """Return the items of a dictionary's view, one by one where all of its keys are known."""
+    """Return the items of a dictionary's view, one by one if all are known."""
     entries = owner.known if owner.exact else None
     if name == "values":
         items = None if entries is None else tuple(value for _, value in entries)

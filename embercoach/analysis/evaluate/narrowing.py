@@ -179,7 +179,7 @@ def _instances(frame: Frame, node: cst.BaseExpression) -> list[Value]:
 
 
 def _fits(option: Value, expected: list[Value]) -> bool:
-    """Return whether an alternative may pass an ``isinstance`` test for an expected value."""
+    """Return whether an alternative may pass ``isinstance`` for an expected value."""
     kind = type(option)
     if kind is Unknown:
         return True

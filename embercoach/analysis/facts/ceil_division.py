@@ -101,7 +101,7 @@ def is_item(number: SymInt, owner: SymInt) -> bool:
 
 
 def grows_with_data(size: SymInt) -> bool:
-    """Return whether a size grows with one of an array's only: ``x.size // 100 * 100``."""
+    """Return whether a size grows with an array's only: ``x.size // 100 * 100``."""
     if size.sole is None or size.sole[1] < 0:
         return False
     term = size.sole[0]

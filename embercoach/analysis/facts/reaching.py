@@ -93,7 +93,7 @@ class Reaching:
 
     @property
     def gave_up(self) -> bool:
-        """Return whether statements have been walked too often for the rest to be worth it."""
+        """Return whether statements have been walked too often to go on."""
         return self._visits > MOST_VISITS * (len(self._before) + MOST_VISITS)
 
     def _bind(
@@ -311,7 +311,7 @@ class Reaching:
         return after
 
     def _during(self, body: cst.CSTNode, state: State) -> State:
-        """Return the possible bindings anywhere between start and end of a body that was walked."""
+        """Return the possible bindings anywhere within a body that was walked."""
         for binding in self._in_order[slice(*self._ranges[id(body)])]:
             known: tuple[Binding, ...] = self._names.get(state, binding.name) or ()
             if binding not in known and len(known) < MOST_BINDINGS:

@@ -244,7 +244,7 @@ def called(node: cst.Call, scope: Scope) -> str | None:
 
 
 def returned(expression: Expression) -> Expression | None:
-    """Return the result of a function of one expression, with the arguments as parameters."""
+    """Return a call's result for a function of one expression, arguments bound."""
     call = expression.node
     assert isinstance(call, cst.Call)
     function = resolve_name(expression.at(call.func))

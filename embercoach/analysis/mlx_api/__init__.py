@@ -159,7 +159,7 @@ def is_module(qualname: str) -> bool:
 
 @cache
 def is_layer(qualname: str) -> bool:
-    """Return whether the name is a class derived from `nn.Module` (itself not included)."""
+    """Return whether the name is a class derived from `nn.Module`, not itself."""
     name = _resolve(qualname)
     if name is None:
         return False

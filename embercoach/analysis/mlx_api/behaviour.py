@@ -1,4 +1,4 @@
-"""Facts of MLX's functions in no stub: evaluation, element-wise arithmetic, result dtypes.
+"""Facts of MLX that no stub has: evaluation, element-wise functions, dtypes.
 
 Names are relative to `mlx.` and separated by white space; tests run them all on MLX.
 """

@@ -1,4 +1,4 @@
-"""Where MLX's stubs and annotations are incorrect or silent, and what was observed instead.
+"""Corrections of MLX's stubs and annotations, as observed in MLX.
 
 Each correction contains an expression, `run`, whose value on the installed MLX has the type that
 `returns` says; a test evaluates every one of them (with `mx`, `nn`, `optim`, `utils`, `x`, a 4x4

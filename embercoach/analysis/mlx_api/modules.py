@@ -1,4 +1,4 @@
-"""Where MLX's Python packages define each name: imports, star imports, re-exports, owners."""
+"""Where MLX's packages define each name: imports, star imports, re-exports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def public_homes(names: Names) -> dict[str, str]:
 
 
 def exports_of(names: Names, homes: dict[str, str]) -> Names:
-    """Return public names of each module that are defined elsewhere, with their definition."""
+    """Return each module's public names that are defined elsewhere, and where."""
     exports: Names = {}
     for module, known in names.items():
         for name, target in known.items():

@@ -158,7 +158,7 @@ class Module:
         return module
 
     def all_dependencies(self) -> set[str]:
-        """Return the files that this one's findings depend on, through any number of imports.
+        """Return the files that this one's findings depend on, even indirectly.
 
         Imports inside an imported file may run later than the import of that file, so that only
         the end of the analysis knows them all.

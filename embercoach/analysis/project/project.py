@@ -66,7 +66,7 @@ class Project:
         self._boundaries: dict[Path, Boundaries] = {}
 
     def open(self, path: Path, source: str) -> Module:
-        """Return a separate module for a file that is about to be checked, from the source given.
+        """Make a separate module of a file to be checked, from the source given.
 
         Raises:
             libcst.ParserSyntaxError: the source does not parse.
@@ -228,6 +228,6 @@ def _is_project(folder: Path) -> bool:
 
 
 def _is_own(path: Path, root: Path, dotted: str) -> bool:
-    """Return whether an import below a root stays in the importing file's top-level package."""
+    """Return whether an import stays in the importing file's top-level package."""
     parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
     return bool(parts) and parts[0] == dotted.partition(".")[0]

@@ -165,7 +165,7 @@ def _nested(source: str) -> int:
 
 
 def _is_deep(tree: ast.Module, source: str) -> bool:
-    """Return whether statements, one expression, or all together nest beyond the limits.
+    """Return whether statements, an expression or all together nest too deeply.
 
     A level takes a character at least: only long expressions are looked into.
     """
@@ -205,7 +205,7 @@ def _depths(expression: ast.expr) -> tuple[int, int]:
 
 
 def _may_be_deep(source: str) -> bool:
-    """Return whether a count of brackets and operators, those of strings included, looks deep."""
+    """Return whether brackets and operators, even in strings, suggest depth."""
     if any(source.count(link) > MAX_DEPTH // 2 for link in _LINKS):
         return True
     # Brackets open before a paragraph, and those that it opens itself, bound the depth in it.

@@ -116,7 +116,7 @@ _BODIES = frozenset(
 
 
 def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield the nodes below a statement that are neither in its bodies nor inside a lambda."""
+    """Yield the nodes of a statement that are neither in its bodies nor a lambda."""
     pending = [*children(statement)]
     while pending:
         current = pending.pop()
@@ -139,7 +139,7 @@ def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:
 
 
 def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The nodes that contain a statement, outermost first; none where it is not in the body."""
+    """The nodes around a statement, outermost first; none if it is not in the body."""
     pending: list[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]]] = [(body, ())]
     while pending:
         node, outer = pending.pop()

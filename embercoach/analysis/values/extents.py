@@ -42,7 +42,10 @@ def measure(value: Value, path: str) -> Value:
 
 
 def unpacked_shape(array: str, count: int, star: int | None) -> Value:
-    """Return the values of ``count`` targets for a shape; without a star they show its rank too."""
+    """Return the values of ``count`` targets that a shape is unpacked into.
+
+    Without a starred target the count is the rank.
+    """
     rank = count if star is None else None
     items = tuple(
         axis_length(array, i if star is not None and i < star else i - count, rank)

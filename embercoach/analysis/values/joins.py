@@ -153,7 +153,7 @@ def _merge(a: Value, b: Value) -> Value:
 
 
 def join_chosen(a: Value, b: Value, choice: object) -> Value:
-    """The join; two strings are distinguished by a choice that others depend on as well."""
+    """The join; two strings are distinguished by a choice shared with others."""
     if type(a) is Str and type(b) is Str and a != b:
         return either((a, b), choice)
     return join(a, b)
@@ -309,7 +309,7 @@ def with_shape(value: Value, shape: Shape | None) -> Value:
 
 
 def holds_arrays(value: Value, depth: int = 3) -> bool:
-    """Return whether a value is or contains arrays: an array, a tree, or a container of them."""
+    """Return whether a value is an array, a tree, or a container of them."""
     kind = type(value)
     if kind is Array or kind is Tree:
         return True

@@ -322,7 +322,7 @@ class ModuleRef(Value):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Value):
-    """The result of ``mx.fast.metal_kernel`` at ``definition``, the file's ``order``-th."""
+    """The kernel of ``metal_kernel`` at ``definition``, the file's ``order``-th."""
 
     definition: CallFact
     order: int = field(default=0, compare=False)

@@ -1,4 +1,4 @@
-"""Facts of the numbers in a value: spectra, signals made of them, lengths of arrays.
+"""Facts of the numbers in a value: spectra, signals of them, array lengths.
 
 Plain data without inference: `fourier` and `extents` make it. It says what happened within one
 function and is dropped where a value leaves it, since names distinguish the arrays there.

@@ -101,7 +101,7 @@ def of_value(value: Value) -> tuple[Piece, ...] | None:
 
 
 def hole(value: Value) -> tuple[Piece, ...]:
-    """Return a piece for the text of an unknown value: a number, or a name without declaration."""
+    """Return a piece for unknown text: a number, or a name without declaration."""
     if isinstance(value, Number) and value.kind in ("int", "float"):
         return (Piece("1.0" if value.kind == "float" else "1", hole="number"),)
     return (Piece(ANYTHING, hole="any"),)

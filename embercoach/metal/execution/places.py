@@ -44,7 +44,7 @@ class Designation:
 
 
 def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
-    """Return the place that an expression designates, None if it has none or it is not known."""
+    """Return the place that an expression designates, None if none is known."""
     return designated(m, state, node).place
 
 

@@ -338,7 +338,7 @@ class ExpressionConverter:
         )
 
     def annotation(self, node: ast.expr | None) -> cst.Annotation | None:
-        """Return the annotation after the colon of a parameter or variable, or after ``->``."""
+        """Return the annotation of a parameter, a variable or a return value."""
         if node is None:
             return None
         if type(node) is ast.Starred:  # ``*args: *Ts``
