@@ -27,7 +27,7 @@ SIMD_WIDTH = 32
 
 
 def reach_of(bits: int) -> Reach:
-    """The reach of a value that differs as the bits tell."""
+    """The reach of a value that differs as the bits say."""
     if bits & LANE:
         return "thread"
     if bits & SIMD:
@@ -37,11 +37,11 @@ def reach_of(bits: int) -> Reach:
 
 @dataclass(frozen=True, slots=True)
 class ValueOrigin:
-    """What is remembered of where a value comes from; it goes on to all that is made of it.
+    """Notes on the origin of a value; they pass on to all results that depend on it.
 
     Attributes:
         reduced: the SIMD reductions.
-        blurred: it may be the same for more threads than its bits tell (after a shuffle).
+        blurred: it may be the same for more threads than its bits say (after a shuffle).
         single: at most one thread may see a certain value of it (what an atomic returned).
         axes: those along which the position of the threadgroup may have a part in it, as bits.
     """
