@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from embercoach.metal.program.nodes import Call
 
@@ -234,12 +233,3 @@ class SymbolPool:
     def unknown(self, operation: str = "?") -> LaneValue:
         """A value that nothing is known of."""
         return self.fresh(operation, (), ANYWHERE, ValueOrigin(blurred=True, axes=ALL_AXES))
-
-
-def joined_origin(values: Iterable[LaneValue]) -> ValueOrigin:
-    """The origins of several values."""
-    origin = NOWHERE
-    for value in values:
-        if value.terms:
-            origin = origin.joined(value.origin)
-    return origin
