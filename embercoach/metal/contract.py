@@ -154,7 +154,7 @@ class TemplateArgument:
 
     @property
     def kind(self) -> TemplateKind | None:
-        """What the template parameter is declared as, None when the value is unknown."""
+        """The declared kind of the template parameter, None when the value is unknown."""
         if self.value is None:
             return None
         if isinstance(self.value, bool):

@@ -66,17 +66,17 @@ class _Breaks:
 
     def found(self) -> Iterator[EscapedBreak]:
         line: list[Token] = []
-        depth = told = 0
+        depth = reported = 0
         for token in self._tokens:
             if token.kind != "newline":
                 line.append(token)
                 continue
             depth += _nesting(line)
             # Text under a condition may never be compiled.
-            if depth == 0 and token.start >= told:
+            if depth == 0 and token.start >= reported:
                 found = self._broken(line, token.start)
                 if found is not None:
-                    told = found.end
+                    reported = found.end
                     yield found
             line = []
 
@@ -129,13 +129,13 @@ class _Breaks:
         return end
 
     def _has_lines(self, at: int) -> bool:
-        """Return whether the literal has line breaks that are no escapes."""
+        """Return whether the literal has line breaks that are not escapes."""
         place = self._text.position(at)
         source = None if place is None else self._source_of(place[0])
         return source is not None and ("\n" in source or "\r" in source)
 
     def _is_refused(self, start: int, end: int) -> bool:
-        """Whether a stretch is no code: it has half a string, or the parser stumbles over it.
+        """Return whether a stretch can't be code: it has half a string, or a syntax error.
 
         In a literal of one line escapes are how lines are written, so only the string counts there.
         """

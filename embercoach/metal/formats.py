@@ -37,7 +37,7 @@ def format_text(
     items = list(_fields(text.text))
     names = [item.name for item in items if isinstance(item, _Field)]
     if "" in names and any(map(_is_number, names)):
-        raise UnfoldableError("numbered fields beside automatic ones")
+        raise UnfoldableError("numbered and automatic fields in one string")
     automatic = map(str, range(len(names)))
     parts: list[FoldedText] = []
     for item in items:

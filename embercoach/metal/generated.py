@@ -69,7 +69,7 @@ def generated_source(kernel: KernelArguments) -> str:
 def head(kernel: KernelArguments) -> str:
     """The head of the function, as far as it is known: choices represent what is unknown.
 
-    MLX's code generation bug is left out: ``Signature.malformed`` tells of it.
+    MLX's code generation bug is left out: ``Signature.malformed`` reports it.
     """
     made = signature(kernel)
     lines = []

@@ -1,7 +1,7 @@
 """The C++ grammar, and the bounds of what it reads.
 
 The grammar takes quadratic time for some texts, in native code.
-Those that are known are kept from it; of others, a parse ends after a number of its own steps,
+Those that are known are kept from it; of others, a parse ends after a number of the parser's steps,
 which is the same on every machine, or after a time. ``syntax`` and ``objective_c`` call this.
 """
 
@@ -128,7 +128,7 @@ def _open_comment(data: bytes) -> int | None:
 
 
 def _is_ambiguous(data: bytes) -> bool:
-    """Whether the grammar would follow more ways of reading a statement than in linear time."""
+    """Return whether parsing a statement would take more than linear time."""
     return _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None
 
 

@@ -32,7 +32,7 @@ _SPECIAL = {
 
 
 class LiteralError(ValueError):
-    """The text is no string literal, or one that Python refuses."""
+    """The text is not a string literal, or is one that Python refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_opening(source: str) -> Opening:
     """The prefix and quotes of a string literal of any kind.
 
     Raises:
-        LiteralError: the text is no string literal.
+        LiteralError: the text is not a string literal.
     """
     body = source.lstrip("rRbBuUfFtT")
     prefix = source[: len(source) - len(body)].lower()

@@ -249,6 +249,6 @@ def is_known(name: str, kind: UseKind) -> bool:
 
 
 def is_standard_header(target: str) -> bool:
-    """Whether an ``#include`` target, with its brackets or quotes, brings only known names."""
+    """Return whether an ``#include`` target, with its brackets or quotes, has known names only."""
     name = target.strip('<>"')
     return name.startswith(("metal_", "simd/")) or name == "TargetConditionals.h"

@@ -11,7 +11,7 @@ def whole_number(digits: str, base: int = 10) -> int | None:
 
     Args:
         digits: without separators and suffixes.
-        base: as ``int`` takes it; 0 for a prefix that tells it.
+        base: as ``int`` takes it; 0 to read it from the prefix.
     """
     if len(digits) > MAX_DIGITS:
         return None

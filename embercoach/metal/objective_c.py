@@ -1,7 +1,7 @@
 """Objective-C++ to a C++ syntax tree, with its message expressions kept aside.
 
 No grammar covers Objective-C++: that of C++ knows no messages, that of Objective-C no namespaces,
-templates and raw strings. As Metal's own words in ``syntax``, what is no C++ is exchanged for C++
+templates and raw strings. As Metal's own words in ``syntax``, what is not C++ is exchanged for C++
 of the same length, so that every position stays true: ``[queue commandBuffer]`` becomes the
 expression ``(queue,commandBuffer)``, ``@"text"`` a plain string, a block a lambda, a method a
 function. Where that cannot be done, the tree has an error there.
@@ -52,7 +52,7 @@ _BLANKS = frozenset(
 _VALUES = frozenset({"selector", "encode", "available", "protocol"})
 _SECTIONS = frozenset({"interface", "protocol"})
 _LINES = frozenset({"import", "implementation", "property", "synthesize", "dynamic", "end"})
-#: Their insides are no code.
+#: Their contents are not code.
 QUIET = frozenset({"comment", "string_literal", "raw_string_literal", "char_literal"})
 _ROUNDS = 4
 _METHOD = b"void _()"
@@ -227,7 +227,7 @@ def _exchange_methods(edited: bytearray, atoms: list[Atom]) -> None:
 
 
 def _end_of_section(edited: bytearray, start: int) -> int:
-    """Behind ``@end``; a forward declaration, ``@protocol Name;``, ends with its line."""
+    """The place after ``@end``; a forward declaration, ``@protocol Name;``, ends with its line."""
     line = _end_of_line(edited, start)
     if edited[start:line].rstrip().endswith(b";"):
         return line
@@ -257,5 +257,5 @@ def _write_message(edited: bytearray, message: Message) -> None:
         # It may be a keyword of C++, as "new".
         edited[name : name + 1] = b"_"
     for name_end, block in message.blocks:
-        # "done:^(" has no room for "[]" but in the name's last letter.
+        # "done:^(" has no space for "[]" but in the name's last letter.
         edited[name_end - 1 : block + 1] = b",[]"

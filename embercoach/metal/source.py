@@ -73,7 +73,7 @@ class FoldedText:
         """The value of a ``str`` literal, given as it is in the file.
 
         Raises:
-            LiteralError: the text is no plain string literal.
+            LiteralError: the text is not a plain string literal.
         """
         return cls._of_runs(read_literal(source), origin)
 

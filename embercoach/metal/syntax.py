@@ -1,8 +1,8 @@
 """Metal text to a C++ syntax tree, with positions in the text itself.
 
 The grammar is C++'s. Metal's address spaces and entry qualifiers, and macros that expand to a
-pragma or to qualifiers, are no C++: they are blanked out or exchanged for C++ qualifiers of the
-same length before the tree is built, so every position stays true, and what stood there is kept.
+pragma or to qualifiers, are not C++: they are blanked out or exchanged for C++ qualifiers of the
+same length before the tree is built, so every position stays true, and the replaced words are kept.
 A body is wrapped into a function for the grammar's sake.
 """
 
@@ -75,7 +75,7 @@ class Syntax:
         data: the text as the grammar saw it, in bytes, before the exchange.
         shift: bytes in front of the text in ``data``.
         tail: bytes after it.
-        qualifiers: byte offset of each exchanged qualifier, to the word that stood there.
+        qualifiers: byte offset of each exchanged qualifier, to the word that it replaces.
         faults: stretches where the grammar had to guess; empty means a clean parse.
         is_exceeded: the parse took more than it may: the tree is that of an empty text.
     """
@@ -231,7 +231,7 @@ def _exchange(data: bytes, blanks: frozenset[str], tail: int) -> tuple[ParsedTre
 
 @lru_cache(maxsize=16)
 def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
-    """Words that are no C++, and what they are not looked for in."""
+    """Words that are not C++, and the texts in which they are not looked for."""
     words = b"|".join(
         re.escape(word.encode()) for word in sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks)
     )
@@ -271,7 +271,7 @@ def _exchange_once(
     blanks: frozenset[str],
     qualifiers: dict[int, str],
 ) -> bool:
-    """Overwrite each word that is no C++, and return whether there was one."""
+    """Overwrite each word that is not C++, and return whether there was one."""
     if not _left(blanks).search(edited):
         return False
     leaves = [node for node in walk(root) if node.child_count == 0]
@@ -316,7 +316,7 @@ def _calls(leaves: list[Node], index: int) -> bool:
 
 
 def _is_plain_name(leaf: Node) -> bool:
-    """Whether the word is an attribute, or the macro that a directive defines or asks for."""
+    """Return whether a word is an attribute, or the macro that a directive defines or tests."""
     parent = leaf.parent
     if parent is None:
         return False

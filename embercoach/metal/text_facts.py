@@ -61,7 +61,7 @@ class Use:
     Attributes:
         kind: where it stands; a guess in the places where C++ itself is ambiguous.
         elsewhere: a declaration of the same name that is out of scope, or comes later.
-        variable: it is indexed or assigned, so it can be no constant and no type.
+        variable: it is indexed or assigned, so it can be neither a constant nor a type.
     """
 
     name: str

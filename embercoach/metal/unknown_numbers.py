@@ -1,7 +1,7 @@
 """Numbers of a kernel's text that are formatted in at run time, as constants of unknown value.
 
 Such a text holds a literal where the number will stand. To follow the text all the same, each of
-these literals gives way to a name of the same length, so that every position stays true. The names
+these literals is replaced by a name of the same length, so that all positions stay true. The names
 are letters of the Yi script: C++ takes them for identifiers, and no kernel has them.
 
 Two literals may represent one number, or numbers that depend on each other. Only texts in which
@@ -81,7 +81,7 @@ class _Marked:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether each number is a token of its own."""
+        """Return whether each number is a separate token."""
         return not self._is_split and not any(map(self._is_glued, self.numbers))
 
     @property

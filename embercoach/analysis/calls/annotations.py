@@ -82,7 +82,7 @@ WRAPPERS = {"typing.Annotated", "typing.Final", "typing.ClassVar", "typing.Requi
 
 
 def evaluate_annotation(frame: Frame, node: cst.BaseExpression) -> Value:
-    """What a value annotated so is; ``UNKNOWN`` where the annotation doesn't say."""
+    """Return a value of an annotated type; ``UNKNOWN`` if that is not clear."""
     if type(node) is cst.Name:  # almost all; isinstance is slow for the classes that it denies
         return NONE if node.value == "None" else instance_of(frame, evaluate(frame, node))
     if type(node) is cst.Attribute:
@@ -101,7 +101,7 @@ def evaluate_annotation(frame: Frame, node: cst.BaseExpression) -> Value:
 
 
 def instance_of(frame: Frame, kind: Value) -> Value:
-    """What an instance of a class is; ``UNKNOWN`` if it is no class that inference knows."""
+    """Return an instance of a class; ``UNKNOWN`` for an unknown class."""
     if isinstance(kind, Class):
         return Instance(kind.info)
     if not isinstance(kind, Symbol):

@@ -1,4 +1,4 @@
-"""What a call of MLX returns, by the API table: its kind, and for arrays the dtype."""
+"""Results of MLX calls by the API table: the kind, and for arrays the dtype."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def match(entry: ApiEntry, arguments: tuple[Argument, ...]) -> Iterator[tuple[Pa
 def api_result(
     entry: ApiEntry, arguments: tuple[Argument, ...], receiver: Array | None = None
 ) -> Value:
-    """What a call of an MLX function or array method returns, with its dtype where known."""
+    """Return the result of an MLX function or method, with its dtype if known."""
     if entry.returns == "same":
         return receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
     value = result_value(entry.returns)

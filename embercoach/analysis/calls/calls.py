@@ -171,7 +171,7 @@ def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
 
 
 def _builds(callee: Value, result: Value) -> bool:
-    """Whether it is the call of a function of the project that builds kernels."""
+    """Return whether it is the call of a function of the project that builds kernels."""
     return type(callee) is Function and kernel_objects.holds_kernel(result)
 
 

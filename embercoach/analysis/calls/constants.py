@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def may_make_text(frame: Frame, info: FunctionInfo, annotated: Value) -> bool:
-    """Whether what is annotated as a string may be the text of a kernel."""
+    """Return whether a value annotated as a string may be the text of a kernel."""
     if not (info.module.mentions_kernels or frame.module.mentions_kernels):
         return False
     return has_unknown(annotated)
 
 
 def matter(frame: Frame, info: FunctionInfo, result: Value) -> bool:
-    """Whether the constants of a call may tell more of a kernel or of its text."""
+    """Return whether the constants of a call may show more of a kernel or of its text."""
     if not (info.module.mentions_kernels or frame.module.mentions_kernels):
         return False
     return holds_kernel(result) or any(map(has_unknown, options(result)))
@@ -47,7 +47,7 @@ def closure_at(frame: Frame, info: FunctionInfo) -> Frame | None:
 
 
 def given(info: FunctionInfo, values: dict[str, Value]) -> tuple[Value, ...]:
-    """What the parameters hold in a call, with the constants among it."""
+    """Return the values of the parameters in a call, constants included."""
     return tuple(
         _given(info, parameter, values.get(parameter.name)) for parameter in info.parameters
     )

@@ -1,4 +1,4 @@
-"""What MLX's own conventions say of parameters that nobody annotates.
+"""Values of parameters without annotations, by MLX's own conventions.
 
 A method that overrides one of MLX's classes, or one that mlx-lm's loader calls, is called with
 known kinds of arguments, whoever calls it.
@@ -40,7 +40,7 @@ _OPTIMIZER_METHODS: dict[str, tuple[Value, ...]] = {
 
 
 def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None:
-    """What a parameter holds by the role of its method; None if no convention says."""
+    """Return a parameter's value by its method's role; None without a convention."""
     if name == "optimizer" and "torch" not in info.module.source:
         return LibraryObject(OPTIMIZER)
     cls = info.cls
@@ -64,7 +64,7 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
 
 
 def _initial_state(info: FunctionInfo) -> Value:
-    """What ``init_single`` puts into the state that ``apply_single`` is handed."""
+    """Return the result of ``init_single``, the state that ``apply_single`` takes."""
     assert info.cls is not None
     maker = find_method(info.cls, "init_single")
     if maker is None or maker is info or len(maker.parameters) < 3:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
 
-#: A node, and the statement or the decorator that it stands in.
+#: A node, and the statement or the decorator that contains it.
 Site = tuple[cst.CSTNode, cst.CSTNode]
 
 
@@ -72,10 +72,10 @@ class FunctionInfo:
     # Parameters that the body uses as only an array can be used.
     shown_arrays: set[str] = field(default_factory=set)
     denied_arrays: set[str] = field(default_factory=set)  # asked for what no array has
-    statement: cst.CSTNode | None = None  # the one that a lambda stands in
+    statement: cst.CSTNode | None = None  # the one that contains a lambda
 
     def forget(self) -> None:
-        """Drop what calls of it gave: more is known of what it hangs on."""
+        """Drop the results of its calls: more is known of what they depend on."""
         self.summaries.clear()
         self.exact.clear()
 
@@ -88,12 +88,12 @@ class FunctionInfo:
 
     @property
     def is_method(self) -> bool:
-        """Whether the first parameter is bound to the instance or the class."""
+        """Return whether the first parameter is bound to the instance or the class."""
         return self.cls is not None and not self.is_static
 
     @property
     def is_test(self) -> bool:
-        """Whether pytest or unittest would run it, or run it for a test."""
+        """Return whether pytest or unittest would run it, or run it for a test."""
         outer = self.outer
         return (
             self.module.is_test

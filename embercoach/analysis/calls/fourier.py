@@ -170,7 +170,7 @@ def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
 
 
 def _scaled(spectrum: Spectrum, symbol: str, other: Operand) -> Spectrum:
-    """A spectrum times or over something that is no spectrum."""
+    """Return a spectrum times or over something that is not a spectrum."""
     if symbol == "*" and _is_filter(other[0]):
         return replace(spectrum, filtered=True)
     scaling: Scaling = "unknown"
@@ -182,7 +182,7 @@ def _scaled(spectrum: Spectrum, symbol: str, other: Operand) -> Spectrum:
 
 
 def _is_filter(value: Value) -> bool:
-    """Whether a factor is an array of weights, and not a scale, as far as one can tell.
+    """Return whether a factor looks like an array of weights, and not like a scale.
 
     The spectrum of a kernel from elsewhere is complex, and may have been scaled there.
     """
@@ -220,7 +220,7 @@ def _is_new_axis(part: cst.BaseSlice) -> bool:
 
 
 def keep(result: Value, role: Role | None, name: str) -> Value:
-    """What a function or method called ``name`` makes of an array with a role."""
+    """Return the result of a function or method ``name`` for an array with a role."""
     if isinstance(role, Extent):
         return _with_role(result, role) if name == "astype" else result
     keepers = SIGNAL_KEEPERS if isinstance(role, Signal) else SPECTRUM_KEEPERS

@@ -99,7 +99,7 @@ def call_with_values(
 def _bind(
     info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
 ) -> dict[str, Value]:
-    """What each parameter is given, as far as the call says."""
+    """Return the value of each parameter, as far as the call shows it."""
     positional = [p.name for p in info.parameters if not p.star and not p.keyword_only]
     names = {p.name for p in info.parameters if not p.star}
     before = takewhile(lambda argument: not argument.star, arguments)
@@ -153,10 +153,10 @@ def _result(
 
 
 def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value) -> Value:
-    """What the body returns for these values, up to a number of different ones.
+    """Return the body's result for these values, up to a number of different ones.
 
     A shared function is run once for all files that ask, but each file's calls count by
-    themselves: what another file asks for must not change what this one is told.
+    themselves: what another file asks for must not change the results of this one.
     """
     if info.module.is_shared and not frame.module.is_shared:
         asked = frame.module.asked.setdefault(info, {})
@@ -182,7 +182,7 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
-    """What the body returns for the constants of one call, or ``vague``."""
+    """Return the body's result for the constants of one call, or ``vague``."""
     if constants.closure_at(frame, info) is None:
         return vague
     given = constants.given(info, values)
@@ -204,7 +204,7 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
 
 
 def _yielded(annotated: Value, inferred: Value) -> Value:
-    """What a generator yields: what the body shows, and the annotation where it shows nothing."""
+    """The items of a generator: from the body, or from the annotation where it shows nothing."""
     if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
         return annotated
     here, declared = inferred.items, annotated.items
@@ -220,7 +220,7 @@ def _yielded_item(annotated: Value, inferred: Value) -> Value:
 
 
 def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
-    """Whether what is annotated as a callable may be a kernel that the function builds.
+    """Return whether a value annotated as a callable may be a kernel that the function builds.
 
     Or, as an instance of a class, a wrapper of one.
     """
@@ -298,7 +298,7 @@ def _run(
 
 @link("left_in")
 def left_in(info: FunctionInfo, name: str) -> Value:
-    """What a parameter holds when the body has been run: what is put into a dict, say."""
+    """Return a parameter's value after the body has run, a filled dict for example."""
     if info.in_progress:
         return UNKNOWN
     frame = _entered(info, canonical_values(info), record=False, depth=2)

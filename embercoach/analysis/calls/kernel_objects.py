@@ -47,7 +47,7 @@ def define(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
 
 
 def _is_decided_with(text: Value, other: Str) -> bool:
-    """Whether two strings that are one of several are so by the same choice."""
+    """Return whether two strings with several alternatives depend on the same choice."""
     assert isinstance(text, Str)
     return text.choice is other.choice and len(text.either) == len(other.either)
 
@@ -105,5 +105,5 @@ def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
 
 
 def holds_kernel(value: Value) -> bool:
-    """Whether a value may be a kernel, or holds some."""
+    """Return whether a value may be a kernel, or holds some."""
     return any(True for _ in kernels_held(value))

@@ -115,7 +115,7 @@ _STANDARD: dict[str, Value] = {
 
 
 def _pulled(node: cst.Call, result: Value, arguments: tuple[Argument, ...]) -> Value:
-    """A NumPy result made from an array carries the pull of this very call."""
+    """A NumPy result made from an array depends on the pull of this very call."""
     if isinstance(result, Numpy) and any(holds_arrays(a.value) for a in arguments):
         return Numpy(result.kind, result.scalar, result.pulls | {node}, result.dtype)
     return result
@@ -206,7 +206,7 @@ def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 
 def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """``mx.async_eval(x)``: the GPU is busy with these; reading others meanwhile is no stall."""
+    """``mx.async_eval(x)``: reading others while the GPU evaluates doesn't stall."""
     paths = _paths_in(frame, arguments)
     frame.evaluated = frame.evaluated.waiting_for(p for p in paths if p not in frame.evaluated)
     return NONE

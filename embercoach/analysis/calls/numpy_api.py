@@ -1,4 +1,4 @@
-"""What NumPy's functions return, as far as it matters: arrays, scalars, their kind."""
+"""Results of NumPy's functions, where they matter: arrays, scalars, kinds."""
 
 from __future__ import annotations
 
@@ -307,6 +307,6 @@ def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
 
 
 def takes_data(name: str) -> bool:
-    """Whether calling a function reads the data of an array given to it."""
+    """Return whether calling a function reads the data of an array given to it."""
     short = name.rpartition(".")[2]
     return short not in NO_DATA and short not in LAZY

@@ -1,4 +1,4 @@
-"""What parameters hold: by annotation, by callers, by default, by convention."""
+"""Values of parameters: by annotation, by callers, by default, by convention."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def _plain_union(value: Union) -> Value:
 
 
 def is_vague(value: Value) -> bool:
-    """Whether an annotation leaves open what matters: ``tuple``, ``dict``, ``list``."""
+    """Return whether an annotation leaves open what matters: ``tuple``, ``dict``, ``list``."""
     if isinstance(value, Sequence):
         return any_item(value) is UNKNOWN
     return isinstance(value, Dict) and value.item is UNKNOWN and not value.known
 
 
 def annotated_result(info: FunctionInfo) -> Value | None:
-    """What the return annotation says, None if there is none."""
+    """Return the value of the return annotation, None if there is none."""
     node = info.node
     if isinstance(node, cst.Lambda) or node.returns is None:
         return None
@@ -89,7 +89,7 @@ def annotated_result(info: FunctionInfo) -> Value | None:
 
 
 def annotated_value(info: FunctionInfo, parameter: FunctionParameter) -> Value:
-    """What a parameter's annotation says; ``UNKNOWN`` if it has none."""
+    """Return the value of a parameter's annotation; ``UNKNOWN`` if it has none."""
     if parameter.annotation is None:
         return UNKNOWN
     if parameter.annotated is None:
@@ -101,7 +101,7 @@ def annotated_value(info: FunctionInfo, parameter: FunctionParameter) -> Value:
 
 
 def declared_result(info: FunctionInfo) -> Value:
-    """What the return annotation says, if anything."""
+    """Return the value of the return annotation; ``UNKNOWN`` if there is none."""
     return annotated_result(info) or UNKNOWN
 
 
@@ -111,7 +111,7 @@ def closure_of(info: FunctionInfo) -> Frame:
 
 
 def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Value | None) -> Value:
-    """What a parameter holds within the body: annotation, then caller, then default."""
+    """Return a parameter's value in the body: annotation, caller, then default."""
     if type(given) is Instance or type(given) is Class:
         return given
     annotated = annotated_value(info, parameter)
@@ -136,7 +136,7 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
 
 
 def _refines(given: Value, annotated: Value) -> bool:
-    """Whether the caller's value is one of what the annotation allows, known more closely."""
+    """Return whether the caller's value is more precise than the annotation."""
     kinds = {type(o) for o in options(annotated)}
     return type(given) in kinds and type(given) in (Array, Sequence, Dict, Str, type(NONE))
 
@@ -166,7 +166,7 @@ def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
 
 
 def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
-    """What the parameters hold in the analysis that records facts: all that callers pass."""
+    """Return the parameters' values for the analysis that records facts: all that callers pass."""
     values: list[Value] = []
     for index, parameter in enumerate(info.parameters):
         if index == 0 and info.is_method and not parameter.star:
@@ -207,7 +207,7 @@ _CONTRADICT = (Numpy, Number, Str, Torch)
 
 
 def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Value | None:
-    """What a parameter without annotation or callers holds by the role of its function."""
+    """Return the value of a parameter without annotation or callers, by convention."""
     if parameter.default is not None or parameter.star:
         return None
     if parameter.annotation is not None and not _is_vague_annotation(info, parameter):

@@ -1,6 +1,6 @@
-"""Files that stand next to the one at hand, and are read by a path made of ``__file__``.
+"""Files in the folder of the current one, read by a path made of ``__file__``.
 
-Some kernels stand in files of their own: ``Path(__file__).with_name("k.metal").read_text()``.
+Some kernels have separate files: ``Path(__file__).with_name("k.metal").read_text()``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _opened(path: FilePath, arguments: Arguments) -> Value:
 
 
 def _reads_text(arguments: Arguments, modes: int) -> bool:
-    """Whether a file is opened to be read as text; the first arguments are the mode."""
+    """Return whether a file is opened as text; the first arguments are the mode."""
     places = [a for a in arguments if a.keyword is None]
     allowed = {"encoding": ("utf-8", "utf8", "UTF-8", "ascii"), "mode": ("r", "rt")}
     if any(a.star for a in arguments) or len(places) > modes:

@@ -35,7 +35,7 @@ def written_out(arguments: tuple[Argument, ...]) -> Iterator[Argument]:
 
 
 def _is_held_by_none_else(node: cst.BaseExpression) -> bool:
-    """Whether no attribute or list holds the dictionary, through which it could be changed."""
+    """Return whether no attribute or list holds the dict, and might change it."""
     if isinstance(node, cst.Call):
         return isinstance(node.func, cst.Name) and node.func.value == "dict"
     return isinstance(node, (cst.Name, cst.Dict))
@@ -58,13 +58,13 @@ def _entries(node: cst.BaseExpression) -> Iterator[tuple[str, cst.BaseExpression
 def gathered(
     info: FunctionInfo, arguments: tuple[Argument, ...], more: list[Value], *, exact: bool
 ) -> Iterator[tuple[str, Value]]:
-    """What ``*args`` and ``**kw`` of a function gather in a call, by their names.
+    """Yield the values that ``*args`` and ``**kw`` gather in a call, by name.
 
     Args:
         info: the function.
         arguments: those of the call.
         more: the values that are left of those passed by place.
-        exact: whether to tell just which there are; the call passes nothing by ``*`` or ``**``.
+        exact: whether to list just those that exist; the call passes nothing by ``*`` or ``**``.
     """
     names = {p.name for p in info.parameters if not p.star}
     for parameter in info.parameters:

@@ -1,4 +1,4 @@
-"""What is made of known strings: by methods, ``%``, ``string.Template``, ``textwrap``."""
+"""Operations on known strings: methods, ``%``, ``Template``, ``textwrap``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _made(
     arguments: Arguments,
     handler: Fn[[FoldedText, Arguments, Literals], FoldedText | None],
 ) -> Value:
-    """What a handler makes of a string and the arguments, for each alternative of them."""
+    """Apply a handler to each alternative of a string and the arguments."""
     if any(a.star and not _spreads_known(a) for a in arguments):
         return STR
 
@@ -67,12 +67,12 @@ def _made(
 
 
 def _spreads_known(argument: Argument) -> bool:
-    """Whether ``**`` stands before a dictionary of known keys."""
+    """Return whether ``**`` precedes a dictionary of known keys."""
     return argument.star == "**" and isinstance(argument.value, Dict) and is_closed(argument.value)
 
 
 def is_closed(value: Dict) -> bool:
-    """Whether the keys of a dictionary are all that it has, as far as its display says."""
+    """Return whether a dictionary has no other keys, as far as its display says."""
     from embercoach.analysis.values.joins import join_all
 
     return bool(value.known) and value.item == join_all(item for _, item in value.known)
@@ -163,7 +163,7 @@ def _percent(text: Value, value: Value) -> Value:
 
 
 def literals_have_holes(literals: Literals) -> bool:
-    """Whether some of a text is unknown."""
+    """Return whether a part of a text is unknown."""
     return any(isinstance(literal, str) for literal in literals)
 
 
@@ -238,9 +238,9 @@ def _replace(text: FoldedText, arguments: Arguments, literals: Literals) -> Fold
 
 
 def _is_whole(old: str, literals: Literals) -> bool:
-    """Whether no place of a text can stand, even in part, in what is unknown of it.
+    """Return whether no occurrence in a text can overlap with an unknown part.
 
-    Of unknown numbers that is said by their characters.
+    Unknown numbers are judged by the characters that numbers have.
     """
     holes = {literal for literal in literals if isinstance(literal, str)}
     return not holes or (holes == {"number"} and not any(c in "0123456789.e+-infa" for c in old))

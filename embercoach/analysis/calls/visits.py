@@ -28,12 +28,12 @@ MAX_VISITS = 128
 
 
 def launches(callee: Value) -> bool:
-    """Whether a call of a value launches a kernel."""
+    """Return whether a call of a value launches a kernel."""
     return type(callee) is not Function and any(True for _ in kernels_in(callee))
 
 
 def note(frame: Frame, node: cst.Call, callee: Function, arguments: tuple[Argument, ...]) -> None:
-    """Note a call of a function of the file whose arguments can be told apart."""
+    """Note a call of a function of the file whose arguments can be distinguished."""
     info = callee.info
     if info.module is not frame.module or any(argument.star for argument in arguments):
         return

@@ -65,7 +65,7 @@ class _Parameter(NamedTuple):
 def built(
     frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...], result: Value
 ) -> Built | None:
-    """What a call builds, None if it is no call of a wrapper. ``result`` is what it gives."""
+    """Return what a call builds, None if no wrapper is called. ``result`` is the call's value."""
     builder = _builder_of(frame.module, callee)
     if builder is None:
         return None
@@ -105,7 +105,7 @@ def _place(info: ClassInfo | FunctionInfo) -> tuple[object, str]:
 
 
 def _named(module: Module, symbol: str) -> Value:
-    """What a dotted name names, seen from a module: the longest part that is a module holds it."""
+    """Resolve a dotted name: the longest part that is a module holds the rest."""
     words = symbol.split(".")
     for length in range(len(words) - 1, 0, -1):
         name = ".".join(words[:length])
@@ -147,7 +147,7 @@ class _Call:
         self._has_spread = any(argument.star for argument in arguments)
 
     def argument(self, parameter: str, origin: Origin | None) -> Argument:
-        """What ``metal_kernel`` gets, with its expression in the call, or else with the call."""
+        """Return the argument for ``metal_kernel``, with its expression, or else the call."""
         value, node = self._given(origin)
         if type(value) is Str and parameter in NAMES:
             value = UNKNOWN  # metal_kernel would raise, so the wrapper makes a list of it
@@ -240,7 +240,7 @@ def _decorator(cls: ClassInfo) -> cst.Call | None:
 
 
 def _annotated_as(annotation: cst.BaseExpression) -> str:
-    """The last name of an annotation, without what stands in its brackets."""
+    """The last name of an annotation, without the contents of its brackets."""
     if isinstance(annotation, cst.SimpleString):
         return str(evaluated(annotation)).partition("[")[0].rpartition(".")[2]
     outer = annotation.value if isinstance(annotation, cst.Subscript) else annotation

@@ -75,7 +75,7 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
 
 
 def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
-    """What each of ``count`` targets gets, whichever alternative is unpacked."""
+    """Return the values of ``count`` targets, whichever alternative is unpacked."""
     columns: list[list[Value]] = [[] for _ in range(count)]
     for option in value.options:
         if option is NONE:

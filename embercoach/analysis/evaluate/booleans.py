@@ -81,7 +81,7 @@ def _unsure(frame: Frame, node: cst.BaseExpression) -> Value:
 
 
 def _is_of_none(node: cst.BaseExpression) -> bool:
-    """Whether an operand is ``x is None`` or the like: a truth value, whatever the name holds."""
+    """Return whether an operand is like ``x is None``: a truth value, whatever the name holds."""
     return (
         type(node) is cst.Comparison
         and len(node.comparisons) == 1

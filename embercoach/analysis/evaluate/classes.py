@@ -68,7 +68,7 @@ def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:
 
 
 def _assigned(cls: ClassInfo, name: str) -> Value | None:
-    """What the methods of a class assign to ``self.name``; they are explored on demand."""
+    """Return the values that methods, explored on demand, assign to ``self.name``."""
     setters = cls.setters.get(name)
     if setters is None:
         return cls.attributes.get(name)
@@ -140,7 +140,7 @@ def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, .
 
 @link("iterated")
 def iterated(frame: Frame, value: Value) -> Value:
-    """What iterating over an instance yields."""
+    """Return the items that iterating over an instance yields."""
     if not isinstance(value, Instance):
         return UNKNOWN
     result = call_method(frame, value, "__iter__", ())

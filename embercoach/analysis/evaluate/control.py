@@ -91,7 +91,7 @@ def _decided(frame: Frame, node: cst.If, truth: bool) -> bool:
 
 
 def _is_periodic(node: cst.BaseExpression) -> bool:
-    """Whether a test looks like ``step % 10 == 0``, alone or among others."""
+    """Return whether a test looks like ``step % 10 == 0``, alone or among others."""
     if type(node) is cst.BooleanOperation:
         return _is_periodic(node.left) or _is_periodic(node.right)
     if type(node) is cst.UnaryOperation:
@@ -151,7 +151,7 @@ def _array_targets(
 
 
 def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
-    """Whether an iterable is an evaluated name, or ``zip``, ``enumerate``, ``.items()`` of such."""
+    """Return whether an iterable is an evaluated name, or ``zip`` etc. of such."""
     while isinstance(node, cst.Call):
         if isinstance(node.func, cst.Attribute) and not node.args:
             node = node.func.value
@@ -165,7 +165,7 @@ def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
 
 
 def execute_for(frame: Frame, node: cst.For) -> bool:
-    """``for``: a quiet round finds what the loop carries, a second one records facts."""
+    """``for``: a quiet round finds the values that reach the next one, a second records facts."""
     iterable = evaluate(frame, node.iter)
     if frame.exact:
         left = _unrolled(frame, node, iterable)
@@ -249,7 +249,7 @@ def _run_loop(
 ) -> list[Snapshot]:
     """Run a loop's rounds; leaves the state before another one, returns those at a ``break``.
 
-    ``round_of`` is told whether another round can follow: with a ``break`` at the end of its body,
+    ``round_of`` receives whether another round can follow: with a ``break`` at the end of its body,
     as in a look at the first batch, a loop is none.
     """
     outer_loop, frame.loop = frame.loop, node
@@ -322,7 +322,7 @@ def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Ro
 
 
 def _forget_alternatives(frame: Frame, before: Version) -> None:
-    """What a loop carries on may be more than what its first rounds make of it."""
+    """Drop the alternatives of changed names: later rounds may add others."""
     for name, _, value in list(frame.names.since(before)):
         if value is not None:
             frame.names[name] = without_alternatives(value)

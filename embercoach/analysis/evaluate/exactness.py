@@ -1,4 +1,4 @@
-"""What is decided where values are known: truth, comparisons, and the items of what is iterated.
+"""Decisions where values are known: truth, comparisons, items of iterables.
 
 Kernels are put together by functions that are called with constants. Run for the constants of one
 call, such a function shows the very text that it makes.
@@ -50,7 +50,7 @@ _ORDERS: dict[str, Fn[[Any, Any], bool]] = {
 
 
 def truth(value: Value) -> bool | None:
-    """Whether a value is true, None if that is not known."""
+    """Return whether a value is true, None if that is not known."""
     if type(value) is Number:
         return None if value.const is None else bool(value.const)
     if value is NONE:
@@ -112,7 +112,7 @@ def _is_flag(value: Value) -> bool:
 
 
 def _constant(value: Value) -> tuple[str, object] | None:
-    """What a value compares equal by."""
+    """Return the key by which a value compares equal."""
     if type(value) is Number:
         return None if value.const is None else ("number", value.const)
     if type(value) is Str:
@@ -141,7 +141,7 @@ def _is_in(left: Value, right: Value) -> bool | None:
 
 
 def items_of(value: Value) -> tuple[Value, ...] | None:
-    """What iterating over a value yields one by one, None if that is not known."""
+    """Return the items that iterating over a value yields, None if they are not known."""
     if type(value) is Dict and value.exact and len(value.known) <= MAX_ITEMS:
         return tuple(Str((Piece(key),)) for key, _ in value.known)
     if type(value) is not Sequence or value.kind == "set" or value.items is None:
@@ -171,7 +171,7 @@ def comprehended(frame: Frame, node: Any, item: Value) -> tuple[Value, ...] | No
 
 
 def comprehended_dict(frame: Frame, node: cst.DictComp, item: Value) -> Dict | None:
-    """What a comprehension of a dictionary makes, as ``comprehended``."""
+    """Return the dictionary of a comprehension, as ``comprehended``."""
     rounds = _rounds(frame, node, (node.key, node.value), item)
     if rounds is None:
         return None
@@ -194,7 +194,7 @@ def _rounds(
     if not (frame.exact or type(item) is Str or builds):
         return None
     names, record = frame.names.version(), frame.record
-    # The kernels of each round are built by calls of their own.
+    # Separate calls build the kernels of each round.
     frame.record = record and builds
     found: list[_Round] = []
     try:

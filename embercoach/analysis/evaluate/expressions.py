@@ -136,7 +136,7 @@ def _together(parts: tuple[Value, ...]) -> Value:
 
 
 def _is_plain(part: cst.FormattedStringExpression) -> bool:
-    """Whether a field says nothing of how its value is written."""
+    """Return whether a field has no conversion, ``=`` or format specification."""
     return not (part.conversion or part.equal or part.format_spec)
 
 

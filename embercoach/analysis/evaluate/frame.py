@@ -30,7 +30,7 @@ BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0
 
 
 class Frame:
-    """What names hold while statements are walked in order.
+    """The values of names while statements are walked in order.
 
     ``names`` also holds narrowed or assigned attribute paths such as ``"self.keys"``.
     ``record`` is off while a result is only looked up (summaries, the first round of a loop), so
@@ -116,11 +116,11 @@ class Frame:
 
     @property
     def decides(self) -> bool:
-        """Whether a test whose truth is known is decided, so that one branch alone is run."""
+        """Return whether a test whose truth is known runs one branch alone."""
         return self.exact or self.must is not None
 
     def lookup(self, name: str) -> Value:
-        """What a name holds here, following closures, then the module, then builtins."""
+        """Return a name's value here, following closures, then the module, then builtins."""
         value = self.names.get(name)
         if value is not None:
             return value
@@ -161,7 +161,7 @@ class Frame:
             self.module.frame.names[path] = value
 
     def newer(self, path: str) -> None:
-        """What is computed after ``mx.async_eval`` is not what the host may read meanwhile."""
+        """Note a path computed after ``mx.async_eval``: reading it would wait."""
         if self.evaluated.pending:
             self.evaluated = self.evaluated.waiting_for((path,))
 
@@ -192,7 +192,7 @@ class Frame:
                 self.evaluated = self.evaluated.without((path,))
 
     def knows_below(self, path: str) -> bool:
-        """Whether something may be known of the attributes of what a path holds."""
+        """Return whether a path's value may have attributes of which something is known."""
         return self.names.has_below(path) or path in self.evaluated_below
 
     def fork(self) -> Snapshot:

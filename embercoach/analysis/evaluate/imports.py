@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
 
-#: Libraries that inference knows by name and that no file of the project stands in for.
+#: Libraries that inference knows by name and that no file of the project replaces.
 LIBRARIES = frozenset({"mlx", "numpy", "torch", "builtins", "typing", "functools", "math"})
 
 
@@ -47,7 +47,7 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
 
 
 def taken_from(frame: Frame, node: cst.ImportFrom, name: str) -> Value | None:
-    """What a ``from ... import`` would bind a name to; None if it does not name it."""
+    """Return the value that ``from ... import`` binds to a name; None if none."""
     if isinstance(node.names, cst.ImportStar):
         return None
     source = dotted(node.module) or "" if node.module is not None else ""
@@ -91,7 +91,7 @@ def _module(frame: Frame, name: str, level: int) -> Value:
 
 def _import_star(frame: Frame, source: str, level: int) -> None:
     if level == 0 and source.partition(".")[0] in LIBRARIES:
-        # What it shadows can't be told from here: ``from mlx.core import *`` replaces ``max``.
+        # What it shadows is not known here: ``from mlx.core import *`` replaces ``max``.
         frame.module.has_star_import = True
         return
     module = _module(frame, source, level)

@@ -1,4 +1,4 @@
-"""What iterating over a value yields."""
+"""Items that iterating over a value yields."""
 
 from __future__ import annotations
 

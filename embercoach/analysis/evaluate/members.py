@@ -270,7 +270,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
 
 
 def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
-    """``base[index]`` for a base that is no array or builtin container."""
+    """``base[index]`` for a base that is neither an array nor a builtin container."""
     if isinstance(base, Instance):
         return classes.call_method(frame, base, "__getitem__", (index,))
     if isinstance(base, LibraryObject) and mlx_api.is_layer(base.cls):
@@ -358,7 +358,7 @@ def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
 
 
 def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
-    """What iterating over a dictionary yields, one by one where it holds just what is known."""
+    """Return the items of a dictionary's view, one by one if all are known."""
     entries = owner.known if owner.exact else None
     if name == "values":
         items = None if entries is None else tuple(value for _, value in entries)

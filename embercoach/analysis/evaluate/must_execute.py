@@ -27,7 +27,7 @@ _DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
 
 @dataclass(slots=True)
 class MustExecute:
-    """What a run of a body notes.
+    """Notes of a run of a body.
 
     arrays: names that hold arrays, and not None.
     calls: the calls that must execute, with their arguments.
@@ -79,7 +79,7 @@ def without_raising(node: cst.If) -> bool | None:
 
 
 def _only_raises(body: cst.BaseSuite) -> bool:
-    """Whether a branch ends the function by an error."""
+    """Return whether a branch ends the function by an error."""
     last = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]

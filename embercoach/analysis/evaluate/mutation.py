@@ -39,7 +39,7 @@ MAX_LINES = 256
 
 
 def is_text(value: Value) -> bool:
-    """Whether it is a sequence whose items are known to be strings, if there are any."""
+    """Return whether a sequence's items, if there are any, are known to be strings."""
     if type(value) is not Sequence or value.items is None:
         return False
     return all(type(item) is Str for item in value.items)

@@ -1,4 +1,4 @@
-"""What the names of a frame hold, with versions to go back to and to join."""
+"""Values of the names of a frame, with versions to go back to and to join."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Names(dict[str, Value]):
             self[key] = value
 
     def has_below(self, path: str) -> bool:
-        """Whether there may be attribute paths that begin with a path."""
+        """Return whether there may be attribute paths that begin with a path."""
         return path in self._below
 
     def forget_below(self, path: str) -> None:
@@ -61,7 +61,7 @@ class Names(dict[str, Value]):
                 pending.append(inner)
 
     def version(self) -> Version:
-        """What all names hold now."""
+        """Return the current values of all names."""
         for key in self._changed:
             self._version = self._keys.with_value(self._version, key, self.get(key))
         self._changed.clear()

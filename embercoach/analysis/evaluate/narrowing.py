@@ -36,7 +36,7 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
     """Evaluate an expression whose truth is taken, and record it if that is an array's.
 
     In a boolean operation the left operand is tested by the operator; what the surrounding
-    test sees is only the right one.
+    test sees is only the right operand.
     """
     value = evaluate(frame, node)
     record_test(frame, node, value, form)
@@ -149,17 +149,17 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
     path, value = _subject(frame, node.args[0].value)
     if path is None:
         return
-    wanted = _instances(frame, node.args[1].value)
+    expected = _instances(frame, node.args[1].value)
     if truth:
-        kept = [o for o in _options(value) if _fits(o, wanted)]
+        kept = [o for o in _options(value) if _fits(o, expected)]
         if not kept or UNKNOWN in kept:
-            kept = [o for o in kept if o is not UNKNOWN] + [w for w in wanted if w not in kept]
+            kept = [o for o in kept if o is not UNKNOWN] + [w for w in expected if w not in kept]
         _set(frame, path, join_all(kept))
-    elif wanted and UNKNOWN not in wanted and type(value) is Union:
-        left = [o for o in value.options if isinstance(o, Unknown) or not _fits(o, wanted)]
+    elif expected and UNKNOWN not in expected and type(value) is Union:
+        left = [o for o in value.options if isinstance(o, Unknown) or not _fits(o, expected)]
         if left:
             _set(frame, path, join_all(left))
-    elif ARRAY in wanted and type(value) is Array:
+    elif ARRAY in expected and type(value) is Array:
         # The annotation said array, the code says that it may be something else.
         _set(frame, path, UNKNOWN)
 
@@ -178,12 +178,12 @@ def _instances(frame: Frame, node: cst.BaseExpression) -> list[Value]:
     return [instance_of(frame, evaluate(frame, node))]
 
 
-def _fits(option: Value, wanted: list[Value]) -> bool:
-    """Whether an alternative may pass an ``isinstance`` test for one of the wanted values."""
+def _fits(option: Value, expected: list[Value]) -> bool:
+    """Return whether an alternative may pass ``isinstance`` for an expected value."""
     kind = type(option)
     if kind is Unknown:
         return True
-    for w in wanted:
+    for w in expected:
         if type(w) is Unknown or w == option:
             return True
         if type(w) is not kind:

@@ -364,6 +364,6 @@ def _compare(
         # NumPy's own comparison goes first: it pulls the array, and its result is NumPy's.
         return Numpy("bool", False, numpy.pulls | b.pulls | {node})
     if isinstance(left, Str) or isinstance(right, Str):
-        return BOOL  # MLX compares an array with anything that is no number by identity
+        return BOOL  # MLX compares an array with anything that is not a number by identity
     traced = bool((a and a.traced) or (b and b.traced))
     return Array("bool", False, False, traced, pulls_of(left) | pulls_of(right))

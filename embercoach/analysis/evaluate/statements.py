@@ -75,7 +75,7 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
 
 
 def _is_empty(value: Sequence | Dict) -> bool:
-    """Whether it is known to hold nothing yet, so that its declaration says more."""
+    """Return whether a value is still empty, so that its declaration says more."""
     if isinstance(value, Sequence):
         return value.items == ()
     return value.item is UNKNOWN and not value.known

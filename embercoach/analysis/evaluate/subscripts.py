@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Subscript(NamedTuple):
-    """What stands in the brackets: the last index, ``key``, and whether a slice is among them."""
+    """The contents of brackets: the last index, ``key``, and whether a slice is among them."""
 
     key: Value
     is_slice: bool

@@ -76,7 +76,7 @@ def _operands(term: Term, symbol: str) -> tuple[SymInt, SymInt] | None:
 
 
 def is_data_size(size: SymInt) -> bool:
-    """Whether a size is one of an array's: ``x.shape[0]``, ``x.size``, products of these."""
+    """Return whether a size is one of an array's: ``x.shape[0]``, ``x.size``, products of these."""
     return size.term is not None and _is_data_size(size.term)
 
 
@@ -90,18 +90,18 @@ def _is_data_size(term: Term) -> bool:
 
 
 def is_attribute(number: SymInt, name: str) -> bool:
-    """Whether it is what some object holds under a name."""
+    """Return whether a number is the value of an object's attribute ``name``."""
     term = number.term
     return term is not None and term.kind == "attribute" and term.parts[1] == name
 
 
 def is_item(number: SymInt, owner: SymInt) -> bool:
-    """Whether it is an item of a sequence."""
+    """Return whether a number is an item of a sequence."""
     return number.term is not None and number.term.kind == "item" and number.term.parts[0] == owner
 
 
 def grows_with_data(size: SymInt) -> bool:
-    """Whether a size grows with one of an array's, and nothing else: ``x.size // 100 * 100``."""
+    """Return whether a size grows with an array's only: ``x.size // 100 * 100``."""
     if size.sole is None or size.sole[1] < 0:
         return False
     term = size.sole[0]

@@ -93,7 +93,7 @@ class CallFact(Fact):
     """A call: of what, with which arguments, yielding what.
 
     ``receiver`` is the owner of a method call (``x`` in ``x.item()``), with its expression.
-    ``visit`` is set where a launch is told as one call of the function around it makes it.
+    ``visit`` is set where a launch is reported as one call of the function around it makes it.
     """
 
     node: cst.Call

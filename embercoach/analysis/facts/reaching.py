@@ -46,7 +46,7 @@ MOST_BINDINGS = 4
 #: Times that statements may be walked, on average: in loops and ``finally`` they are walked again,
 #: and where those nest, once more for each of them.
 MOST_VISITS = 50
-#: Context managers that may end a body early and go on behind it.
+#: Context managers that may end a body early and continue after it.
 _SWALLOWING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
 
@@ -76,7 +76,7 @@ class Reaching:
             self._run(scope.body, state)
 
     def before(self, statement: cst.CSTNode, name: str) -> tuple[Binding, ...] | None:
-        """What may have bound a name where a statement of the scope begins.
+        """Return the possible bindings of a name where a statement of the scope begins.
 
         None if that is not known: the scope never binds it, has no such statement, binds it in the
         midst of that statement, or more bindings may hold than are of use.
@@ -93,7 +93,7 @@ class Reaching:
 
     @property
     def gave_up(self) -> bool:
-        """Whether statements have been walked too often for the rest to be worth it."""
+        """Return whether statements have been walked too often to go on."""
         return self._visits > MOST_VISITS * (len(self._before) + MOST_VISITS)
 
     def _bind(
@@ -277,7 +277,7 @@ class Reaching:
         return left
 
     def _merged(self, states: Sequence[State | None]) -> State | None:
-        """What may be bound where several paths meet; None if none of them comes there."""
+        """Return the possible bindings where several paths join; None if none comes there."""
         reached = [state for state in states if state is not None]
         if not reached:
             return None
@@ -311,7 +311,7 @@ class Reaching:
         return after
 
     def _during(self, body: cst.CSTNode, state: State) -> State:
-        """What may be bound anywhere between the start and the end of a body that was walked."""
+        """Return the possible bindings anywhere within a body that was walked."""
         for binding in self._in_order[slice(*self._ranges[id(body)])]:
             known: tuple[Binding, ...] = self._names.get(state, binding.name) or ()
             if binding not in known and len(known) < MOST_BINDINGS:

@@ -1,4 +1,4 @@
-"""What the names in an expression are bound to: in a function, or in one call of it."""
+"""Bindings of the names in an expression: in a function, or in one call of it."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class Scope:
         return None
 
     def binds(self, name: str) -> bool:
-        """Whether the name is one of this scope."""
+        """Return whether the name is one of this scope."""
         if self.reaching is None or name in self._elsewhere:
             return name in self._passed
         return name in self.reaching.bindings
 
     def bound(self, name: str) -> Expression | None:
-        """What a name of this scope is bound to, if that is one expression."""
+        """Return the expression that a name of this scope is bound to, if it is one."""
         if self.reaching is None:
             return self._passed.get(name)
         if name not in self._found:
@@ -143,7 +143,7 @@ _scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDi
 
 
 def is_rebound(module: Module, function: FunctionInfo, name: str) -> bool:
-    """Whether a function's body binds a name, a parameter's for example."""
+    """Return whether a function's body binds a name, a parameter's for example."""
     reaching = scope_of(module, function).reaching
     assert reaching is not None
     return any(binding.kind != "parameter" for binding in reaching.bindings.get(name, ()))
@@ -207,7 +207,7 @@ def assigned_attributes(module: Module) -> Counter[str]:
 
 
 def resolve_name(expression: Expression) -> Expression:
-    """The expression behind names."""
+    """Follow names to the expression that they are bound to."""
     for _ in range(MAX_STEPS):
         if not isinstance(expression.node, cst.Name):
             break
@@ -244,7 +244,7 @@ def called(node: cst.Call, scope: Scope) -> str | None:
 
 
 def returned(expression: Expression) -> Expression | None:
-    """What a call of a function of one expression returns, with the arguments as parameters."""
+    """Return a call's result for a function of one expression, arguments bound."""
     call = expression.node
     assert isinstance(call, cst.Call)
     function = resolve_name(expression.at(call.func))

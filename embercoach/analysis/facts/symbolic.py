@@ -29,7 +29,7 @@ _LARGEST = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of a symbolic integer that is no sum and no number.
+    """A part of a symbolic integer that is neither a sum nor a number.
 
     kind: ``name``, ``attribute``, ``item``, ``call``, ``float``, ``opaque``, ``*``, ``/``, ``//``
         or the name of another binary operator.
@@ -66,7 +66,7 @@ class SymInt:
 
     @property
     def is_huge(self) -> bool:
-        """Whether a number in it is too large to compute with."""
+        """Return whether a number in it is too large to compute with."""
         return any(abs(n) > _LARGEST for n in (self.number, *(n for _, n in self.terms)))
 
     def __add__(self, other: SymInt) -> SymInt:
@@ -91,7 +91,7 @@ class SymInt:
         return self + -other
 
     def __mul__(self, other: SymInt) -> SymInt:
-        """Multiply; of two that are no numbers it is one term."""
+        """Multiply; the product of two that are not numbers is one term."""
         for known, rest in ((self.known, other), (other.known, self)):
             if known is not None:
                 return rest.times(known)
@@ -220,7 +220,7 @@ FLOATS = frozenset(
 
 
 def is_float(number: SymInt) -> bool:
-    """Whether an expression is a float by its own operators: ``n / 2``, ``np.ceil(x)``."""
+    """Return whether an expression is a float by its own operators: ``n / 2``, ``np.ceil(x)``."""
     return any(_is_float(term) for term, _ in number.terms)
 
 

@@ -67,18 +67,18 @@ class Param:
 
     @property
     def takes_only_ints(self) -> bool:
-        """Whether ints, or sequences of ints, belong here: a shape, an axis, a count."""
+        """Return whether the parameter takes ints: a shape, an axis, a count."""
         return self.accepts in {"int", "ints"}
 
     @property
     def takes_scalar_or_array(self) -> bool:
-        """Whether a Python number may stand here for an array."""
+        """Return whether the parameter takes a Python number in place of an array."""
         return self.accepts == "scalar|array"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEntry:
-    """What is known of one public name of MLX, under its canonical `name`.
+    """Facts of one public name of MLX, under its canonical `name`.
 
     `returns` is the result of calling it, or the value of a property or constant; `given` holds
     (parameter, result) where passing that parameter changes the result. `call_returns` is the
@@ -152,14 +152,14 @@ def canonical(qualname: str) -> str:
 
 
 def is_module(qualname: str) -> bool:
-    """Whether the name is a module or package of MLX."""
+    """Return whether the name is a module or package of MLX."""
     name = _resolve(qualname)
     return name is not None and _table()[name]["kind"] == "module"
 
 
 @cache
 def is_layer(qualname: str) -> bool:
-    """Whether the name is a class derived from `nn.Module` (which is none itself)."""
+    """Return whether the name is a class derived from `nn.Module`, not itself."""
     name = _resolve(qualname)
     if name is None:
         return False

@@ -1,4 +1,4 @@
-"""What no stub says of MLX's functions: evaluation, element-wise arithmetic, dtypes of results.
+"""Facts of MLX that no stub has: evaluation, element-wise functions, dtypes.
 
 Names are relative to `mlx.` and separated by white space; tests run them all on MLX.
 """

@@ -1,6 +1,6 @@
-"""Where MLX's stubs and annotations are wrong or silent, and what was observed instead.
+"""Corrections of MLX's stubs and annotations, as observed in MLX.
 
-Each correction carries an expression, `run`, whose value on the installed MLX has the type that
+Each correction contains an expression, `run`, whose value on the installed MLX has the type that
 `returns` says; a test evaluates every one of them (with `mx`, `nn`, `optim`, `utils`, `x`, a 4x4
 float32 array, `net`, a small model, and `opt`, an optimizer that has updated it) and fails where
 MLX has come to agree with its stub.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a call of one name returns, the expression that shows it, and variants.
+    """The result of calling one name, the expression that shows it, and variants.
 
     `given` has (parameter, result, expression) for parameters that change the result's type when
     they are passed; `wraps` names the parameter whose function a transform wraps; `call_returns`
@@ -59,7 +59,7 @@ LIES: dict[str, Correction] = {
     "mlx.core.array.__dlpack__": Correction("unknown", "x.__dlpack__()"),
 }
 
-# The files are right, and coarser than the truth.
+# The files are correct, but less precise.
 REFINEMENTS: dict[str, Correction] = {
     # Annotated as a union of both; only the passing of an option makes a tuple.
     "mlx.core.unique": Correction(
@@ -75,7 +75,7 @@ REFINEMENTS: dict[str, Correction] = {
             ),
         ),
     ),
-    # Classes whose call is no plain construction of an instance.
+    # Classes whose call doesn't just construct an instance.
     "mlx.core.array": Correction("array", "mx.array(1.0)"),
     "mlx.core.custom_function": Correction(
         "transform", "mx.custom_function(lambda a: a)", wraps="f"
@@ -385,10 +385,10 @@ PARAMETERS: dict[str, dict[str, str]] = {
     "mlx.core.eval": {"args": "tree"},
     "mlx.core.async_eval": {"args": "tree"},
 }
-# `freeze(keys=)` and `Module.update(parameters)` share names with the above and are no arrays.
+# `freeze(keys=)` and `Module.update(parameters)` share names with the above and are not arrays.
 NOT_ARRAYS = frozenset({"mlx.nn.Module.freeze", "mlx.nn.Module.unfreeze"})
 
-# Other names of the same thing, which the stubs declare as functions of their own.
+# Other names of the same thing, which the stubs declare as separate functions.
 ALIASES = {
     "mlx.core.concat": "mlx.core.concatenate",
     "mlx.core.conjugate": "mlx.core.conj",

@@ -1,4 +1,4 @@
-"""Which name lives where in MLX's Python packages: imports, star imports, re-exports, homes."""
+"""Where MLX's packages define each name: imports, star imports, re-exports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def public_homes(names: Names) -> dict[str, str]:
 
 
 def exports_of(names: Names, homes: dict[str, str]) -> Names:
-    """Public names of each module that have their home elsewhere, with that home."""
+    """Return each module's public names that are defined elsewhere, and where."""
     exports: Names = {}
     for module, known in names.items():
         for name, target in known.items():

@@ -90,7 +90,7 @@ def parse_result(text: str) -> Result:
     items = tuple(parse_result(part) for part in (parts[:-1] if variadic else parts))
     expected = {"list": 1, "dict": 2}.get(head, 1 if variadic else len(items))
     if len(items) != expected:
-        raise ValueError(f"wrong number of parts in result expression {text!r}")
+        raise ValueError(f"incorrect number of parts in result expression {text!r}")
     return Result(head, items, variadic)
 
 

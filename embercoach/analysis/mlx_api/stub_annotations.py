@@ -53,7 +53,7 @@ _ATOMS = {
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """What a parameter takes: its kinds in table form, and whether None is one of them."""
+    """The kinds that a parameter takes, in table form, and whether None is one."""
 
     kinds: str
     nullable: bool = False
@@ -129,7 +129,7 @@ def _container_result(node: ast.Subscript, resolve: Callable[[str], str | None])
 
 
 def accepts_of(annotation: ast.expr | None, default: ast.expr | None = None) -> Accepts:
-    """What a parameter takes by its annotation, or by its default where it has none."""
+    """Return the kinds that a parameter takes, by annotation or else by default."""
     if annotation is None:
         return _accepts_of_default(default)
     kinds: set[str] = set()

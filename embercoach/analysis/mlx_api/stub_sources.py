@@ -33,7 +33,7 @@ _LAYER_DUNDERS = frozenset({"__call__"})
 
 @dataclass(slots=True)
 class StubSources:
-    """What MLX's files declare.
+    """Declarations of MLX's files.
 
     `entries` by qualified name; `aliases` of stub modules (`mlx.core.acos` of `mlx.core.arccos`);
     `exports`: for each Python module, the names it has from elsewhere.

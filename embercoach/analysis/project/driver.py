@@ -59,7 +59,7 @@ def _analyse_functions(module: Module) -> None:
 
 
 def _spread_roles(module: Module) -> None:
-    """What a compiled or differentiated function calls is compiled or differentiated too."""
+    """Mark functions that a compiled or differentiated function calls as such too."""
     inner: dict[FunctionInfo | None, list[FunctionInfo]] = {}
     for info in module.functions:
         inner.setdefault(info.outer, []).append(info)

@@ -29,7 +29,7 @@ Node: TypeAlias = "tuple[str, str]"
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """What the import statements of a file name.
+    """Files that the import statements of a file name.
 
     Attributes:
         characters: of its source.
@@ -61,7 +61,7 @@ class ImportGraph:
         self._characters = 0
 
     def reaches_too_much(self, start: Node) -> bool:
-        """Whether a module and all that it imports exceed ``MOST_REACHED``."""
+        """Return whether a module and all that it imports exceed ``MOST_REACHED``."""
         if start not in self._at_most and start not in self._proofs:
             self._measure(start)
         return start in self._proofs
@@ -84,7 +84,7 @@ class ImportGraph:
         return found
 
     def imports(self, node: Node) -> Imports:
-        """What a file's import statements name; nothing for one that is absent or broken."""
+        """Return the imports of a file; none for one that is absent or broken."""
         known = self._imports.get(node)
         if known is None:
             known = self._imports[node] = self._read(node)
@@ -166,7 +166,7 @@ class _Statements:
         self._probed: set[str] = {str(path)}
 
     def imports(self, characters: int) -> Imports:
-        """What they name."""
+        """Return the imports of the statements."""
         at_top: dict[Path, None] = {}
         anywhere: dict[Path, None] = {}
         for statement, is_at_top in _import_statements(self._outline):

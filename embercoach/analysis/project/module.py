@@ -110,11 +110,11 @@ class Module:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the top level has been run to its end."""
+        """Return whether the top level has been run to its end."""
         return self._state == "done"
 
     def member(self, name: str) -> Value:
-        """What a top-level name of the module holds."""
+        """Return the value of a top-level name of the module."""
         self.run()
         value = self.frame.names.get(name)
         if value is None and self._state == "running":
@@ -122,9 +122,9 @@ class Module:
         return UNKNOWN if value is None else value
 
     def _early(self, name: str) -> Value | None:
-        """What a cycle of imports asks for before it is reached, if it needs no running.
+        """Return a name's value for a cycle of imports, before the name is reached.
 
-        A function, a class, or what an import takes from another module.
+        Without running anything: a function, a class, or what an import takes from another module.
         """
         if name in self._sought:  # modules that import the name from each other
             return None
@@ -158,7 +158,7 @@ class Module:
         return module
 
     def all_dependencies(self) -> set[str]:
-        """The files that this one's findings hang on, through any number of imports.
+        """Return the files that this one's findings depend on, even indirectly.
 
         Imports inside an imported file may run later than the import of that file, so that only
         the end of the analysis knows them all.
@@ -229,7 +229,7 @@ class Module:
 
 
 def is_test_file(path: Path) -> bool:
-    """Whether a path is a test by pytest's and unittest's habits."""
+    """Return whether a path is a test by the conventions of pytest and unittest."""
     name = path.name
     if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True

@@ -44,7 +44,7 @@ class Boundaries:
 class Project:
     """The store of parsed files, for inference across them. One a process.
 
-    A module can name any other module of its own package or next to itself; libraries elsewhere
+    A module can name any other module of the same package or next to itself; libraries elsewhere
     on the machine are never read, so that results don't depend on what is installed.
 
     A file that is checked and that others import is two modules on one tree: what checking it
@@ -66,7 +66,7 @@ class Project:
         self._boundaries: dict[Path, Boundaries] = {}
 
     def open(self, path: Path, source: str) -> Module:
-        """A module of its own for a file that is about to be checked, from the source given.
+        """Make a separate module of a file to be checked, from the source given.
 
         Raises:
             libcst.ParserSyntaxError: the source does not parse.
@@ -173,7 +173,7 @@ class Project:
         return None
 
     def holds_module(self, folder: Path, name: str) -> bool:
-        """Whether a package's folder has a module or package of this name."""
+        """Return whether a package's folder has a module or package of this name."""
         return bool(name) and (
             self._exists(folder / name / "__init__.py") or self._exists(folder / f"{name}.py")
         )
@@ -192,7 +192,7 @@ class Project:
         """Where imports start from: next to the package, next to the file, and the project's top.
 
         The project's top is the nearest folder up with a project file, or two folders up where
-        there is none; tests and scripts import the packages that stand there, or in its ``src``.
+        there is none; tests and scripts import the packages in it, or in its ``src``.
         """
         roots = self._roots.get(folder)
         if roots is None:
@@ -228,6 +228,6 @@ def _is_project(folder: Path) -> bool:
 
 
 def _is_own(path: Path, root: Path, dotted: str) -> bool:
-    """Whether an import below a root stays in the top-level package of the importing file."""
+    """Return whether an import stays in the importing file's top-level package."""
     parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
     return bool(parts) and parts[0] == dotted.partition(".")[0]

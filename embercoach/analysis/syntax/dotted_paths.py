@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-#: Longer chains are no path: each link of a chain asks for the path that ends there.
+#: Longer chains are not paths: each link of a chain asks for the path that ends there.
 MOST_PARTS = 32
 
 

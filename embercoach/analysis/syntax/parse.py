@@ -22,7 +22,7 @@ _Newline = cst.Newline
 
 
 def _skip_validation(self: CSTNode) -> None:
-    """Stands in for the validation of a node that comes straight from the parser."""
+    """Replace the validation of a node that comes straight from the parser."""
 
 
 class TooDeepError(Exception):
@@ -120,7 +120,7 @@ def refuse_deep_nesting(source: str) -> None:
         if "too many" in (error.msg or "") or "too complex" in (error.msg or ""):
             raise TooDeepError(error.msg) from error
     except ValueError:
-        return  # libcst tells what is wrong
+        return  # libcst reports the error
     else:
         if _is_deep(tree, source):
             raise TooDeepError("expressions are nested too deeply")
@@ -165,7 +165,7 @@ def _nested(source: str) -> int:
 
 
 def _is_deep(tree: ast.Module, source: str) -> bool:
-    """Whether statements nest, one expression does, or all together do beyond the limits.
+    """Return whether statements, an expression or all together nest too deeply.
 
     A level takes a character at least: only long expressions are looked into.
     """
@@ -205,7 +205,7 @@ def _depths(expression: ast.expr) -> tuple[int, int]:
 
 
 def _may_be_deep(source: str) -> bool:
-    """Whether a count of brackets and operators, in strings and comments too, looks deep."""
+    """Return whether brackets and operators, even in strings, suggest depth."""
     if any(source.count(link) > MAX_DEPTH // 2 for link in _LINKS):
         return True
     # Brackets open before a paragraph, and those that it opens itself, bound the depth in it.

@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass
 class _RecordingState(CodegenState):
-    """Follows the position through code generation and keeps the spans of wanted nodes.
+    """A code generation state that keeps the spans of ``nodes``.
 
     Nodes are known by their ``id``: hashing a libcst node runs Python code.
     """
@@ -33,7 +33,7 @@ class _RecordingState(CodegenState):
     def __post_init__(self) -> None:
         self.line = 1
         self.column = 0
-        self.wanted: frozenset[int] = frozenset()
+        self.nodes: frozenset[int] = frozenset()
         self.spans: dict[int, Span] = {}
         self.starts: list[tuple[int, int]] = []
 
@@ -50,11 +50,11 @@ class _RecordingState(CodegenState):
             self.column += len(value)
 
     def before_codegen(self, node: cst.CSTNode) -> None:
-        if id(node) in self.wanted:
+        if id(node) in self.nodes:
             self.starts.append((self.line, self.column))
 
     def after_codegen(self, node: cst.CSTNode) -> None:
-        if id(node) in self.wanted:
+        if id(node) in self.nodes:
             start = self.starts.pop()
             # A syntactic position, where the node records one, is the narrower and stays.
             self.spans.setdefault(id(node), Span(*start, self.line, self.column))
@@ -67,7 +67,7 @@ class _RecordingState(CodegenState):
         start_node: cst.CSTNode | None = None,
         end_node: cst.CSTNode | None = None,
     ) -> Iterator[None]:
-        if id(node) not in self.wanted:
+        if id(node) not in self.nodes:
             yield
             return
         start = (self.line, self.column)
@@ -82,11 +82,11 @@ class _RecordingState(CodegenState):
         """Nothing was stored, so there is nothing to drop."""
 
 
-def locate(tree: cst.CSTNode, wanted: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Span]:
+def locate(tree: cst.CSTNode, nodes: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Span]:
     """The spans of nodes, equal to those of libcst's ``PositionProvider``, which stores all."""
-    nodes = list(wanted)
+    listed = list(nodes)
     indent = getattr(tree, "default_indent", "    ")
     state = _RecordingState(indent, getattr(tree, "default_newline", "\n"))
-    state.wanted = frozenset(map(id, nodes))
-    tree._codegen(state)  # noqa: SLF001  (libcst has no public method for a state of our own)
-    return {node: state.spans[id(node)] for node in nodes}
+    state.nodes = frozenset(map(id, listed))
+    tree._codegen(state)  # noqa: SLF001  (libcst has no public method for a custom state)
+    return {node: state.spans[id(node)] for node in listed}

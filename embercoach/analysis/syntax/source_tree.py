@@ -108,17 +108,17 @@ class SourceTree:
         """The tree that the analysis reads."""
         return self.converted.tree
 
-    def spans(self, wanted: Mapping[cst.CSTNode, cst.CSTNode]) -> dict[cst.CSTNode, Span]:
+    def spans(self, statements: Mapping[cst.CSTNode, cst.CSTNode]) -> dict[cst.CSTNode, Span]:
         """The spans of nodes, equal to those of libcst's ``PositionProvider``.
 
-        ``wanted`` maps each node to its statement or decorator.
+        ``statements`` maps each node to its statement or decorator.
         """
         if self.converted.ranges is None:
-            return locate(self.tree, wanted)
+            return locate(self.tree, statements)
         found: dict[cst.CSTNode, Span] = {}
         within: dict[int, list[cst.CSTNode]] = {}
         others: dict[_Stretch, list[cst.CSTNode]] = {}
-        for node, statement in wanted.items():
+        for node, statement in statements.items():
             span = self._quick_span(node)
             if span is not None:
                 found[node] = span
@@ -167,7 +167,7 @@ class SourceTree:
         }
 
     def _may_have_parentheses(self, span: Span) -> bool:
-        """Whether brackets around a span may be its own.
+        """Return whether brackets around a span may belong to its node.
 
         Several lines count as if: libcst indents them as if the statement stood at the left.
         """
@@ -269,7 +269,7 @@ def _start_of_space(line: str, end: int) -> int:
 
 
 def _is_of_call(line: str, at: int) -> bool:
-    """Whether a parenthesis begins the arguments of a call; if in doubt, it doesn't.
+    """Return whether a parenthesis begins the arguments of a call; if in doubt, it doesn't.
 
     Those around an expression follow an operator, another bracket, or a keyword.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Kinds: TypeAlias = "tuple[type, ...]"
-#: What has names and an order of its own: it does not run where it stands.
+#: Nodes with separate names and a separate order: they do not run where they are defined.
 SCOPES: Kinds = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 #: Fields that hold punctuation, operators and space; so do all whose names begin with ``_SPACE``.
 _SIGNS = frozenset(
@@ -116,7 +116,7 @@ _BODIES = frozenset(
 
 
 def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What is below a statement and no statement of its bodies, nor inside a lambda."""
+    """Yield the nodes of a statement that are neither in its bodies nor a lambda."""
     pending = [*children(statement)]
     while pending:
         current = pending.pop()
@@ -139,7 +139,7 @@ def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:
 
 
 def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The nodes that a statement stands in, outermost first; none where it is not in the body."""
+    """The nodes around a statement, outermost first; none if it is not in the body."""
     pending: list[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]]] = [(body, ())]
     while pending:
         node, outer = pending.pop()

@@ -42,7 +42,10 @@ def measure(value: Value, path: str) -> Value:
 
 
 def unpacked_shape(array: str, count: int, star: int | None) -> Value:
-    """What ``count`` targets get of a shape; without a starred one they tell the rank too."""
+    """Return the values of ``count`` targets that a shape is unpacked into.
+
+    Without a starred target the count is the rank.
+    """
     rank = count if star is None else None
     items = tuple(
         axis_length(array, i if star is not None and i < star else i - count, rank)
@@ -53,13 +56,13 @@ def unpacked_shape(array: str, count: int, star: int | None) -> Value:
 
 
 def role_of(value: Value) -> Role | None:
-    """What is known of an array's numbers."""
+    """Return the known facts of an array's numbers."""
     array = as_array(value)
     return None if array is None else array.role
 
 
 def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozenset[str]) -> bool:
-    """Whether an operand is the length of a transform, or one over it.
+    """Return whether an operand is the length of a transform, or one over it.
 
     length: what the transform was given; without it the length is that of the input's ``axes``.
     paths: names of arrays that have the input's length.
@@ -84,7 +87,7 @@ def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozen
 
 
 def measures(extent: Extent, axes: Axes, paths: frozenset[str]) -> bool:
-    """Whether it is the length of those axes of one of the arrays."""
+    """Return whether an extent is the length of those axes of one of the arrays."""
     if extent.path not in paths:
         return False
     if extent.axes is None:

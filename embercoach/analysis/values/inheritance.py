@@ -44,7 +44,7 @@ def library_bases(info: ClassInfo) -> Iterator[str]:
 
 
 def is_layer(info: ClassInfo) -> bool:
-    """Whether it is an ``mlx.nn.Module``."""
+    """Return whether a class is derived from ``mlx.nn.Module``."""
     return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
 
 

@@ -43,7 +43,7 @@ def options(value: Value) -> Iterable[Value]:
 
 
 def join(a: Value, b: Value) -> Value:
-    """What is known of a value that is ``a`` on one path and ``b`` on another."""
+    """Return the facts of a value that is ``a`` on one path and ``b`` on another."""
     if a is b or a == b:
         return a
     kind, other = type(a), type(b)
@@ -153,7 +153,7 @@ def _merge(a: Value, b: Value) -> Value:
 
 
 def join_chosen(a: Value, b: Value, choice: object) -> Value:
-    """The join; two strings are told apart by a choice that others depend on as well."""
+    """The join; two strings are distinguished by a choice shared with others."""
     if type(a) is Str and type(b) is Str and a != b:
         return either((a, b), choice)
     return join(a, b)
@@ -215,7 +215,7 @@ def as_array(value: Value) -> Array | None:
     """The array that a value is, if all evidence says that it is one.
 
     ``None`` and unknown alternatives don't count against it: where the value is used as an
-    array it can't be None, and unknown is no evidence.
+    array it can't be None, and unknown is not evidence.
     """
     if type(value) is Array:
         return value
@@ -240,7 +240,7 @@ def definite_array(value: Value) -> Array | None:
     return as_array(value)
 
 
-#: Alternatives that don't speak against an array: what they stand for can't be used as one.
+#: Alternatives that aren't evidence against an array: what they stand for can't be used as one.
 _NO_EVIDENCE = (NoneValue, Unknown, Tree)
 
 
@@ -278,7 +278,7 @@ def as_numpy(value: Value) -> Numpy | None:
 
 
 def pulls_of(value: Value) -> Pulls:
-    """The host synchronisations that a value carries the result of."""
+    """The host synchronisations that a value depends on."""
     if type(value) is Union:
         found = NO_PULLS
         for option in value.options:
@@ -294,7 +294,7 @@ def pulls_of(value: Value) -> Pulls:
 
 
 def with_pulls(value: Value, pulls: Pulls) -> Value:
-    """The value, known to carry the result of more synchronisations."""
+    """The value, known to depend on more synchronisations."""
     if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
         return replace(value, pulls=value.pulls | pulls)
     return value
@@ -309,7 +309,7 @@ def with_shape(value: Value, shape: Shape | None) -> Value:
 
 
 def holds_arrays(value: Value, depth: int = 3) -> bool:
-    """Whether arrays are in it: an array, a tree, or a container of them."""
+    """Return whether a value is an array, a tree, or a container of them."""
     kind = type(value)
     if kind is Array or kind is Tree:
         return True

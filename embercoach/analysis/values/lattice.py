@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NumberKind = Literal["bool", "int", "float", "complex"]
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
-#: Nodes of host synchronisations whose result a value carries on.
+#: Nodes of host synchronisations that a value depends on.
 Pulls = frozenset["cst.CSTNode"]
 NO_PULLS: Pulls = frozenset()
 
@@ -59,7 +59,7 @@ class Shape:
         return prod(n for n in self.sizes if n is not None)
 
     def join(self, other: Shape) -> Shape | None:
-        """What both shapes have in common."""
+        """Return the facts that both shapes have in common."""
         a, b = self.sizes, other.sizes
         if a is not None and b is not None and len(a) == len(b):
             return Shape(tuple(m if m == n else None for m, n in zip(a, b, strict=True)))
@@ -121,7 +121,7 @@ class StringLiteral(NamedTuple):
 class Piece(NamedTuple):
     """Part of a known string, from a literal or, without one, from a value.
 
-    ``stretch`` tells where its characters stand in the literal, if it isn't the literal as it is.
+    ``stretch`` says where its characters are in the literal, if it isn't the literal as it is.
     A ``hole`` stands for a part that is not known, but to be a number, or to be anything.
     """
 
@@ -200,7 +200,7 @@ class Sequence(Value):
 class Dict(Value):
     """A dictionary: known string keys, and what any other value is.
 
-    exact: it certainly has the known keys and no others. Told in files that build kernels only.
+    exact: it certainly has the known keys and no others. Known in files that build kernels only.
     """
 
     item: Value
@@ -250,7 +250,7 @@ class Setting(Value):
 
 @dataclass(frozen=True, slots=True)
 class DType(Value):
-    """An MLX dtype; ``name`` is None if it is one that inference can't tell."""
+    """An MLX dtype; ``name`` is None if it is one that inference doesn't know."""
 
     name: str | None
 
@@ -322,7 +322,7 @@ class ModuleRef(Value):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Value):
-    """What ``mx.fast.metal_kernel`` returned at ``definition``, the file's ``order``-th."""
+    """The kernel of ``metal_kernel`` at ``definition``, the file's ``order``-th."""
 
     definition: CallFact
     order: int = field(default=0, compare=False)
@@ -330,7 +330,7 @@ class Kernel(Value):
 
 @dataclass(frozen=True, slots=True)
 class Wrapped(Value):
-    """What a wrapper of ``metal_kernel`` made of a kernel: ``value``, whose calls launch unseen."""
+    """A kernel, ``value``, in a wrapper of ``metal_kernel``: its calls launch unseen."""
 
     value: Value
     kernel: Kernel

@@ -48,12 +48,12 @@ class NameSet(AbstractSet[str]):
         return self._changed(names, None) if self._size else self
 
     def union(self, other: NameSet) -> NameSet:
-        """What is in either set."""
+        """Return the names in either set."""
         found = self._keys.differences(self._version, other._version)
         return self.adding([name for name, here, _ in found if here is None])
 
     def intersection(self, other: NameSet) -> NameSet:
-        """What is in both sets."""
+        """Return the names in both sets."""
         found = self._keys.differences(self._version, other._version)
         return self.without([name for name, _, there in found if there is None])
 
@@ -91,13 +91,13 @@ class Evaluated:
         return Evaluated(self.done, self.pending.adding(paths))
 
     def kept(self, other: Evaluated) -> Evaluated:
-        """What is in both."""
+        """Return the names in both."""
         return Evaluated(
             self.done.intersection(other.done), self.pending.intersection(other.pending)
         )
 
     def joined(self, other: Evaluated) -> Evaluated:
-        """What has been evaluated on both of two paths, and is so in the background on either."""
+        """Return names evaluated on both of two paths, or in the background on either."""
         if other is self:
             return self
         done = self.done.intersection(other.done)

@@ -85,7 +85,7 @@ class Keys(Generic[K]):
             pending.extend(reversed(found))
 
     def held(self, versions: Sequence[Version]) -> dict[K, list[tuple[Any, int]]]:
-        """What each key holds in versions, in their order, and in how many of them in a row.
+        """Return each key's values in versions, in their order, and for how many in a row.
 
         Only of keys whose values are not the same object in all of them.
         """

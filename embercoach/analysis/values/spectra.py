@@ -1,7 +1,7 @@
-"""What is known of the numbers in a value: spectra, signals made of them, lengths of arrays.
+"""Facts of the numbers in a value: spectra, signals of them, array lengths.
 
 Plain data without inference: `fourier` and `extents` make it. It says what happened within one
-function and is dropped where a value leaves it, since arrays are told apart by their names there.
+function and is dropped where a value leaves it, since names distinguish the arrays there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
 #: How a function has scaled a spectrum itself: not, by the length of the transform, or by
-#: something that inference can't tell.
+#: something that inference doesn't know.
 Scaling = Literal["none", "length", "unknown"]
 #: Constant axes, None for all of them, or the text of an expression that gives them.
 Axes = tuple[int, ...] | str | None
@@ -48,7 +48,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """What a forward transform made, or the product of such.
+    """The result of a forward transform, or the product of such.
 
     norms: the ``norm`` of each forward transform in the product, None if unknown.
     is_real: made by ``rfft`` or its kin, which keep about half of the coefficients.
@@ -70,7 +70,7 @@ class Spectrum:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What the inverse transform at ``node`` made of a spectrum."""
+    """The result of the inverse transform at ``node`` of a spectrum."""
 
     node: cst.Call
     spectrum: Spectrum

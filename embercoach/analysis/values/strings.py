@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_FOLDED = 200_000
 #: A string put together from more pieces is not followed.
 MAX_PIECES = 4_096
-#: Stands for unknown text: the prefix is the compiler's own, so it is no undeclared name.
+#: Stands for unknown text: the prefix is the compiler's own, so it never is an undeclared name.
 ANYTHING = "__unknown"
 Values = tuple[Value, ...]
 
@@ -92,7 +92,7 @@ def of_fragment(
 
 
 def of_value(value: Value) -> tuple[Piece, ...] | None:
-    """What ``str(value)`` and ``{value}`` are, None if unknown."""
+    """Return the pieces of ``str(value)`` and ``{value}``, None if unknown."""
     if isinstance(value, Str):
         return value.pieces
     if isinstance(value, Number) and value.const is not None:
@@ -101,14 +101,14 @@ def of_value(value: Value) -> tuple[Piece, ...] | None:
 
 
 def hole(value: Value) -> tuple[Piece, ...]:
-    """What stands for the text of an unknown value: a number, or a name that nothing declares."""
+    """Return a piece for unknown text: a number, or a name without declaration."""
     if isinstance(value, Number) and value.kind in ("int", "float"):
         return (Piece("1.0" if value.kind == "float" else "1", hole="number"),)
     return (Piece(ANYTHING, hole="any"),)
 
 
 def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
-    """What ``{value:spec}`` is, None if unknown."""
+    """Return the pieces of ``{value:spec}``, None if unknown."""
     if not spec:
         return of_value(value)
     plain = value.text if isinstance(value, Str) else getattr(value, "const", None)
@@ -137,7 +137,7 @@ class Folded:
 
     @property
     def numbers(self) -> tuple[tuple[int, int], ...]:
-        """Where the unknown numbers stand in the text."""
+        """The places of the unknown numbers in the text."""
         unknown = {i for i, literal in enumerate(self.literals) if literal == "number"}
         return tuple((p.start, p.end) for p in self.text.pieces if p.origin in unknown)
 
@@ -204,7 +204,7 @@ def _runs(text: FoldedText) -> Iterator[tuple[int | None, int, int]]:
 
 
 def by_alternative(values: Values, make: Fn[[Values], Value]) -> Value:
-    """What is made of values, for each alternative of the strings among them.
+    """Make a result of values, for each alternative of the strings among them.
 
     Strings that are one of several must be decided by one and the same choice: else some of their
     combinations may never occur, and they count as unknown.
@@ -248,7 +248,7 @@ def _option(value: Value, index: int, depth: int = 2) -> Value:
 
 
 def has_unknown(value: Value, depth: int = 2) -> bool:
-    """Whether it is, or holds, a string of which something is unknown."""
+    """Return whether a value is, or holds, a string of which something is unknown."""
     if type(value) is Str:
         return value.text is None
     if depth and type(value) is Sequence:

@@ -56,7 +56,7 @@ def _may_be_rare(race: Race) -> bool:
 
 def _directness(race: Race) -> tuple[int, bool, bool]:
     """Those first that one barrier decides, and those where a value is handed on."""
-    return len(race.barriers), race.first.kind == "read", race.carried
+    return len(race.barriers), race.first.kind == "read", race.in_later_iteration
 
 
 def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalReport:
@@ -85,7 +85,7 @@ def missing_barrier(race: Race) -> MetalReport:
         what = hazards.data_race(name, second, first)
         help_text = "Give each thread its own element, or separate reads from writes by a barrier"
         return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text)
-    if race.carried:
+    if race.in_later_iteration:
         what = hazards.data_race(name, second, first, ELSEWHERE, " across iterations")
         help_text = "End the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"
     else:
@@ -113,11 +113,11 @@ def causes(found: Iterable[Race]) -> Iterator[Race]:
         lines = {(r.second.spot.text, r.second.spot.place.line): r for r in races if at_once(r)}
         yield from lines.values()
         apart = [r for r in races if not at_once(r)]
-        chosen = tuple(_forward([r for r in apart if not r.carried]))
+        chosen = tuple(_forward([r for r in apart if not r.in_later_iteration]))
         yield from chosen
         places = {race.second.spot for race in chosen}
-        carried = [r for r in apart if r.carried]
-        yield from (race for race in _carried(carried) if race.second.spot not in places)
+        later = [r for r in apart if r.in_later_iteration]
+        yield from (race for race in _across_iterations(later) if race.second.spot not in places)
 
 
 def _forward(races: list[Race]) -> Iterator[Race]:
@@ -131,7 +131,7 @@ def _forward(races: list[Race]) -> Iterator[Race]:
             yield race
 
 
-def _carried(races: list[Race]) -> Iterator[Race]:
+def _across_iterations(races: list[Race]) -> Iterator[Race]:
     ends: dict[str, int] = {}
     for race in sorted(races, key=lambda r: r.second.spot.place.start):
         text, start = race.second.spot.text, race.second.spot.place.start

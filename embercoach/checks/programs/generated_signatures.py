@@ -42,7 +42,7 @@ class WrittenKernel:
     malformed: bool
 
     def covers(self, line: int) -> bool:
-        """Whether a line of the file belongs to the kernel."""
+        """Return whether a line of the file belongs to the kernel."""
         return any(first <= line <= last for first, last in self.lines)
 
     def captions(self) -> Iterator[tuple[str, str]]:
@@ -56,12 +56,12 @@ class WrittenKernel:
             yield f"{name}{where}, as MLX writes it:", head
 
 
-#: What is told of a kernel that is ``malformed``.
+#: The note on a kernel that is ``malformed``.
 MALFORMED = "MLX closes this parameter list too early: see KERNEL-SIG-008."
 
 
 def mentions_kernels(source: str, builders: tuple[KernelBuilder, ...]) -> bool:
-    """Whether a file may build or launch kernels: the name of what builds them is in it."""
+    """Return whether a file may build or launch kernels: it names a builder."""
     return "metal_kernel" in source or any(builder.last_name in source for builder in builders)
 
 
@@ -83,7 +83,7 @@ def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenK
 
 
 def _nodes(definition: Definition, module: Module) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """What belongs to a kernel in a file, each with its statement."""
+    """Yield the nodes of a kernel in a file, each with its statement."""
     fact = definition.fact
     if definition.own:
         yield fact.node, fact.place.statement

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: No shift of a 64-bit number goes further, and larger powers would only eat memory.
 _MAX_SHIFT = 63
 _LARGEST = 1 << 64
-#: A sum of more unknowns is no index but what a loop adds up: it becomes an unknown itself.
+#: A sum of more unknowns is not an index but a total over a loop: it becomes an unknown itself.
 MAX_TERMS = 12
 
 

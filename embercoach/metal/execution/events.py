@@ -18,7 +18,7 @@ AccessKind = Literal["read", "write", "atomic"]
 
 
 class LostError(Exception):
-    """Something is met that is not followed."""
+    """The code uses a construct that is not followed."""
 
     def __init__(self, spot: Spot | None = None) -> None:
         super().__init__("lost")
@@ -98,7 +98,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Synchronization:
-    """A barrier as it was met.
+    """A barrier as it was executed.
 
     Attributes:
         name: ``threadgroup_barrier``, ``simdgroup_barrier``, or that of a fence.
@@ -117,7 +117,7 @@ class Synchronization:
 
 @dataclass(frozen=True, slots=True)
 class SimdOperation:
-    """A ``simd_`` function as it was met; ``operand`` None where it is no number."""
+    """A ``simd_`` function as it was executed; ``operand`` None where it is not a number."""
 
     call: Call
     operand: LaneValue | None
@@ -145,7 +145,7 @@ class Trace:
 
     Attributes:
         threads: number of threads in the group.
-        lost: where something was met that is not followed; what comes after is not known.
+        lost: the construct that is not followed; later events are not known.
         steps: thread operations that following it took.
         inspected: what looking at the events took.
         too_deep: it ended where calls and statements nest deeper than is followed.

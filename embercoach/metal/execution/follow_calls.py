@@ -95,7 +95,7 @@ def _method(m: Machine, state: State, node: Call) -> Result:
 def _fitting(
     m: Machine, functions: list[MetalFunction], given: tuple[Expression, ...]
 ) -> MetalFunction:
-    """The overload that a call means, as far as its arguments tell."""
+    """The overload that a call means, as far as its arguments show."""
     if len(functions) == 1:
         return functions[0]
     m.pool.steps += _OVERLOAD * len(functions)
@@ -107,16 +107,20 @@ def _fitting(
     return min(functions, key=distance)
 
 
-def _distance(m: Machine, wanted: Type, given: Type) -> int:
-    wanted, given = m.resolved(wanted), m.resolved(given)
+def _distance(m: Machine, expected: Type, given: Type) -> int:
+    expected, given = m.resolved(expected), m.resolved(given)
     apart = 0
-    if wanted.pointer != (given.pointer or bool(given.dimensions)):
+    if expected.pointer != (given.pointer or bool(given.dimensions)):
         apart += 4
-    if wanted.pointer and None not in (wanted.space, given.space) and wanted.space != given.space:
+    if (
+        expected.pointer
+        and None not in (expected.space, given.space)
+        and expected.space != given.space
+    ):
         apart += 4
-    if wanted.width != given.width:
+    if expected.width != given.width:
         apart += 2
-    return apart + (wanted.scalar != given.scalar)
+    return apart + (expected.scalar != given.scalar)
 
 
 def _follow(m: Machine, state: State, node: Call, function: MetalFunction) -> Result:
@@ -156,9 +160,9 @@ def _bind_template(m: Machine, state: State, node: Call, function: MetalFunction
     bind_template(m, state, function.template, node.template)
     names = {parameter.name for parameter in function.template[len(node.template) :]}
     for parameter, argument in zip(function.parameters, node.arguments, strict=False):
-        wanted, given = parameter.type.scalar, m.resolved(argument.type).scalar
-        if wanted in names and given is not None:
-            m.types[wanted] = given
+        expected, given = parameter.type.scalar, m.resolved(argument.type).scalar
+        if expected in names and given is not None:
+            m.types[expected] = given
 
 
 def _bind(m: Machine, state: State, node: Call, function: MetalFunction) -> None:

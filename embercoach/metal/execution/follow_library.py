@@ -161,7 +161,7 @@ def _synchronize(m: Machine, state: State, node: Call) -> LaneValue:
     m.tick(node.spot)
     if node.name in ("simdgroup_barrier", "quadgroup_barrier"):
         return ZERO
-    # A fence orders too, with what its atomics say; it is no barrier.
+    # A fence orders too, with what its atomics say; it is not a barrier.
     state.phase += node.name == "threadgroup_barrier"
     state.threadgroup += flags is None or "mem_threadgroup" in flags
     state.device += flags is None or "mem_device" in flags

@@ -75,7 +75,7 @@ def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
 
 
 def _allowance(m: Machine, node: Loop) -> int:
-    """Steps that the loop may take: more where it may tell something."""
+    """Steps that the loop may take: more where it may have findings."""
     left = max(m.budget - m.pool.steps, 0)
     return left // 2 if _synchronizes(m, node) else left // _QUIET
 

@@ -41,7 +41,7 @@ class State:
         return Mask(self.lanes, self.conditions)
 
     def fork(self, lanes: int, conditions: Conditions) -> State:
-        """A path of its own for some of the threads."""
+        """A separate path for some of the threads."""
         variables = self.variables.copy()
         return State(lanes, conditions, variables, self.phase, self.threadgroup, self.device)
 

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Designation:
-    """What an expression designates, and what finding it out gave on the way.
+    """The place that an expression designates, and results of finding it.
 
     Nobody evaluates the expression again: that would repeat its effects, and take twice the work
     at each level of nesting.
     """
 
-    #: None for what is no place in memory or is not known.
+    #: None for an expression that does not designate memory, or whose place is not known.
     place: Pointer | None = None
     #: What the expression gives, None where that is not evaluated yet.
     value: Result | None = None
@@ -44,12 +44,12 @@ class Designation:
 
 
 def place_of(m: Machine, state: State, node: Expression) -> Pointer | None:
-    """What an expression designates, None for what is no place in memory or is not known."""
+    """Return the place that an expression designates, None if none is known."""
     return designated(m, state, node).place
 
 
 def designated(m: Machine, state: State, node: Expression) -> Designation:
-    """What an expression designates; an expression that is no place is perhaps not evaluated."""
+    """Return an expression's designation; one without a place may be left unevaluated."""
     match node:
         case Name():
             return Designation(_place_of_name(m, state, node))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from embercoach.metal.program.nodes import Call
 
@@ -27,7 +26,7 @@ SIMD_WIDTH = 32
 
 
 def reach_of(bits: int) -> Reach:
-    """The reach of a value that differs as the bits tell."""
+    """The reach of a value that differs as the bits say."""
     if bits & LANE:
         return "thread"
     if bits & SIMD:
@@ -37,11 +36,11 @@ def reach_of(bits: int) -> Reach:
 
 @dataclass(frozen=True, slots=True)
 class ValueOrigin:
-    """What is remembered of where a value comes from; it goes on to all that is made of it.
+    """Notes on the origin of a value; they pass on to all results that depend on it.
 
     Attributes:
         reduced: the SIMD reductions.
-        blurred: it may be the same for more threads than its bits tell (after a shuffle).
+        blurred: it may be the same for more threads than its bits say (after a shuffle).
         single: at most one thread may see a certain value of it (what an atomic returned).
         axes: those along which the position of the threadgroup may have a part in it, as bits.
     """
@@ -234,12 +233,3 @@ class SymbolPool:
     def unknown(self, operation: str = "?") -> LaneValue:
         """A value that nothing is known of."""
         return self.fresh(operation, (), ANYWHERE, ValueOrigin(blurred=True, axes=ALL_AXES))
-
-
-def joined_origin(values: Iterable[LaneValue]) -> ValueOrigin:
-    """The origins of several values."""
-    origin = NOWHERE
-    for value in values:
-        if value.terms:
-            origin = origin.joined(value.origin)
-    return origin

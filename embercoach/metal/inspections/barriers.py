@@ -104,8 +104,8 @@ def _varying(mask: Mask, bits: int) -> Condition | None:
 
 def _both_happen(gone: Mask, here: Mask) -> bool:
     """Return whether threads that returned and others at the barrier can be in one threadgroup."""
-    told = [c for c in (*gone.conditions, *here.conditions) if not c.varies]
-    return possible([(condition, 0) for condition in told])
+    known = [c for c in (*gone.conditions, *here.conditions) if not c.varies]
+    return possible([(condition, 0) for condition in known])
 
 
 def _under(

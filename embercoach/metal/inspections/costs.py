@@ -62,7 +62,7 @@ def divisions(program: Program, values: Values) -> Iterator[SlowDivision]:
     given = _given(program)
     for body in bodies(program):
         origins = _origins(body)
-        told: set[tuple[Loop, Variable]] = set()
+        reported: set[tuple[Loop, Variable]] = set()
         for node, path in with_path(body):
             divided = _divided(node)
             around = loops(path)
@@ -71,11 +71,11 @@ def divisions(program: Program, values: Values) -> Iterator[SlowDivision]:
             dividend, divisor = divided
             loop = around[-1]
             owner = _runtime(divisor, values, origins, given)
-            if owner is None or (loop, owner) in told or _is_short(loop, values):
+            if owner is None or (loop, owner) in reported or _is_short(loop, values):
                 continue
             moving = changed(loop)
             if mentioned(dividend) & moving and not mentioned(divisor) & moving:
-                told.add((loop, owner))
+                reported.add((loop, owner))
                 yield SlowDivision(owner, node.spot)
 
 
@@ -153,11 +153,11 @@ def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
     """Such indices of arrays that are written in the kernel, each array once."""
     given = _given(program)
     for body in bodies(program):
-        told: set[Variable] = set()
+        reported: set[Variable] = set()
         origins = _origins(body)
         for node, path in with_path(body):
             array = base(node) if isinstance(node, Index) else None
-            if array is None or array in told or not _is_private(array):
+            if array is None or array in reported or not _is_private(array):
                 continue
             assert isinstance(node, Index)
             fixed = {
@@ -171,7 +171,7 @@ def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
             by = _dynamic(node.index, values, origins, fixed, given | turning.keys())
             by = by if by is None else turning.get(by, by)
             if by is not None:
-                told.add(array)
+                reported.add(array)
                 yield DynamicIndex(array, by, node.spot)
 
 

@@ -287,6 +287,6 @@ def _feasible(
     first: Access, second: Access, threads: tuple[int, int], elsewhere: Elsewhere
 ) -> bool:
     """Return whether the conditions of both can hold at this distance of the threadgroups."""
-    told = [(condition, threads[0]) for condition in first.mask.conditions]
+    known = [(condition, threads[0]) for condition in first.mask.conditions]
     away = tuple((condition, threads[1]) for condition in second.mask.conditions)
-    return possible(told, replace(elsewhere, required=away))
+    return possible(known, replace(elsewhere, required=away))

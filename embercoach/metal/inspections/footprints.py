@@ -143,9 +143,9 @@ def _pairs(
 
 
 def _can_meet(first: Access, second: Access, one: int, other: int) -> bool:
-    told = [(condition, one) for condition in first.mask.conditions]
-    told += [(condition, other) for condition in second.mask.conditions]
-    return possible(told)
+    known = [(condition, one) for condition in first.mask.conditions]
+    known += [(condition, other) for condition in second.mask.conditions]
+    return possible(known)
 
 
 def same_members(first: Access, second: Access) -> bool:
@@ -164,7 +164,8 @@ def differ(first: Access, second: Access, one: int, other: int) -> bool:
         return True
     if left.offset(one) != right.offset(other):
         return True
-    telling = SIMD if one // SIMD_WIDTH != other // SIMD_WIDTH else 0
+    distinguishing = SIMD if one // SIMD_WIDTH != other // SIMD_WIDTH else 0
     if one % SIMD_WIDTH != other % SIMD_WIDTH:
-        telling |= LANE  # equal lanes of two simdgroups have equal values that depend on the lane
-    return any(symbol.bits & telling for symbol, _ in left.terms)
+        # Equal lanes of two simdgroups have equal values that depend on the lane.
+        distinguishing |= LANE
+    return any(symbol.bits & distinguishing for symbol, _ in left.terms)

@@ -84,16 +84,16 @@ class _Sums:
                     self.resets.setdefault(variable, []).append(loops(path))
 
     def found(self) -> Iterator[HalfSum]:
-        told: set[Variable] = set()
+        reported: set[Variable] = set()
         for node, path in self.nodes:
             if not isinstance(node, Assign) or not _adds(node):
                 continue
             variable = base(node.target)
-            if variable is None or variable in told or not _is_half(node.target.type):
+            if variable is None or variable in reported or not _is_half(node.target.type):
                 continue
             trips = self._trips(node, variable, loops(path))
             if trips is None or trips >= FEW:
-                told.add(variable)
+                reported.add(variable)
                 yield HalfSum(variable, node.target.type.scalar or "", trips, node.spot)
 
     def _trips(self, node: Assign, variable: Variable, around: tuple[Loop, ...]) -> int | None:

@@ -44,7 +44,7 @@ class Race:
         threads: one that does the first and one that does the second, of different simdgroups.
         element: the index of what both touch, where it is known.
         barriers: those between that order other memory only; with these flags it is not a race.
-        carried: true if the second is in a later iteration of a loop than the first.
+        in_later_iteration: whether the second is in a later iteration of a loop than the first.
     """
 
     variable: Variable
@@ -53,7 +53,7 @@ class Race:
     threads: tuple[int, int]
     element: int | None
     barriers: tuple[Synchronization, ...]
-    carried: bool
+    in_later_iteration: bool
 
     @property
     def words(self) -> str:
@@ -133,7 +133,13 @@ def _handed_over(
                 known = element if first.index.exact else None
                 threads = one, other
                 return Race(
-                    first.variable, first, second, threads, known, (barrier,), carried=False
+                    first.variable,
+                    first,
+                    second,
+                    threads,
+                    known,
+                    (barrier,),
+                    in_later_iteration=False,
                 )
     return None
 
@@ -179,7 +185,7 @@ def _race(first: Access, second: Access, barriers: list[Synchronization]) -> Rac
             (one, other),
             element if first.index.exact else None,
             _each_once(between),
-            _carried(first, second),
+            _is_in_later_iteration(first, second),
         )
     return None
 
@@ -188,7 +194,7 @@ def _each_once(barriers: tuple[Synchronization, ...]) -> tuple[Synchronization, 
     return tuple({barrier.spot: barrier for barrier in barriers}.values())
 
 
-def _carried(first: Access, second: Access) -> bool:
+def _is_in_later_iteration(first: Access, second: Access) -> bool:
     if first is second or first.spot.text != second.spot.text:
         return False
     return second.spot.place.start <= first.spot.place.start

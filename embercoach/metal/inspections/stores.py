@@ -140,13 +140,13 @@ def _unfilled(variable: Variable, stores: list[Access]) -> Unfilled | None:
     if all(store.kind == "atomic" for store in stores):
         updated = all(_FETCH in store.function for store in stores)
         return Unfilled(variable, "atomic", stores[0]) if updated else None
-    told = [_deciding(store) for store in stores]
-    if any(condition is None for condition in told):
+    deciding = [_deciding(store) for store in stores]
+    if any(condition is None for condition in deciding):
         return None
-    held = {(condition.symbol, condition.holds) for condition in told if condition is not None}
+    held = {(condition.symbol, condition.holds) for condition in deciding if condition is not None}
     if any((symbol, not holds) in held for symbol, holds in held):
         return None
-    return Unfilled(variable, "condition", stores[0], told[0])
+    return Unfilled(variable, "condition", stores[0], deciding[0])
 
 
 def _deciding(store: Access) -> Condition | None:

@@ -111,7 +111,7 @@ class Expander:
                 False, takes with True.
 
         Raises:
-            ExpansionError: a use with wrong arguments, or one that yields too much.
+            ExpansionError: incorrect number of arguments, or a use that yields too much.
         """
         pending = list(reversed(tokens))
         while pending:
@@ -168,7 +168,7 @@ class Expander:
         if not names and listed == [[]]:
             listed = []
         if len(listed) != len(names):
-            raise ExpansionError(f"a use of the macro `{macro.name}` with wrong arguments")
+            raise ExpansionError(f"an incorrect number of arguments for the macro `{macro.name}`")
         return dict(zip(names, listed, strict=True)), token.end
 
     def _inside(self, argument: list[Token]) -> list[Token]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _OPENING = frozenset({"if", "ifdef", "ifndef"})
 _ALWAYS_DEFINED = frozenset({"__METAL__", "__METAL_VERSION__"})
-#: Names that are no macros although a condition may hold them.
+#: Names that are not macros although a condition may hold them.
 _WORDS = frozenset({"true", "false"})
 #: An empty stretch that nothing follows.
 _NOTHING = (-1, -1)
@@ -80,7 +80,7 @@ def preprocess(
 
     Args:
         text: a body, a header or a file.
-        evaluate: tells the value of an expression without macros.
+        evaluate: returns the value of an expression without macros.
         macros: those that are defined already.
         foreign: whether macros may be defined that are not known.
     """
@@ -179,7 +179,7 @@ class _Preprocessor:
             self._emit(token)
 
     def _following(self, take: bool) -> Token | None:
-        """The next token of the text that is no white space; ``take`` moves after it."""
+        """The next token of the text that is not white space; ``take`` moves after it."""
         at = self._at
         while at < len(self._tokens) and self._tokens[at].kind in ("space", "newline"):
             at += 1
@@ -265,7 +265,7 @@ class _Preprocessor:
 
     @cached_property
     def _elifs(self) -> dict[int, list[list[Token]]]:
-        """What the ``#elif`` of each group ask for, by where the group begins."""
+        """The conditions of the ``#elif`` of each group, by where the group begins."""
         found: dict[int, list[list[Token]]] = {}
         around: list[int] = []
         fresh = True

@@ -59,7 +59,7 @@ def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
 
 
 def solid(tokens: list[Token]) -> list[Token]:
-    """The tokens that are no white space."""
+    """The tokens that are not white space."""
     return [token for token in tokens if token.kind not in ("space", "newline")]
 
 

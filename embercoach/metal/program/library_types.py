@@ -155,7 +155,7 @@ def _number(kind: Type) -> Type:
 
 
 def _same(arguments: Sequence[Type]) -> Type:
-    """The one type of all arguments; a scalar may represent a vector of its own."""
+    """The one type of all arguments; a scalar may represent a vector of its type."""
     widest = max(arguments, key=lambda kind: kind.width)
     if all(a.scalar == widest.scalar and a.width in (1, widest.width) for a in arguments):
         return _number(widest)

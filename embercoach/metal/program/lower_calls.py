@@ -202,7 +202,7 @@ def _result(
 def _plain_results(
     functions: tuple[MetalFunction, ...],
 ) -> tuple[frozenset[Type], tuple[MetalFunction, ...]]:
-    """The results of functions that are no templates, and the templates."""
+    """The results of functions that are not templates, and the templates."""
     plain = frozenset(function.result for function in functions if not function.template)
     return plain, tuple(function for function in functions if function.template)
 

@@ -176,7 +176,7 @@ def _variable(
 
 
 def _may_differ(work: Lowering, part: SyntaxNode) -> bool:
-    """Whether a constant may have another value than the written one: a function constant."""
+    """Return whether a constant is a function constant, set outside of the text."""
     return any("function_constant" in work.word(c) for c in part.parts if "attribut" in c.kind)
 
 

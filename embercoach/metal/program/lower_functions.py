@@ -54,7 +54,7 @@ def make_function(
         work: the lowering.
         part: the definition or declaration.
         parts: its declarator, which declares a function.
-        template: the parameters of its own template; ``work.templates`` holds what they mean.
+        template: the function's template parameters; ``work.templates`` has their meanings.
         owner: of a method the object.
         members: of a method what names mean in its struct; may grow until bodies are lowered.
     """

@@ -52,7 +52,7 @@ def several(work: Lowering, parts: Iterable[SyntaxNode]) -> tuple[Statement, ...
 
 
 def single(work: Lowering, part: SyntaxNode) -> Statement:
-    """A statement in a scope of its own."""
+    """A statement in a separate scope."""
     work.scopes.append({})
     found = work.statement(part)
     work.scopes.pop()

@@ -44,7 +44,7 @@ def _item(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> N
 
 
 def _namespace(work: Lowering, part: SyntaxNode) -> None:
-    """What a namespace declares is found without it, too: using-directives may bring it."""
+    """Lower a namespace; its names are found without it, too: using-directives may bring them."""
     name, body = part.get("name"), part.get("body")
     if name is not None:
         work.namespaces.add(work.words(name))

@@ -43,7 +43,7 @@ class SyntaxNode:
 
     @property
     def inner(self) -> list[SyntaxNode]:
-        """The children that are no punctuation."""
+        """The children that are not punctuation."""
         return [part for part in self.parts if part.named]
 
     def below(self) -> Iterator[SyntaxNode]:

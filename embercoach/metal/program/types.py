@@ -133,7 +133,7 @@ def size_of(kind: Type) -> int | None:
     if kind.pointer:
         size = 8
     elif size is not None and kind.width > 1:
-        # Vectors of three take the room of four unless they are packed.
+        # Vectors of three take the space of four unless they are packed.
         size *= 4 if kind.width == 3 and not kind.packed else kind.width
     for dimension in kind.dimensions:
         size = None if size is None or dimension is None else size * dimension
@@ -151,7 +151,7 @@ def is_floating(kind: Type) -> bool:
 
 
 def is_signed(kind: Type) -> bool | None:
-    """Return whether an integer is signed, None for what is no integer."""
+    """Return whether an integer is signed, None for a type that is not an integer."""
     return INTEGERS[kind.scalar][1] if kind.scalar is not None and is_integer(kind) else None
 
 
@@ -211,7 +211,7 @@ def promoted(kind: Type) -> Type:
 
 
 def arithmetic(left: Type, right: Type) -> Type:
-    """The type of ``left + right``, for numbers and vectors; unknown where the text is wrong."""
+    """The type of ``left + right``, for numbers and vectors; unknown where the text is invalid."""
     if is_address(left) or is_address(right):
         return UNKNOWN
     if left.width > 1 and right.width > 1:
@@ -294,7 +294,7 @@ def conditional(then: Type, otherwise: Type) -> Type:
 
 
 def literal(text: str) -> tuple[int | float, Type] | None:
-    """Value and type of a number as it is written, None when it is no number.
+    """Value and type of a number as it is written, None when it is not a number.
 
     A floating literal without a suffix is a ``float``: Metal has no wider type.
     """

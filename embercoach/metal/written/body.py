@@ -1,7 +1,7 @@
 """The facts of a kernel body, and of the header or file around it.
 
 ``read_body`` takes what MLX calls ``source``, ``read_unit`` what is at file scope: a kernel's
-``header`` or a whole ``.metal`` file. Both only read; what is wrong is for the checks to say.
+``header`` or a whole ``.metal`` file. Both only read; the checks report errors.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def read_body(source: str, header: MetalText = EMPTY) -> MetalText:
 
 def _read(text: str, kind: Text, around: MetalText) -> MetalText:
     macros = read_macros(text).joined(around.macros)
-    # Macros that are no C++ are left out.
+    # Macros that are not C++ are left out.
     parsed = as_written(text, kind, macros.blanks)
     if parsed.is_exceeded:
         return _refused(text, TOO_INTRICATE)

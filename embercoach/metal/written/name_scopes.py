@@ -1,7 +1,7 @@
 """The names of a text as it is written: its declarations, and uses without one.
 
-The preprocessor has not run: a macro is a name, and both branches of a condition count. One pass
-over the tree notes where each declaration is visible, and where each name is used. A name is taken
+The preprocessor has not run: a macro is a name, and both branches of a condition count. One walk
+of the tree notes where each declaration is visible, and where each name is used. A name is taken
 for declared wherever C++ might find it in a way that is not followed here: a member of a base
 class, a name that a macro may declare, a function at file scope that comes later.
 """
@@ -77,7 +77,7 @@ class _Names:
         self._declared: set[SyntaxNode] = set()
         self._callees: set[SyntaxNode] = set()
         self._components: dict[SyntaxNode, SyntaxNode] = {}
-        #: Names that can be no constant and no type.
+        #: Names that can be neither a constant nor a type.
         self._variables: set[SyntaxNode] = set()
         self._members: set[SyntaxNode] = set()
         #: Arguments of macros, which may be anything.

@@ -27,7 +27,7 @@ USED: Mapping[str, UseKind] = {
     "namespace_identifier": "namespace",
 }
 NAMES = USED.keys() | {"field_identifier"}
-# Their insides are no names, or no names of this text.
+# Their contents are not names, or not names of this text.
 SKIPPED = frozenset(
     {
         "attribute_declaration",
@@ -80,7 +80,7 @@ NAMED: Mapping[str, tuple[str, DeclarationKind]] = {
     "type_parameter_declaration": ("name", "template"),
     "variadic_type_parameter_declaration": ("name", "template"),
 }
-# The child of each that can be no constant and no type.
+# The child of each that can be neither a constant nor a type.
 OF_VARIABLES = {
     "assignment_expression": "left",
     "subscript_expression": "argument",

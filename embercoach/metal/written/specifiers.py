@@ -139,7 +139,7 @@ def callee_words(parsed: Parsed, callee: SyntaxNode) -> tuple[str, tuple[str, ..
 
 
 def is_include_guard(parsed: Parsed, part: SyntaxNode) -> bool:
-    """Whether a conditional keeps a file from being read twice: it defines what it asks for."""
+    """Return whether a conditional is an include guard: it defines what it tests."""
     asked = part.get("name")
     defined = next((child for child in part.inner if child.kind == "preproc_def"), None)
     name = None if defined is None else defined.get("name")

@@ -27,7 +27,7 @@ def test_a_race_names_both_sides_and_threads() -> None:
     assert race.element == one
     assert race.variable.name == "t"
     assert race.barriers == ()
-    assert not race.carried
+    assert not race.in_later_iteration
     assert race.words == "a write and a read"
 
 
@@ -41,7 +41,7 @@ def test_a_race_tells_the_barrier_that_lacks_the_flag() -> None:
     assert race.barriers[0].flags == {"mem_device"}
 
 
-def test_a_race_with_the_next_turn_is_carried() -> None:
+def test_a_race_with_the_next_iteration_says_so() -> None:
     (race,) = races(
         trace_of(
             _TILE
@@ -50,7 +50,7 @@ def test_a_race_with_the_next_turn_is_carried() -> None:
             + " y[lid] = t[63 - lid];\n}"
         )
     )
-    assert race.carried
+    assert race.in_later_iteration
     assert (race.first.kind, race.second.kind) == ("read", "write")
 
 

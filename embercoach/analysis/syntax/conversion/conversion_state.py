@@ -13,7 +13,7 @@ import libcst as cst
 if TYPE_CHECKING:
     import ast
 
-#: Nodes that carry no text of their own: one of each kind serves all trees.
+#: Nodes without any text: one of each kind serves all trees.
 EMPTY = cst.SimpleWhitespace("")
 SPACE = cst.SimpleWhitespace(" ")
 LINE_END = cst.TrailingWhitespace()
@@ -21,7 +21,7 @@ DOT = cst.Dot()
 EQUAL = cst.AssignEqual()
 COLON = cst.Colon()
 ASYNC = cst.Asynchronous()
-#: Operators stand in parentheses, so that generated code keeps the tree's order of evaluation.
+#: Operators have parentheses, so that generated code keeps the tree's order of evaluation.
 OPEN = (cst.LeftParen(),)
 CLOSE = (cst.RightParen(),)
 
@@ -72,7 +72,7 @@ class Converted:
     Attributes:
         tree: the tree.
         ranges: see above.
-        lines: simple statements that have lines of their own.
+        lines: simple statements on separate lines.
         parsed: expressions whose parts have trivia, but no ranges.
     """
 
@@ -154,9 +154,9 @@ class SourceLines:
         return line
 
     def follows_continuation(self, node: ast.stmt) -> bool:
-        """Whether the line before a statement's first one goes on in it."""
+        """Return whether the line before a statement's first one goes on in it."""
         return node.lineno > 1 and self.texts[node.lineno - 2].rstrip("\r\n").endswith("\\")
 
     def before(self, node: ast.stmt) -> str:
-        """What precedes a statement on its first line."""
+        """Return the text that precedes a statement on its first line."""
         return self.texts[node.lineno - 1][: self.column(node.lineno, node.col_offset)]

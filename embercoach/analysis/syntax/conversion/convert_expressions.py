@@ -205,7 +205,7 @@ class ExpressionConverter:
         return cst.Index(self.expression(node))
 
     def _is_bare(self, node: ast.Tuple) -> bool:
-        """Whether a tuple between brackets has no parentheses of its own: ``x[a, b]``."""
+        """Return whether a tuple between brackets has no parentheses itself: ``x[a, b]``."""
         text = self.lines.segment(node)
         if not node.elts or not (text.startswith("(") and text.endswith(")")):
             return bool(node.elts)
@@ -338,7 +338,7 @@ class ExpressionConverter:
         )
 
     def annotation(self, node: ast.expr | None) -> cst.Annotation | None:
-        """What stands after the colon of a parameter or variable, or after ``->``."""
+        """Return the annotation of a parameter, a variable or a return value."""
         if node is None:
             return None
         if type(node) is ast.Starred:  # ``*args: *Ts``

@@ -65,7 +65,7 @@ def convert(source: str, outline: ast.Module) -> Converted:
 
 
 def _may_be_normalized(character: str) -> bool:
-    """Whether Python normalizes names with this character, so that ``ast`` lacks their text."""
+    """Return whether Python normalizes names with a character, so that ``ast`` lacks their text."""
     import unicodedata
 
     if not f"a{character}".isidentifier():
@@ -133,7 +133,7 @@ class _Converter(ExpressionConverter):
         return found[0]
 
     def suite(self, nodes: Sequence[ast.stmt]) -> Any:
-        """The body of a compound statement, on lines of its own or not."""
+        """The body of a compound statement, on separate lines or not."""
         made = self.body(nodes)
         if not self.lines.before(nodes[0]).strip() or type(made[0]) is not cst.SimpleStatementLine:
             return cst.IndentedBlock(made, LINE_END)
