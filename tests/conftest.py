@@ -16,11 +16,13 @@ RULES = TESTS.parent / "rules"
 #: Folders of the tests that `-m commit` selects.
 COMMIT = {"checks", "engine", "metal", "rules"}
 #: The default suite has one of so many simulated cases of each test of the kernel pack.
-SIMULATED = 6
+SIMULATED = 12
 
 # A busy machine is no fault of an example: no test here is timed.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# The gate runs the tests that Hypothesis marks as its own once more, in the profile `thorough`.
+settings.register_profile("thorough", deadline=None, max_examples=150)
+settings.register_profile("default-suite", deadline=None, max_examples=40)
+settings.load_profile("default-suite")
 
 # Tests start Python some hundred times. Without bytecode each start compiles the package again, and
 # each worker of xdist rewrites the assertions of every test module: a minute of CPU time in all.

@@ -186,7 +186,7 @@ def test_most_sources_need_no_parse_of_the_whole(
     assert read_tree(source).converted.ranges is not None
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_trees_of_made_up_programs(source: str) -> None:
     agree(source)

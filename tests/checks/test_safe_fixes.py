@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.checks import Project, check_source
@@ -393,7 +393,6 @@ NAMES = (
 )
 
 
-@settings(max_examples=150)
 @given(EXPRESSIONS)
 def test_fixing_random_expressions(expression: str) -> None:
     """All fixes leave a source that parses, and nothing of what they were offered for."""
@@ -406,7 +405,6 @@ def test_fixing_random_expressions(expression: str) -> None:
     assert len(after) <= len(before) - offered
 
 
-@settings(max_examples=150)
 @given(EXPRESSIONS)
 def test_safe_fixes_of_random_expressions_compute_the_same(expression: str) -> None:
     source = f"{NAMES}y = {expression}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from embercoach import rulebook
 from embercoach.cli import output
+from embercoach.engine import fingerprint
 from tests.cli.conftest import Ran
 
 if TYPE_CHECKING:
@@ -32,16 +33,21 @@ def codes_of(ran: Ran) -> list[str]:
     return [f["code"] for f in json.loads(ran.out)["findings"]]
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_run_in_every_format(
-    embercoach: Cli,
-    project: Path,
-    form: str,
-    snapshot: SnapshotAssertion,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def constant_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A program whose version and digest stay; later tests get the fingerprint of the real one."""
     monkeypatch.setattr("embercoach.__version__", "0.0.0")
-    monkeypatch.setattr("embercoach.engine.fingerprint.program", lambda: "this program")
+    monkeypatch.setattr(fingerprint, "program", lambda: "this program")
+    fingerprint.fingerprint.cache_clear()
+    yield
+    fingerprint.fingerprint.cache_clear()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.usefixtures("constant_program")
+def test_a_run_in_every_format(
+    embercoach: Cli, project: Path, form: str, snapshot: SnapshotAssertion
+) -> None:
     (project / "a.py").write_text(NOTE + "bad_shape; bad_pull  # why\n")
     (project / "b.py").write_text("import mlx\nloop_(\n  bad_pull)  # noqa: GRAPH-BREAK-001\n")
     (project / "c.py").write_text("import mlx\ndef f(:\n")

@@ -221,6 +221,7 @@ def test_sarif(simulate: Simulate) -> None:
     ],
     ids=" ".join,
 )
+@pytest.mark.sampled(4)
 def test_programs(program: list[str], simulate: Simulate, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import os, sys\nsys.path.insert(0, os.getcwd())\n"
@@ -309,6 +310,7 @@ def test_an_interpreter_without_embercoach(embercoach: Cli, project: Path) -> No
         ([], ["-c", "raise SystemExit"], 0),
     ],
 )
+@pytest.mark.sampled(4)
 def test_exit_codes(options: list[str], program: list[str], code: int, simulate: Simulate) -> None:
     assert simulate(*options, "--", "python", *program).returncode == code
 

@@ -299,9 +299,10 @@ def save_often(folder: str) -> int:
     root = Path(folder)
     broken = 0
     for number in range(30):
+        # Asked first: another process may write the file as soon as it was not read.
+        written = (root / FOLDER / "results-f").exists()
         cache = Cache(root, "f")
-        raw = root / FOLDER / "results-f"
-        broken += raw.exists() and not cache.entries
+        broken += written and not cache.entries
         path = root / f"file{os.getpid()}_{number}"
         path.touch()
         put(cache, str(path))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Characters that a message and a help text have at most, and a message on average.
 LONGEST, MEAN = 100, 65
 LINT = ("--isolated", "--show-notes", "--no-cache", "--jobs", "1")
-SIMULATE = ("--isolated", "--show-notes", "--timeout", "1", "--", "python")
+SIMULATE = ("--isolated", "--show-notes", "--timeout", "0.5", "--", "python")
 SUFFIXES = {"python": ".py", "metal": ".metal", "objective-c++": ".mm"}
 
 

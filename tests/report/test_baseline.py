@@ -26,7 +26,7 @@ SCHEMA: dict[str, Any] = json.loads(
     files("embercoach.report").joinpath("baseline.schema.json").read_text("utf-8")
 )
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-REUSED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+REUSED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 TEXTS = st.sampled_from(["", "a", "src/\udc80 é|.py", "DTYPE-001"]) | st.text(max_size=6)
 SCALARS = st.none() | st.booleans() | st.integers(-2, 3) | st.floats() | TEXTS

@@ -75,9 +75,13 @@ INSTALLS = [
     *(["pip install -q --no-deps mlstm_kernels==2.0.6 xlstm==2.0.6"] if HAS_ORACLES else []),
 ]
 FUZZING = ["python -m tests.fuzz --seconds 8 --jobs 2"] if HAS_ATHERIS else []
-FOLDERS = "accuracy analysis checks docs robustness simulator xlstm_kernels"
+FOLDERS = (
+    "accuracy analysis checks cli config docs engine examples fixes metal notebooks report "
+    "robustness server simulator xlstm_kernels"
+)
 LEFT_OUT = (
-    "pytest -q -n auto --dist loadgroup -m exhaustive or corpus or docs"
+    "pytest -q -n auto --dist loadgroup --hypothesis-profile thorough "
+    "-m exhaustive or corpus or docs or (hypothesis and not metal and not browser)"
     + " or oracle" * HAS_ORACLES
     + "".join(f" tests/{folder}" for folder in FOLDERS.split())
 )
@@ -210,7 +214,7 @@ def test_workflow_logs_are_grouped(checkout: Path) -> None:
 
 def test_every_test_that_the_default_suite_leaves_out_is_in_a_folder_that_the_gate_names() -> None:
     """`metal`, `browser`, `fresh` and `sweep` have machines or jobs of their own."""
-    marks = re.compile(r"mark\.(?:exhaustive|sampled|oracle|docs)\b")
+    marks = re.compile(r"mark\.(?:exhaustive|sampled|oracle|docs)\b|^ *@given\(", re.MULTILINE)
     tests = ROOT / "tests"
     found = {
         path.relative_to(tests).parts[0]

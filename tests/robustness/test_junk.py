@@ -28,7 +28,7 @@ PROGRAM_FILES = [
 ]
 # Examples differ a thousandfold in time, so that a deadline each says little: the outcome has its
 # own limit, far above.
-JUNK = settings(max_examples=120, suppress_health_check=list(HealthCheck))
+JUNK = settings(suppress_health_check=list(HealthCheck))
 
 
 @JUNK

@@ -55,7 +55,7 @@ def _calls(text: str) -> int:
 )
 @pytest.mark.sampled(3)
 def test_work_grows_in_proportion(name: str) -> None:
-    few, some, many = (SHAPES[f"metal: {name}"](size)[1] for size in (500, 4 * SIZE, 8 * SIZE))
+    few, some, many = (SHAPES[f"metal: {name}"](size)[1] for size in (500, 2 * SIZE, 4 * SIZE))
     _calls(few)  # what is imported and kept on the way is not counted
     assert _calls(many) < 2.5 * _calls(some)
 

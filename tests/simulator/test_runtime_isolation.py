@@ -24,7 +24,7 @@ from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, begun, given, wanted
 
 X = np.arange(64, dtype=np.int32)
-SOON = Limits(seconds=0.3)
+SOON = Limits(seconds=0.1)
 #: Seconds within which anything ends, on a busy machine too.
 PATIENCE = 25
 # A function without lines, as those of the Metal library are.

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-
     from embercoach.metal.program.nodes import Call
 
 #: How far a value is the same: for all threads, those of a threadgroup, of a SIMD group, or not.

@@ -56,6 +56,11 @@ _RUNTIME = "runtime.so"
 _HEADERS = "unit.pch"
 _OVERLAY = "overlay.json"
 _OWN_UTILS = "-DEMBER_OWN_UTILS"
+#: Templates that the library itself uses are instantiated once, and not again for each kernel.
+_PRECOMPILING = (
+    *("-x", "c++-header", "-Xclang", "-fno-pch-timestamp"),
+    "-fpch-instantiate-templates",
+)
 
 
 def build(  # noqa: PLR0913
@@ -241,13 +246,13 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
     not compile, as the simulator brings it along; then it warns.
     """
     # It holds the paths of its files.
-    key = _key("headers", toolchain.identity, *flags, *_folders(), _contents(tuple(_headers())))
+    contents = _contents(tuple(_headers()))
+    key = _key("headers", toolchain.identity, *flags, *_PRECOMPILING, *_folders(), contents)
     entry = store.get(key)
     if entry is None:
         with store.making() as made:
-            options = ("-x", "c++-header", "-Xclang", "-fno-pch-timestamp")
             files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
-            command = [*toolchain.compiler, *flags, *_folders(), *options, *files]
+            command = [*toolchain.compiler, *flags, *_folders(), *_PRECOMPILING, *files]
             done = first = tools.run(command, allowance=Allowance.of(_OWN_SECONDS))
             refused = first.output if first.failed else ""
             if first.failed and mlx_includes() is not None:

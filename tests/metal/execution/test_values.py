@@ -106,7 +106,6 @@ _NAMES = (
 )
 
 
-@settings(max_examples=150)
 @given(formula=formulas)
 def test_known_numbers_are_those_that_threads_compute(formula: Formula) -> None:
     trace = trace_of(f"{_NAMES} y[{formula.text}] = 0;", (_THREADS, 1, 1))

@@ -77,7 +77,7 @@ def session() -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("case", CASES[::SAMPLED], ids=lambda case: case.name)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_sample_matches_its_fallback(session: Session, case: Case) -> None:
     _compare(session, case)
 

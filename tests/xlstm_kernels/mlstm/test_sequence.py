@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INF = math.inf
-HYPOTHESIS = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+HYPOTHESIS = settings(
+    max_examples=settings.default.max_examples // 7,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 LONG = settings(HYPOTHESIS, max_examples=3)
 ORDINARY = Draw(2, 3, 7, 33, 40, initial=True, seed=7)
 

@@ -16,7 +16,10 @@ from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge
 from xlstm_kernels.mlstm.step import mlstm_step
 
 INF = math.inf
-HYPOTHESIS = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+HYPOTHESIS = settings(
+    max_examples=settings.default.max_examples // 7,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 ORDINARY = Draw(2, 3, 1, 33, 40, initial=True, seed=7)
 
 
