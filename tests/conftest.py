@@ -20,7 +20,7 @@ SIMULATED = 12
 
 # A busy machine is no fault of an example: no test here is timed.
 # The gate runs the tests that Hypothesis marks as its own once more, in the profile `thorough`.
-settings.register_profile("thorough", deadline=None, max_examples=150)
+settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.register_profile("default-suite", deadline=None, max_examples=40)
 settings.load_profile("default-suite")
 

@@ -45,7 +45,12 @@ class BoundedPattern(GitIgnoreSpecPattern):
             ValueError: it has too many wildcards.
         """
         expression, includes = super().pattern_to_regex(pattern)
-        return (expression and without_backtracking(expression)), includes
+        return (expression and without_backtracking(within_names(expression))), includes
+
+
+def within_names(expression: str) -> str:
+    """Return an expression of pathspec whose negated brackets match no ``/``, as git has it."""
+    return expression.replace("[^", "[^/").replace("[^//", "[^/")
 
 
 def without_backtracking(expression: str) -> str:
