@@ -51,15 +51,15 @@ def _lines(scope: ConfigurationScope, paths: Iterable[str]) -> Iterator[str]:
         "ignore": sorted(rulebook.static_codes() - settings.enabled),
         "baseline": settings.baseline and str(settings.baseline),
     }
-    told = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
-    for fact in told:
+    shown = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
+    for fact in shown:
         name, value = fact.place[0], resolved.get(fact.place[0], fact.value)
         if len(fact.place) == 1 and value is not None and not isinstance(value, dict):
             yield _pair(name, value, fact)
-    tables = dict.fromkeys(fact.place[0] for fact in told if len(fact.place) > 1)
+    tables = dict.fromkeys(fact.place[0] for fact in shown if len(fact.place) > 1)
     for table in tables:
         yield f"[{table}]"
-        for fact in told:
+        for fact in shown:
             if fact.place[0] == table and len(fact.place) > 1 and fact.value is not None:
                 yield _pair(fact.place[1], fact.value, fact)
 

@@ -206,13 +206,13 @@ def _language(metadata: Any) -> str | None:
     if not isinstance(metadata, dict):
         return None
     for member, key in (("language_info", "name"), ("kernelspec", "language")):
-        told = metadata.get(member)
-        if isinstance(told, dict) and isinstance(told.get(key), str):
-            return str(told[key]).lower()
+        declared = metadata.get(member)
+        if isinstance(declared, dict) and isinstance(declared.get(key), str):
+            return str(declared[key]).lower()
     return None
 
 
 def _editor_language(metadata: Any) -> str | None:
-    told = metadata.get("vscode") if isinstance(metadata, dict) else None
-    language = told.get("languageId") if isinstance(told, dict) else None
+    declared = metadata.get("vscode") if isinstance(metadata, dict) else None
+    language = declared.get("languageId") if isinstance(declared, dict) else None
     return language.lower() if isinstance(language, str) else None

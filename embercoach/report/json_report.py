@@ -123,7 +123,7 @@ def _finding(finding: Finding, sources: SourceTexts) -> dict[str, Any]:
 
 def _steps(name: str, steps: Sequence[Step], path: str) -> dict[str, Any]:
     """The member that holds steps, which findings without any don't have."""
-    told = [
+    entries = [
         {
             "path": path,
             **_cell(step.cell),
@@ -135,7 +135,7 @@ def _steps(name: str, steps: Sequence[Step], path: str) -> dict[str, Any]:
         }
         for step in steps
     ]
-    return {name: told} if told else {}
+    return {name: entries} if entries else {}
 
 
 def _cell(number: int | None) -> dict[str, int]:

@@ -59,12 +59,12 @@ def _suites(cases: list[tuple[str, ET.Element]]) -> Iterator[ET.Element]:
 
 def _finding(finding: Finding, sources: SourceTexts) -> ET.Element:
     case = _case(finding, finding.code, sources)
-    told = f"{place_of(finding)}: {finding.code} {finding.severity} {finding.message}"
+    headline = f"{place_of(finding)}: {finding.code} {finding.severity} {finding.message}"
     outcome = ET.SubElement(case, "skipped" if finding.severity == "note" else "failure")
     if finding.severity != "note":
         outcome.set("type", finding.severity)
     outcome.set("message", log_line(finding.message))
-    outcome.text = "\n".join(map(log_line, [told, *finding.help.split("\n")])).rstrip("\n")
+    outcome.text = "\n".join(map(log_line, [headline, *finding.help.split("\n")])).rstrip("\n")
     return case
 
 

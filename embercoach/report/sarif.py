@@ -173,10 +173,10 @@ def _rule(rule: Rule, profile: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, number: int | None, places: _Places, mark: str) -> dict[str, Any]:
-    told = [_plain(finding.message), _plain(finding.help)]
+    texts = [_plain(finding.message), _plain(finding.help)]
     # GitHub shows related places where the message links to them.
-    told += [f"See [{_label(s.message)}]({n})." for n, s in enumerate(finding.related, 1)]
-    text = within_cell(finding, "\n".join(filter(None, told)))
+    texts += [f"See [{_label(s.message)}]({n})." for n, s in enumerate(finding.related, 1)]
+    text = within_cell(finding, "\n".join(filter(None, texts)))
     result: dict[str, Any] = {
         "ruleId": finding.code,
         **({} if number is None else {"ruleIndex": number}),  # a later release's, in a saved report

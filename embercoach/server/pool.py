@@ -171,11 +171,11 @@ class Pool:
         task.bound = loop.call_later(self._deadline * WALL, self._expire, task)
         reply = worker.thread.submit(worker.process.ask, task.request)
 
-        def tell(reply: Future[bytes]) -> None:
+        def notify(reply: Future[bytes]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._take, worker, task, reply)
 
-        reply.add_done_callback(tell)
+        reply.add_done_callback(notify)
 
     def _take(self, worker: _Worker, task: _Task, reply: Future[bytes]) -> None:
         """Take a worker's reply, or its end."""

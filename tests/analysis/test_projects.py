@@ -324,7 +324,7 @@ CYCLE = {
 def test_findings_do_not_depend_on_the_order_of_files(
     tmp_path: Path, files: Mapping[str, str], asked: str, codes: list[str]
 ) -> None:
-    """What checking one file learns of another is not what a third is told."""
+    """A third file gets nothing that checking one file finds out about another."""
     texts = {tmp_path / name: textwrap.dedent(text) for name, text in files.items()}
     for path, text in texts.items():
         path.parent.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
 Each shape makes a text of about as many bytes as asked, and a name for its file. Those of ``FILES``
 are whole ``.metal`` files, those of ``OBJECTIVE_C`` stand in a ``.mm`` file; ``BODIES`` make the
-body of a kernel, which stands in a ``.metal`` file and, a second time, in the ``source`` of an
+body of a kernel, which is in a ``.metal`` file and, a second time, in the ``source`` of an
 ``mx.fast.metal_kernel``.
 """
 

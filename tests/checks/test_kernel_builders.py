@@ -358,12 +358,12 @@ def test_what_is_built_is_still_an_object_of_its_class(tmp_path: Path) -> None:
             return K.elementwise("k", "y[0] = x[0];")
         """
     path = _written(tmp_path, program, "user.py")
-    told = [
+    reported = [
         [(f.code, f.line) for f in check_source(dedent(program), path, Project(builders)).findings]
         for builders in ((), (CLASS,))
     ]
-    assert told[0]
-    assert told[0] == told[1]
+    assert reported[0]
+    assert reported[0] == reported[1]
 
 
 def test_what_a_setting_leads_to_is_a_dependency(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ TOPICS = (barriers, flags, races, outputs, arrays)
 
 
 def found(program: str) -> list[tuple[int, str]]:
-    told = [f for family in FAMILIES for f in findings(program, family)]
-    return sorted((finding.line, finding.code) for finding in told)
+    reported = [f for family in FAMILIES for f in findings(program, family)]
+    return sorted((finding.line, finding.code) for finding in reported)
 
 
 @pytest.mark.parametrize(

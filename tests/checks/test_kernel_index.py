@@ -66,7 +66,7 @@ def test_guarded_indices(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reported"),
     [
         ("for (uint k = n - 1; k >= 0; --k) y[k] = x[k];", "always true: the loop never ends"),
         ("uint k = n; while (k >= 0) { k -= 1; y[k] = 1; }", "always true: the loop never ends"),
@@ -77,9 +77,9 @@ def test_guarded_indices(body: str) -> None:
         ("ulong k = ulong(n) - 1; if (k >= 0) y[k] = 1;", "unsigned `ulong`"),
     ],
 )
-def test_comparisons_without_a_choice(body: str, told: str) -> None:
+def test_comparisons_without_a_choice(body: str, reported: str) -> None:
     (message,) = messages(launched(body, template="('W', 16)"), CODE)
-    assert told in message
+    assert reported in message
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_silent(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "reported"),
     [
         ("\n#include <vector>\n", ["standard header `<vector>`"]),
         ("\n#include <metal_stdlib>\n#include <stdint.h>\n", []),
@@ -81,10 +81,10 @@ def test_silent(body: str) -> None:
         ("float f(double v) { return v; }\nfloat g(double v) { return v; }", ["(2 times)"]),
     ],
 )
-def test_headers(header: str, told: list[str]) -> None:
+def test_headers(header: str, reported: list[str]) -> None:
     found = complaints(INDEX + " y[i] = x[i];", header)
-    assert len(found) == len(told)
-    assert all(text in message for text, message in zip(told, found, strict=True))
+    assert len(found) == len(reported)
+    assert all(text in message for text, message in zip(reported, found, strict=True))
 
 
 def test_the_place_is_in_the_string() -> None:

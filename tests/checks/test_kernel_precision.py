@@ -71,7 +71,7 @@ def test_the_output_of_the_launch_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reported"),
     [
         ("half h = 1.0h; half r = h * 0.5f; y[0] = r;", "literal `0.5f` promotes float16"),
         ("half h = 1.0h; half r = h * 0.5; y[0] = r;", "promotes float16 arithmetic to float"),
@@ -81,9 +81,9 @@ def test_the_output_of_the_launch_decides() -> None:
         ("bfloat b = bfloat(1); y[0] = bfloat(b * 0.5f);", "promotes bfloat16 arithmetic"),
     ],
 )
-def test_literals_that_promote(body: str, told: str) -> None:
+def test_literals_that_promote(body: str, reported: str) -> None:
     (message,) = complaints(LITERAL, body)
-    assert told in message
+    assert reported in message
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def complaints(body: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reported"),
     [
         ("x[0] = 1;", "write to input `x`"),
         ("x[0] += 1; x[1]++;", "write to input `x` (2 places)"),
@@ -44,9 +44,9 @@ def complaints(body: str) -> list[str]:
         ("fill(&x[2]);", "by `fill`"),
     ],
 )
-def test_flagged(body: str, told: str) -> None:
+def test_flagged(body: str, reported: str) -> None:
     (message,) = complaints(body)
-    assert told in message
+    assert reported in message
 
 
 @pytest.mark.parametrize(

@@ -152,20 +152,20 @@ def test_races(first: str, second: str, expected: list[tuple[str, int]]) -> None
 
 
 @pytest.mark.parametrize(
-    ("guard", "told"),
+    ("guard", "reported"),
     [
         ("if (i >= n) return;", True),
         ("if (row >= n) return;", False),
         ("if (n > 7) return;", False),
     ],
 )
-def test_barriers_behind_an_early_return(guard: str, told: bool) -> None:
+def test_barriers_behind_an_early_return(guard: str, reported: bool) -> None:
     text = kernel(
         "device float* x [[buffer(0)]], constant uint& n [[buffer(1)]], "
         "uint i [[thread_position_in_grid]], uint row [[threadgroup_position_in_grid]]",
         f"{guard} {BARRIER} x[i] = 0;",
     )
-    assert codes(text, "KERNEL-BARRIER") == ["KERNEL-BARRIER-001"] * told
+    assert codes(text, "KERNEL-BARRIER") == ["KERNEL-BARRIER-001"] * reported
 
 
 def test_a_kernel_of_one_simd_group_is_tried_as_such() -> None:

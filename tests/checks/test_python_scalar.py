@@ -1,4 +1,4 @@
-"""PYTHON-SCALAR and ASSIGN-SCALAR: which numbers in array arithmetic are told, and where."""
+"""PYTHON-SCALAR and ASSIGN-SCALAR: which numbers in array arithmetic are reported, and where."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def test_it_survives_moved_lines_and_tells_of_what_is_new(embercoach: Cli, known
     assert first == "src/a.py:7:1: GRAPH-BREAK-001 warning bad_pull hurts"
     assert summary[0] == "Found 1 warning; 2 files checked. 3 hidden by the baseline."
     json_run = embercoach("check", "--baseline", FILE, "--output-format", "json")
-    told = json.loads(json_run.out)["summary"]["baseline"]
-    assert (told["known"], told["fixed"]) == (3, 0)
-    assert sum(row["known"] for row in told["changes"]) == 3
+    reported = json.loads(json_run.out)["summary"]["baseline"]
+    assert (reported["known"], reported["fixed"]) == (3, 0)
+    assert sum(row["known"] for row in reported["changes"]) == 3
     assert "baseline" not in json.loads(embercoach("--output-format", "json").out)["summary"]
 
 
@@ -187,12 +187,12 @@ def test_notes_are_written_on_request(embercoach: Cli, known: Path) -> None:
 def test_formats_agree_beside_a_baseline(embercoach: Cli, known: Path) -> None:
     whole = json.loads(embercoach("src", "--output-format", "sarif").out)["runs"][0]["results"]
     (known / "src" / "b.py").write_text("import mlx\nbad_pull\nbad_pull\nbad_shape\n")
-    told = {}
+    reported = {}
     for form in FORMATS:
         ran = embercoach("--baseline", FILE, "--show-notes", "--output-format", form)
         assert (ran.code, ran.err) == (1, "")
-        told[form] = COUNTS[form](ran.out)
-    assert told == dict.fromkeys(FORMATS, 3)
+        reported[form] = COUNTS[form](ran.out)
+    assert reported == dict.fromkeys(FORMATS, 3)
     # A finding keeps its fingerprint: the second of two like ones is not taken for the first.
     ran = embercoach("--baseline", FILE, "--output-format", "sarif")
     new = json.loads(ran.out)["runs"][0]["results"]

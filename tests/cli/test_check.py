@@ -199,8 +199,8 @@ def test_two_projects_in_one_run(embercoach: Cli, project: Path) -> None:
         (project / name / "embercoach.toml").write_text(f'profile = "{profile}"\n')
         (project / name / "a.py").write_text(NOTE)
     ran = embercoach("two", "one", "--output-format", "json")
-    told = [(f["path"], f["severity"]) for f in json.loads(ran.out)["findings"]]
-    assert told == [("one/a.py", "error"), ("two/a.py", "note")]
+    reported = [(f["path"], f["severity"]) for f in json.loads(ran.out)["findings"]]
+    assert reported == [("one/a.py", "error"), ("two/a.py", "note")]
     assert (project / "one" / ".embercoach_cache").is_dir()
     assert (project / "two" / ".embercoach_cache").is_dir()
 

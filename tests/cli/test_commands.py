@@ -65,9 +65,9 @@ def test_explain_takes_names_and_any_case(embercoach: Cli) -> None:
 
 
 def test_explain_in_json(embercoach: Cli) -> None:
-    told = json.loads(embercoach("explain", "DTYPE-001", "--output-format", "json").out)
+    reported = json.loads(embercoach("explain", "DTYPE-001", "--output-format", "json").out)
     rule = RULES["DTYPE-001"]
-    assert told == {
+    assert reported == {
         "code": "DTYPE-001",
         "name": rule.name,
         "family": rule.family,
@@ -104,9 +104,11 @@ def test_rules(embercoach: Cli) -> None:
 
 
 def test_rules_can_be_filtered(embercoach: Cli) -> None:
-    told = json.loads(embercoach("rules", "--family", "Host-Pull", "--output-format", "json").out)
-    assert [rule["code"] for rule in told] == [c for c in RULES if c.startswith("HOST-PULL")]
-    assert "page" not in told[0]
+    reported = json.loads(
+        embercoach("rules", "--family", "Host-Pull", "--output-format", "json").out
+    )
+    assert [rule["code"] for rule in reported] == [c for c in RULES if c.startswith("HOST-PULL")]
+    assert "page" not in reported[0]
     ran = embercoach("rules", "--severity", "note", "--profile", "recommended")
     notes = [c for c, r in RULES.items() if r.severity_in("recommended", "default") == "note"]
     assert [line.split()[0] for line in ran.out.splitlines()[1:]] == notes

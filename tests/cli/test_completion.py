@@ -100,8 +100,8 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
 
 def _version_of_bash() -> tuple[int, ...]:
     asked = ["bash", "-c", "echo ${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]}"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True)
-    return tuple(map(int, told.stdout.split()))
+    reported = subprocess.run(asked, capture_output=True, text=True, check=True)
+    return tuple(map(int, reported.stdout.split()))
 
 
 CASES = (

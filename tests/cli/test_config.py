@@ -67,22 +67,22 @@ TYPED = {"from": "command-line", "path": None, "line": None, "text": "command li
 def applied(embercoach: Cli, *arguments: str) -> dict[str, Any]:
     ran = embercoach("config", "--output-format", "json", *arguments)
     assert (ran.code, ran.err) == (0, "")
-    told = json.loads(ran.out)
-    SCHEMA.validate(told)
-    (one,) = told["paths"]
+    reported = json.loads(ran.out)
+    SCHEMA.validate(reported)
+    (one,) = reported["paths"]
     assert isinstance(one, dict)
     return one
 
 
-def settings_in(told: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def settings_in(reported: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {
         "|".join(setting["key"]): (setting["value"], setting["origins"])
-        for setting in told["settings"]
+        for setting in reported["settings"]
     }
 
 
-def because(told: dict[str, Any], code: str) -> dict[str, Any]:
-    (rule,) = (rule for rule in told["rules"] if rule["code"] == code)
+def because(reported: dict[str, Any], code: str) -> dict[str, Any]:
+    (rule,) = (rule for rule in reported["rules"] if rule["code"] == code)
     return {**rule["because"], "enabled": rule["enabled"]}
 
 
@@ -96,14 +96,14 @@ def test_the_form_is_published() -> None:
 
 
 def test_of_a_folder(embercoach: Cli, configured: Path) -> None:
-    told = applied(embercoach)
-    assert told["path"] == "."
-    assert (told["kind"], told["language"], told["checked"]) == ("folder", None, True)
-    assert told["project"] == str(configured)
-    assert told["configuration"] == "pyproject.toml"
-    assert told["profile"] == {"name": "recommended", "pattern": None, "origin": filed(5)}
-    assert told["baseline"] == "known.json"
-    settings = settings_in(told)
+    reported = applied(embercoach)
+    assert reported["path"] == "."
+    assert (reported["kind"], reported["language"], reported["checked"]) == ("folder", None, True)
+    assert reported["project"] == str(configured)
+    assert reported["configuration"] == "pyproject.toml"
+    assert reported["profile"] == {"name": "recommended", "pattern": None, "origin": filed(5)}
+    assert reported["baseline"] == "known.json"
+    settings = settings_in(reported)
     assert settings["ignore"] == (["FFT", "DTYPE-001"], [filed(6)])
     assert settings["select"] == (["ALL"], [DEFAULT])
     assert settings["extend-exclude"] == (["generated/"], [filed(10)])
@@ -112,31 +112,31 @@ def test_of_a_folder(embercoach: Cli, configured: Path) -> None:
     assert settings["simulator|timeout"] == (10, [filed(20)])
     assert settings["simulator|checks"] == (True, [DEFAULT])
     assert settings["show-notes"] == (False, [DEFAULT])
-    assert [rule["code"] for rule in told["rules"]] == sorted(ALL)
+    assert [rule["code"] for rule in reported["rules"]] == sorted(ALL)
 
 
 def test_of_rules_and_what_decides_on_them(embercoach: Cli, configured: Path) -> None:
-    told = applied(embercoach, "d.py")
-    assert because(told, "FFT-NORM-001") == {
+    reported = applied(embercoach, "d.py")
+    assert because(reported, "FFT-NORM-001") == {
         "enabled": False, "key": "ignore", "selector": "FFT", "pattern": None, "origin": filed(7),
     }  # fmt: skip
-    assert because(told, "DTYPE-001")["origin"] == filed(8)
-    assert because(told, "DTYPE-002") == {
+    assert because(reported, "DTYPE-001")["origin"] == filed(8)
+    assert because(reported, "DTYPE-002") == {
         "enabled": True, "key": "select", "selector": None, "pattern": None, "origin": DEFAULT,
     }  # fmt: skip
-    told = applied(embercoach, "scripts/b.py")
-    assert because(told, "HOST-PULL-001") == {
+    reported = applied(embercoach, "scripts/b.py")
+    assert because(reported, "HOST-PULL-001") == {
         "enabled": False, "key": "per-file-ignores", "selector": "HOST-PULL",
         "pattern": "scripts/", "origin": filed(14),
     }  # fmt: skip
     # What is off for the project is not off by the table of files.
-    assert because(told, "DTYPE-001")["key"] == "ignore"
+    assert because(reported, "DTYPE-001")["key"] == "ignore"
 
 
 def test_of_a_profile(embercoach: Cli, configured: Path) -> None:
-    told = applied(embercoach, "kernels/a.py")
-    assert told["profile"] == {"name": "ember", "pattern": "kernels/", "origin": filed(17)}
-    for rule in told["rules"]:
+    reported = applied(embercoach, "kernels/a.py")
+    assert reported["profile"] == {"name": "ember", "pattern": "kernels/", "origin": filed(17)}
+    for rule in reported["rules"]:
         page = rulebook.rule(rule["code"])
         assert rule["severity"] == page.severity_in("ember", "default")
         assert rule["severities"] == page.severity["ember"]
@@ -144,26 +144,26 @@ def test_of_a_profile(embercoach: Cli, configured: Path) -> None:
 
 
 def test_of_the_command_line(embercoach: Cli, configured: Path) -> None:
-    told = applied(
+    reported = applied(
         embercoach, "kernels/a.py", "--profile", "recommended", "--ignore", "HOST-PULL",
         "--extend-exclude", "x", "--no-baseline", "--show-notes",
     )  # fmt: skip
-    assert told["profile"] == {"name": "recommended", "pattern": None, "origin": TYPED}
-    assert told["baseline"] is None
-    settings = settings_in(told)
+    assert reported["profile"] == {"name": "recommended", "pattern": None, "origin": TYPED}
+    assert reported["baseline"] is None
+    settings = settings_in(reported)
     assert settings["ignore"] == (["FFT", "DTYPE-001", "HOST-PULL"], [filed(6), TYPED])
     assert settings["extend-exclude"] == (["generated/", "x"], [filed(10), TYPED])
     assert settings["per-file-profiles"] == ({}, [TYPED])
     assert settings["baseline"] == (None, [TYPED])
     assert settings["show-notes"] == (True, [TYPED])
-    assert because(told, "HOST-PULL-001")["origin"] == TYPED
+    assert because(reported, "HOST-PULL-001")["origin"] == TYPED
     # `--select` starts anew.
-    told = applied(embercoach, "d.py", "--select", "FFT")
-    assert settings_in(told)["ignore"] == ([], [DEFAULT])
-    assert because(told, "FFT-NORM-001") == {
+    reported = applied(embercoach, "d.py", "--select", "FFT")
+    assert settings_in(reported)["ignore"] == ([], [DEFAULT])
+    assert because(reported, "FFT-NORM-001") == {
         "enabled": True, "key": "select", "selector": "FFT", "pattern": None, "origin": TYPED,
     }  # fmt: skip
-    assert because(told, "DTYPE-002")["enabled"] is False
+    assert because(reported, "DTYPE-002")["enabled"] is False
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def test_what_excludes(
 ) -> None:
     (configured / "venv").mkdir()
     (configured / "venv" / "a.py").write_text(MLX)
-    told = applied(embercoach, *arguments)
-    assert not told["checked"]
-    assert told["checked_if_named"]
-    skipped = told["skipped"]
+    reported = applied(embercoach, *arguments)
+    assert not reported["checked"]
+    assert reported["checked_if_named"]
+    skipped = reported["skipped"]
     assert (skipped["why"], skipped["key"]) == ("excluded", key)
     assert skipped["origin"] == origin
     assert f" in `{key}`" in skipped["message"]

@@ -191,8 +191,8 @@ def test_a_named_file_of_an_unknown_kind_is_a_problem(embercoach: Cli) -> None:
     assert problem["message"].startswith("suffix must be one of .py, ")
     Path("embercoach.toml").write_text("extend-exclude = ['*.txt']\n")
     assert embercoach("check", "--force-exclude", "notes.txt").code == 0
-    told = json.loads(embercoach("config", "--output-format", "json", "notes.txt").out)
-    assert not told["paths"][0]["checked_if_named"]
+    reported = json.loads(embercoach("config", "--output-format", "json", "notes.txt").out)
+    assert not reported["paths"][0]["checked_if_named"]
 
 
 @pytest.mark.parametrize("kept", [0.05, 0.4, 0.95])

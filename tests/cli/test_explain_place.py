@@ -98,13 +98,13 @@ def test_other_findings_have_no_signature(embercoach: Cli, file: Path) -> None:
 
 
 def test_in_json(embercoach: Cli, file: Path) -> None:
-    told = json.loads(embercoach("explain", f"{file.name}:9", "--output-format", "json").out)
-    assert (told["path"], told["line"], told["column"]) == ("kernels.py", 9, None)
-    assert [(f["code"], f["rule"]["name"]) for f in told["findings"]] == [
+    reported = json.loads(embercoach("explain", f"{file.name}:9", "--output-format", "json").out)
+    assert (reported["path"], reported["line"], reported["column"]) == ("kernels.py", 9, None)
+    assert [(f["code"], f["rule"]["name"]) for f in reported["findings"]] == [
         ("KERNEL-RANK-001", "scalar-or-array"),
         ("KERNEL-SIG-005", "undeclared-name"),
     ]
-    (kernel,) = told["kernels"]
+    (kernel,) = reported["kernels"]
     (signature,) = kernel["signatures"]
     assert (kernel["name"], kernel["malformed"], signature["launches"]) == ("scale", False, [15])
     shown = "".join(f"    {line}\n" for line in signature["text"].split("\n"))

@@ -51,12 +51,12 @@ def test_all_formats_tell_of_the_same_findings(embercoach: Cli, project: Path) -
     (project / "b,|`.py").write_text("import mlx\nbad_scalar\nloop_(\n  bad_pull)\n")
     (project / "c.py").write_text("import mlx\ndef f(:\n")
     assert COUNTS.keys() == set(FORMATS)
-    told = {}
+    reported = {}
     for form in FORMATS:
         ran = embercoach(".", "--show-notes", "--output-format", form)
         assert (ran.code, ran.err) == (2, "")
-        told[form] = COUNTS[form](ran.out)
-    assert told == dict.fromkeys(FORMATS, 83)
+        reported[form] = COUNTS[form](ran.out)
+    assert reported == dict.fromkeys(FORMATS, 83)
 
 
 def test_paths_for_gitlab_start_at_the_project(

@@ -142,8 +142,8 @@ def test_a_folder_that_is_excluded_above_is_left_out_everywhere(
     assert in_an_editor("vendored/x.py") == set()
     ran = embercoach("check", "--force-exclude", "--stdin-filename", "vendored/x.py", "-")
     assert (ran.code, ran.out) == (0, "")
-    told = json.loads(embercoach("config", "--output-format", "json", "vendored/x.py").out)
-    (applied,) = told["paths"]
+    reported = json.loads(embercoach("config", "--output-format", "json", "vendored/x.py").out)
+    (applied,) = reported["paths"]
     assert applied["configuration"] == "vendored/embercoach.toml"
     assert not applied["checked"]
     assert applied["skipped"]["origin"]["text"] == "embercoach.toml:1"

@@ -222,8 +222,8 @@ def test_what_cannot_be_checked(embercoach: Cli, file: Path) -> None:
 def test_explain_at_a_place(embercoach: Cli, file: Path) -> None:
     ran = embercoach("explain", "a.ipynb:cell 5:4")
     assert (ran.code, "GRAPH-BREAK-001 (item-call)" in ran.out) == (0, True)
-    told = json.loads(embercoach("explain", "a.ipynb:cell 5:4", "--output-format", "json").out)
-    assert (told["cell"], told["findings"][0]["cell"]) == (5, 5)
+    reported = json.loads(embercoach("explain", "a.ipynb:cell 5:4", "--output-format", "json").out)
+    assert (reported["cell"], reported["findings"][0]["cell"]) == (5, 5)
     for word, said in (
         ("a.ipynb:4", "use 'NOTEBOOK:cell N:LINE'"),
         ("a.ipynb:cell 1:1", "a.ipynb has no Python cell 1"),

@@ -108,22 +108,22 @@ def tree(project: Path) -> Path:
     return folder
 
 
-Told = tuple[int, int, int]
+Reported = tuple[int, int, int]
 LINE = re.compile(r"^\S+?:(?:cell \d+:)?\d+:\d+: [A-Z-]+-\d{3} (error|warning|note) ", re.MULTILINE)
 
 
-def of_names(names: list[str]) -> Told:
+def of_names(names: list[str]) -> Reported:
     count = Counter(names)
     assert count.keys() <= {"error", "warning", "note"}
     return count["error"], count["warning"], count["note"]
 
 
-def of_gitlab(out: str) -> Told:
+def of_gitlab(out: str) -> Reported:
     names = {severity: name for name, severity in gitlab.SEVERITIES.items()}
     return of_names([names[entry["severity"]] for entry in json.loads(out)])
 
 
-def of_junit(out: str) -> Told:
+def of_junit(out: str) -> Reported:
     root = ET.fromstring(out)
     failed = [failure.attrib["type"] for failure in root.iter("failure")]
     skipped = ["note" for _ in root.iter("skipped")]
@@ -132,28 +132,28 @@ def of_junit(out: str) -> Told:
     return of_names(failed + skipped)
 
 
-def of_markdown(out: str) -> Told:
+def of_markdown(out: str) -> Reported:
     """The table counts by rule; by severity the sentence above it does."""
     (found,) = re.findall(r"^Found (.*?);", out, re.MULTILINE)
     counts = {noun: int(number) for number, noun in re.findall(r"(\d+) (\w+?)s?\b", found)}
-    told = tuple(counts.get(name, 0) for name in ("error", "warning", "note"))
-    assert sum(int(row[3]) for row in cells(out)) == sum(told)
-    return told[0], told[1], told[2]
+    reported = tuple(counts.get(name, 0) for name in ("error", "warning", "note"))
+    assert sum(int(row[3]) for row in cells(out)) == sum(reported)
+    return reported[0], reported[1], reported[2]
 
 
-def of_github(out: str) -> Told:
+def of_github(out: str) -> Reported:
     names = re.findall(r"^::(\w+) title=EmberCoach \(", out, re.MULTILINE)
     return of_names(["note" if name == "notice" else name for name in names])
 
 
-def of_json(out: str) -> Told:
+def of_json(out: str) -> Reported:
     document = json.loads(out)
-    told = of_names([finding["severity"] for finding in document["findings"]])
-    assert told == tuple(document["summary"][f"{n}s"] for n in ("error", "warning", "note"))
-    return told
+    reported = of_names([finding["severity"] for finding in document["findings"]])
+    assert reported == tuple(document["summary"][f"{n}s"] for n in ("error", "warning", "note"))
+    return reported
 
 
-TOLD: dict[str, Callable[[str], Told]] = {
+REPORTED: dict[str, Callable[[str], Reported]] = {
     "text": lambda out: of_names(LINE.findall(out)),
     "concise": lambda out: of_names(LINE.findall(out)),
     "json": of_json,
@@ -167,7 +167,7 @@ TOLD: dict[str, Callable[[str], Told]] = {
 COMPLETE = ("json", "sarif")
 
 
-def of_page(text: str) -> Told:
+def of_page(text: str) -> Reported:
     """What the totals of an HTML report say, and its list holds."""
     page = LexborHTMLParser(text)
     totals = {
@@ -175,9 +175,9 @@ def of_page(text: str) -> Told:
         for node in page.css("[data-total]")
     }
     data = json.loads(page.css_first("script#data").text())
-    told = of_names([data["severities"][row[6]] for row in data["findings"]])
-    assert told == tuple(totals[name] for name in ("error", "warning", "note"))
-    return told
+    reported = of_names([data["severities"][row[6]] for row in data["findings"]])
+    assert reported == tuple(totals[name] for name in ("error", "warning", "note"))
+    return reported
 
 
 @pytest.mark.parametrize("show_notes", [False, True])
@@ -190,7 +190,7 @@ def test_every_format_counts_alike(
         assert embercoach("baseline", "update", "--baseline", "known.json", "tree").code == 0
         options = ["--baseline", "known.json"]
         grow(tree / "deep", 3)
-    assert TOLD.keys() == set(FORMATS)
+    assert REPORTED.keys() == set(FORMATS)
     ran = embercoach("check", "tree", *options, "--output-format", "json")
     errors, warnings, notes = of_json(ran.out)
     # Two of the trees' files are new beside the baseline, or none: there is something of each.
@@ -199,7 +199,7 @@ def test_every_format_counts_alike(
     for form in FORMATS:
         ran = embercoach("check", "tree", *options, *flags, "--output-format", form)
         expected = (errors, warnings, notes if show_notes or form in COMPLETE else 0)
-        assert (form, TOLD[form](ran.out)) == (form, expected)
+        assert (form, REPORTED[form](ran.out)) == (form, expected)
     assert embercoach("report", "tree", *options, "-q", "-o", "page.html").code == 0
     page = (tree.parent / "page.html").read_text(encoding="utf-8")
     assert of_page(page) == (errors, warnings, notes)

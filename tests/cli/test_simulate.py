@@ -55,10 +55,10 @@ def simulate(tmp_path: Path) -> Simulate:
 def in_json(*arguments: str, simulate: Simulate) -> dict[str, Any]:
     result = simulate("--output-format", "json", *arguments)
     assert result.stdout, result.stderr
-    told = json.loads(result.stdout)
-    jsonschema.Draft202012Validator(schema()).validate(told)
-    assert told["summary"]["exit_code"] == result.returncode
-    return told  # type: ignore[no-any-return]
+    reported = json.loads(result.stdout)
+    jsonschema.Draft202012Validator(schema()).validate(reported)
+    assert reported["summary"]["exit_code"] == result.returncode
+    return reported  # type: ignore[no-any-return]
 
 
 def schema() -> dict[str, Any]:
@@ -101,8 +101,8 @@ def test_a_program_without_kernels(simulate: Simulate) -> None:
 
 
 def test_json(simulate: Simulate) -> None:
-    told = in_json("--", "python", "script.py", "turn,length", simulate=simulate)
-    race, note = told["findings"]
+    reported = in_json("--", "python", "script.py", "turn,length", simulate=simulate)
+    race, note = reported["findings"]
     assert race | {"message": "", "help": "", "column": 0, "end_column": 0} == {
         "path": "kernels.py",
         "line": RACE,
@@ -124,11 +124,11 @@ def test_json(simulate: Simulate) -> None:
     }
     assert LINES[RACE - 1][race["column"] - 1 : race["end_column"] - 1] == race["excerpt"]
     assert (note["code"], note["severity"]) == ("SIM-BENIGN-001", "note")
-    assert [(k["name"], k["launches"], k["findings"], k["notes"]) for k in told["kernels"]] == [
+    assert [(k["name"], k["launches"], k["findings"], k["notes"]) for k in reported["kernels"]] == [
         ("turn", 1, 1, 0),
         ("length", 1, 0, 1),
     ]
-    assert told["summary"] | {"seconds": 0} == {
+    assert reported["summary"] | {"seconds": 0} == {
         "errors": 1,
         "warnings": 0,
         "notes": 1,
@@ -229,9 +229,9 @@ def test_programs(program: list[str], simulate: Simulate, tmp_path: Path) -> Non
     )
     if program[0].endswith("/pytest") and not Path(program[0]).exists():
         pytest.skip("pytest has no script here")
-    told = in_json("--", *program, simulate=simulate)
-    assert [finding["code"] for finding in told["findings"]] == ["SIM-RACE-001"]
-    assert told["summary"]["exit_code"] == 1
+    reported = in_json("--", *program, simulate=simulate)
+    assert [finding["code"] for finding in reported["findings"]] == ["SIM-RACE-001"]
+    assert reported["summary"]["exit_code"] == 1
 
 
 def test_a_program_is_run_as_python_runs_it(simulate: Simulate, tmp_path: Path) -> None:
@@ -243,10 +243,10 @@ def test_a_program_is_run_as_python_runs_it(simulate: Simulate, tmp_path: Path) 
         "import pickle\nclass A: pass\nassert type(pickle.loads(pickle.dumps(A()))) is A\n"
     )
     command = ("sub/asking.py", "--flag", "-x")
-    told = simulate("--", "python", *command).stdout.splitlines()
+    reported = simulate("--", "python", *command).stdout.splitlines()
     plain = python(*command, cwd=tmp_path).stdout.splitlines()
-    assert told[:2] == plain
-    assert "[]" in told[1]
+    assert reported[:2] == plain
+    assert "[]" in reported[1]
 
 
 def test_the_simulator_is_active_before_anything_is_imported(
@@ -348,8 +348,8 @@ def test_forks_leave_the_record_alone(simulate: Simulate, tmp_path: Path) -> Non
         "import os, sys\nfrom kernels import launch, turn\n\nlaunch(turn)\n"
         "child = os.fork()\nif not child:\n    sys.exit(0)\nos.waitpid(child, 0)\n"
     )
-    told = in_json("--", "python", "forks.py", simulate=simulate)
-    assert told["summary"]["errors"] == 1
+    reported = in_json("--", "python", "forks.py", simulate=simulate)
+    assert reported["summary"]["errors"] == 1
 
 
 def test_what_is_handed_down_is_for_the_program_alone(simulate: Simulate) -> None:
@@ -390,8 +390,8 @@ def test_interrupts(tmp_path: Path) -> None:
 def test_the_configuration_counts(simulate: Simulate, tmp_path: Path) -> None:
     settings = tmp_path / "embercoach.toml"
     settings.write_text("[simulator]\nallow = ['threadgroup-race']\n")
-    told = in_json("--", "python", "script.py", "turn", simulate=simulate)
-    assert (told["findings"], told["summary"]["allowed"]) == ([], 1)
+    reported = in_json("--", "python", "script.py", "turn", simulate=simulate)
+    assert (reported["findings"], reported["summary"]["allowed"]) == ([], 1)
     assert simulate("--isolated", "--", "python", "script.py", "turn").returncode == 1
     settings.write_text("[simulator]\ntimeout = 'long'\n")
     result = simulate("--", "python", "script.py", "turn")
@@ -470,8 +470,8 @@ launch(double)
 
 def test_compile_only(simulate: Simulate, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
-    told = in_json("--compile-only", "--", "python", "broken.py", simulate=simulate)
-    found = {finding["kernel"]: finding for finding in told["findings"]}
+    reported = in_json("--compile-only", "--", "python", "broken.py", simulate=simulate)
+    found = {finding["kernel"]: finding for finding in reported["findings"]}
     assert set(found) == {"unknown", "device_only"}
     lines = BROKEN.splitlines()
     unknown, small = found["unknown"], found["device_only"]
@@ -481,8 +481,8 @@ def test_compile_only(simulate: Simulate, tmp_path: Path) -> None:
     assert (small["code"], small["severity"]) == ("SIM-COMPILE-002", "warning")
     assert small["message"] == "kernel does not compile if `x` has fewer than 8 elements"
     assert "const device float* row = x;" in lines[small["line"] - 1]
-    assert told["summary"]["compiled_only"]
-    assert told["summary"]["exit_code"] == 1
+    assert reported["summary"]["compiled_only"]
+    assert reported["summary"]["exit_code"] == 1
 
 
 def test_compile_only_in_text(simulate: Simulate) -> None:

@@ -121,8 +121,8 @@ def test_changes_are_seen(tmp_path: Path, watched: Callable[..., Watched]) -> No
     assert "All clear; 1 file checked." in run.until(IDLE)
     # A file is changed, in place and as most editors do it.
     (source / "a.py").write_text(BAD)
-    told = run.until("src/a.py:5:12: GRAPH-BREAK-001", IDLE)
-    assert "real/a.py changed; checking." in told
+    reported = run.until("src/a.py:5:12: GRAPH-BREAK-001", IDLE)
+    assert "real/a.py changed; checking." in reported
     (source / "new").write_text(GOOD)
     (source / "new").replace(source / "a.py")
     run.until("All clear", IDLE)
@@ -160,8 +160,8 @@ def test_on_a_terminal_the_screen_is_cleared(
 ) -> None:
     (tmp_path / "a.py").write_text(BAD)
     run = watched(terminal=True)
-    told = run.until("\x1b[1mGRAPH-BREAK-001\x1b[0m", IDLE)
-    assert told.startswith("\x1b[2J")
+    reported = run.until("\x1b[1mGRAPH-BREAK-001\x1b[0m", IDLE)
+    assert reported.startswith("\x1b[2J")
     (tmp_path / "a.py").write_text(GOOD)
     assert "\x1b[2J" in run.until("All clear", IDLE)
     assert run.interrupt() == 0

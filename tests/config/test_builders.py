@@ -1,4 +1,4 @@
-"""The table ``kernel-builders``: what it may hold, and what is told of mistakes in it."""
+"""The table ``kernel-builders``: its contents, and messages about mistakes in it."""
 
 from __future__ import annotations
 

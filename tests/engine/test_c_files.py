@@ -38,7 +38,7 @@ def check(*paths: str, cache: bool = False, jobs: int = 1, **options: object) ->
     return run(paths or (".",), settings_, jobs=jobs, cache=cache)
 
 
-def told(result: RunResult) -> list[tuple[str, int, str]]:
+def reported(result: RunResult) -> list[tuple[str, int, str]]:
     return [(f.path, f.line, f.code) for f in result.findings]
 
 
@@ -84,7 +84,7 @@ def test_all_kinds_of_files_together(project: Path) -> None:
     expected = [("a.metal", 1, INDEX), ("a.metal", 1, TYPE), ("b.mm", 3, COPY)]
     for jobs in (1, 2):
         result = check(jobs=jobs)
-        assert [f for f in told(result) if not f[0].endswith(".py")] == expected
+        assert [f for f in reported(result) if not f[0].endswith(".py")] == expected
         assert any(f.path == "c.py" for f in result.findings)
         assert (result.files_checked, result.files_skipped, result.problems) == (3, 1, ())
 
@@ -93,15 +93,15 @@ def test_results_are_cached(project: Path) -> None:
     (project / "a.metal").write_text(BAD)
     first, second = check(cache=True), check(cache=True)
     assert (first.cached, second.cached) == (0, 1)
-    assert told(first) == told(second) == [("a.metal", 1, INDEX), ("a.metal", 1, TYPE)]
+    assert reported(first) == reported(second) == [("a.metal", 1, INDEX), ("a.metal", 1, TYPE)]
     (project / "a.metal").write_text(BAD.replace("31", "30"))
-    assert told(check(cache=True)) == [("a.metal", 1, TYPE)]
+    assert reported(check(cache=True)) == [("a.metal", 1, TYPE)]
 
 
 def test_per_file_settings(project: Path) -> None:
     (project / "a.metal").write_text(BAD)
-    assert told(check(per_file_ignores=(("*.metal", (TYPE,)),))) == [("a.metal", 1, INDEX)]
-    assert told(check(exclude=("*.metal",))) == []
+    assert reported(check(per_file_ignores=(("*.metal", (TYPE,)),))) == [("a.metal", 1, INDEX)]
+    assert reported(check(exclude=("*.metal",))) == []
 
 
 def test_a_broken_encoding_is_told(project: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_does_not_parse_is_no_problem(project: Path) -> None:
     (project / "a.metal").write_text("kernel void f( { } ]] (\n")
     (project / "b.mm").write_text("[[[ MTL }}} @\n")
     result = check()
-    assert (told(result), result.problems, result.files_checked) == ([], (), 2)
+    assert (reported(result), result.problems, result.files_checked) == ([], (), 2)
 
 
 LONG = """\
@@ -157,7 +157,7 @@ def test_suppressions(project: Path, source: str, left: list[str]) -> None:
 def test_suppressions_in_objective_c(project: Path) -> None:
     source = HOST.replace("];", f"];  // embercoach: ignore[{COPY}]")
     (project / "a.mm").write_text(f"#import <Metal/Metal.h>\n{source}")
-    assert told(check()) == []
+    assert reported(check()) == []
     text = f'auto s = R"(\n// embercoach: skip-file\n{BAD})";\n'
     (project / "a.mm").write_text(f"#import <Metal/Metal.h>\n{text}")
     assert [f.code for f in check().findings] == [INDEX, TYPE]
@@ -170,7 +170,7 @@ def test_unused_suppressions_have_fixes(project: Path) -> None:
     path.write_text("int n() { return 1; }  // embercoach: ignore[KERNEL-RACE-001] why // TODO\n")
     own = Settings(root=project)
     result, summary = fix_files(check(), own, check, unsafe=False, jobs=1, debug=False)
-    assert (summary.fixes, told(result)) == (1, [])
+    assert (summary.fixes, reported(result)) == (1, [])
     assert path.read_text() == "int n() { return 1; }  // TODO\n"
 
 
@@ -181,7 +181,7 @@ def test_suppressions_are_written(project: Path, source: str) -> None:
     found = check().findings
     assert annotate_files(found) == (len(found), [])
     assert path.read_text().count("// embercoach: ignore[") == len({f.line for f in found})
-    assert told(check()) == []
+    assert reported(check()) == []
 
 
 @settings(max_examples=50)

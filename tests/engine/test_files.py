@@ -1,4 +1,4 @@
-"""Discovery: what is checked, what is passed over, what is told."""
+"""Discovery: which files are checked, which are skipped, and which problems are reported."""
 
 from __future__ import annotations
 

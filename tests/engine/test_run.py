@@ -58,10 +58,10 @@ def test_a_bad_file_does_not_keep_others_from_being_checked(project: Path, jobs:
     for name, (content, _) in BAD_FILES.items():
         write(f"{name}.py", content)
     result = check(jobs=jobs)
-    told = {line.split(".py:")[0]: line.split(".py:")[1] for line in problems(result)}
-    assert told.keys() == BAD_FILES.keys()
+    reported = {line.split(".py:")[0]: line.split(".py:")[1] for line in problems(result)}
+    assert reported.keys() == BAD_FILES.keys()
     for name, (_, expected) in BAD_FILES.items():
-        assert told[name].startswith(expected), told[name]
+        assert reported[name].startswith(expected), reported[name]
     assert [f.path for f in result.findings] == [f"good{number:02}.py" for number in range(12)]
     assert result.files_checked == 12 + len(BAD_FILES)
 
@@ -232,9 +232,9 @@ def test_steps_and_places_beside_come_along_from_the_cache_too(project: Path) ->
 def test_progress_is_told(project: Path) -> None:
     for number in range(6):
         write(f"f{number}.py", "import mlx\n" if number % 2 else "")
-    told: list[tuple[int, int]] = []
-    check(on_progress=lambda done, total: told.append((done, total)))
-    assert told == [(4, 6), (5, 6), (6, 6)]
+    reported: list[tuple[int, int]] = []
+    check(on_progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(4, 6), (5, 6), (6, 6)]
 
 
 def test_results_add_up(project: Path) -> None:

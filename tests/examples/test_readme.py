@@ -59,8 +59,8 @@ def test_the_simulator_is_shown_at_work() -> None:
 
 def test_times_are_left_out_of_the_comparison() -> None:
     shown = " row_softmax  1  0.012  1  0\nFound 1 fault; 1 launch in 1.25 s.\n"
-    told = " row_softmax  1  SECONDS  1  0\nFound 1 fault; 1 launch in SECONDS s.\n"
-    assert without_times(shown) == told
+    reported = " row_softmax  1  SECONDS  1  0\nFound 1 fault; 1 launch in SECONDS s.\n"
+    assert without_times(shown) == reported
 
 
 def test_the_shown_output_is_what_the_command_prints() -> None:

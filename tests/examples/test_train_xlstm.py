@@ -143,21 +143,21 @@ def test_blocks_of_both_kinds_train(
 
 def counted(bits: list[int]) -> list[int]:
     """Parity, bit by bit."""
-    odd, told = 0, []
+    odd, reported = 0, []
     for bit in bits:
         odd ^= bit
-        told.append(odd)
-    return told
+        reported.append(odd)
+    return reported
 
 
 def shuffled(swaps: list[int]) -> list[int]:
     """Where the pea is, with cups that are really swapped."""
-    under, told = ["pea", "", ""], []
+    under, reported = ["pea", "", ""], []
     for cup in swaps:
         right = (cup + 1) % 3
         under[cup], under[right] = under[right], under[cup]
-        told.append(under.index("pea"))
-    return told
+        reported.append(under.index("pea"))
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_gradients_are_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_terminal_gets_a_progress_bar() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
-    told = example.watch(iter([[0.5, 0.75], [0.25, 1.0]]), 2, console)
-    assert told.losses == (0.5, 0.25)
-    assert told.accuracies == (0.75, 1.0)
+    reported = example.watch(iter([[0.5, 0.75], [0.25, 1.0]]), 2, console)
+    assert reported.losses == (0.5, 0.25)
+    assert reported.accuracies == (0.75, 1.0)
     assert "2/2" in screen.getvalue()
     assert "loss 0.2500, 100.0% correct" in screen.getvalue()
 
@@ -340,9 +340,9 @@ def test_what_the_page_says_was_learned(options: list[str], stated: list[float])
     result = run(TRAINING, *options)
     assert result.returncode == 0, result.stderr
     *measured, guessing = shares(result.stdout)
-    for first, told, share in zip((True, False, False), stated, measured, strict=True):
-        if told > 99.9:
+    for first, reported, share in zip((True, False, False), stated, measured, strict=True):
+        if reported > 99.9:
             assert share > 99.9
         elif not first:
             assert share == pytest.approx(guessing, abs=6)
-            assert told == pytest.approx(guessing, abs=6)
+            assert reported == pytest.approx(guessing, abs=6)

@@ -54,7 +54,7 @@ class Job:
     started: float
 
     def result(self, status: int) -> tuple[int, list[Path]]:
-        """The executions, and the inputs with faults; told on standard output."""
+        """The executions, and the inputs with faults; printed to standard output."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         counts = _DONE.findall(text) or _COUNT.findall(text) or ["0"]
         executions = int(counts[-1])

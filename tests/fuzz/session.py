@@ -67,9 +67,9 @@ class Session:
         file = self._faults / f"{self._target.name}-{name}"
         if not file.exists() or file.stat().st_size > len(data):
             file.write_bytes(data)
-            told = "".join(traceback.format_exception(error))
-            told = told.encode("utf-8", "backslashreplace").decode()
-            file.with_suffix(".txt").write_text(f"{mark}\n\n{told}", encoding="utf-8")
+            reported = "".join(traceback.format_exception(error))
+            reported = reported.encode("utf-8", "backslashreplace").decode()
+            file.with_suffix(".txt").write_text(f"{mark}\n\n{reported}", encoding="utf-8")
         sys.stderr.write(f"FAULT {file}: {mark!a}\n")
         sys.stderr.flush()
 

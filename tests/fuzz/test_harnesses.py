@@ -92,8 +92,8 @@ def test_faults_are_kept_once(tmp_path: Path) -> None:
         session.run(data)
     kept = [path.read_bytes() for path in tmp_path.iterdir() if not path.suffix]
     assert sorted(kept) == [b"one", b"other"]
-    told = "".join(path.read_text() for path in tmp_path.glob("*.txt"))
-    assert "raise FaultError" in told
+    reported = "".join(path.read_text() for path in tmp_path.glob("*.txt"))
+    assert "raise FaultError" in reported
 
 
 def _fail(data: bytes) -> None:
@@ -107,8 +107,8 @@ def test_a_hang_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(session, "LIMIT", 0.1)
     target = Target("t", lambda: (), lambda data, _: data, _spin)
     session.Session(target, tmp_path).run(b"forever")
-    (told,) = tmp_path.glob("*.txt")
-    assert told.read_text().startswith("TooSlow")
+    (reported,) = tmp_path.glob("*.txt")
+    assert reported.read_text().startswith("TooSlow")
 
 
 def _spin(_: bytes) -> None:

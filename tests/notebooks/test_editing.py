@@ -132,10 +132,10 @@ def test_an_edit_changes_one_source_and_no_more(
     expected = part.text[:low] + new + part.text[high:]
     now: dict[str, Any] = json.loads(after)
     cell = now["cells"][part.cell.number - 1]
-    told = cell["source"] if as_string else "".join(cell["source"])
+    reported = cell["source"] if as_string else "".join(cell["source"])
     if high > len(part.text):  # the line end behind the cell is in the module alone
         expected = expected.removesuffix("\n")
-    assert told.rstrip("\n") == expected.rstrip("\n")
+    assert reported.rstrip("\n") == expected.rstrip("\n")
     cell["source"] = data["cells"][part.cell.number - 1]["source"]
     assert now == data
     nbformat.validate(nbformat.reads(after, as_version=4))

@@ -142,11 +142,11 @@ def refused(file: Path) -> str | None:
 )  # fmt: skip
 def test_what_is_no_baseline(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "known.json").write_bytes(content)
-    told = refused(tmp_path / "known.json")
-    assert told is not None
-    assert told.startswith(f"{tmp_path / 'known.json'}: ")
-    assert any(word in told for word in words.split("|"))
-    assert "\n" not in told
+    reported = refused(tmp_path / "known.json")
+    assert reported is not None
+    assert reported.startswith(f"{tmp_path / 'known.json'}: ")
+    assert any(word in reported for word in words.split("|"))
+    assert "\n" not in reported
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:

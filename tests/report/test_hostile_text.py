@@ -53,7 +53,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """Texts that a hostile project puts into a report."""
 
     path: str
@@ -80,15 +80,15 @@ class Told:
         return SourceTexts({self.path: f"{self.source}\n" * 5})
 
 
-TOLD = st.builds(Told, HOSTILE.map(lambda path: path or "a"), HOSTILE, HOSTILE, HOSTILE)
+REPORTED = st.builds(Reported, HOSTILE.map(lambda path: path or "a"), HOSTILE, HOSTILE, HOSTILE)
 
 
-def people(told: Told, form: str, *, color: bool) -> str:
-    outcome, stream = told.outcome(), StringIO()
+def people(reported: Reported, form: str, *, color: bool) -> str:
+    outcome, stream = reported.outcome(), StringIO()
     if form == "concise":
         lines = text.concise(outcome, show_notes=True)
     elif form == "full":
-        lines = text.full(outcome, told.sources(), show_notes=True, width=80)
+        lines = text.full(outcome, reported.sources(), show_notes=True, width=80)
     else:
         lines = statistics.lines(outcome.findings)
     print_lines(lines, stream, color=color)
@@ -96,20 +96,24 @@ def people(told: Told, form: str, *, color: bool) -> str:
     return STYLE.sub("", stream.getvalue()) if color else stream.getvalue()
 
 
-RENDERED: dict[str, Callable[[Told], str]] = {
+RENDERED: dict[str, Callable[[Reported], str]] = {
     **{
         f"{form}-{'color' if color else 'plain'}": partial(people, form=form, color=color)
         for form in ("full", "concise", "statistics")
         for color in (False, True)
     },
-    "json": lambda told: json_report.render(told.outcome(), told.sources(), show_notes=True),
-    "gitlab": lambda told: gitlab.render(told.outcome(), told.sources(), show_notes=True),
-    "sarif": lambda told: sarif.render(
-        told.outcome(), told.sources(), profile="ember", exit_code=1
+    "json": lambda reported: json_report.render(
+        reported.outcome(), reported.sources(), show_notes=True
     ),
-    "junit": lambda told: junit.render(told.outcome(), told.sources(), show_notes=True),
-    "markdown": lambda told: markdown.render(
-        told.outcome(), told.sources(), show_notes=True, comparison=Comparison(1, 1)
+    "gitlab": lambda reported: gitlab.render(
+        reported.outcome(), reported.sources(), show_notes=True
+    ),
+    "sarif": lambda reported: sarif.render(
+        reported.outcome(), reported.sources(), profile="ember", exit_code=1
+    ),
+    "junit": lambda reported: junit.render(reported.outcome(), reported.sources(), show_notes=True),
+    "markdown": lambda reported: markdown.render(
+        reported.outcome(), reported.sources(), show_notes=True, comparison=Comparison(1, 1)
     ),
 }
 
@@ -132,25 +136,27 @@ def assert_inert(report: str) -> None:
 def test_no_report_controls_a_terminal_or_commands_ci(form: str) -> None:
     # Each log of SARIF holds the pages of all rules.
     @settings(FEW, max_examples=8 if form == "sarif" else FEW.max_examples)
-    @given(TOLD)
-    def check(told: Told) -> None:
-        report = RENDERED[form](told)
+    @given(REPORTED)
+    def check(reported: Reported) -> None:
+        report = RENDERED[form](reported)
         assert_inert(report)
         if form in ("json", "gitlab", "sarif"):
             paths = json.dumps(json.loads(report))
-            assert json.dumps(told.message)[1:-1] in paths or form == "sarif"
+            assert json.dumps(reported.message)[1:-1] in paths or form == "sarif"
         if form == "junit":
             assert len(ET.fromstring(report).findall(".//testcase")) == 4
         if form == "concise-plain":
-            assert report.count("\n") == 4 + len([*text.summary(told.outcome(), show_notes=True)])
+            assert report.count("\n") == 4 + len(
+                [*text.summary(reported.outcome(), show_notes=True)]
+            )
 
     check()
 
 
 @FEW
-@given(TOLD)
-def test_github_gets_one_command_for_each_finding(told: Told) -> None:
-    report = github.render(told.outcome(), told.sources(), show_notes=True)
+@given(REPORTED)
+def test_github_gets_one_command_for_each_finding(reported: Reported) -> None:
+    report = github.render(reported.outcome(), reported.sources(), show_notes=True)
     *commands, end = visible_lines(report)
     assert end == ""
     assert len(commands) == 4
@@ -179,17 +185,17 @@ class Tags(HTMLParser):
             self._inside = False
 
 
-def page_of(told: Told) -> Tags:
-    document = json_report.document(told.outcome(), told.sources(), show_notes=True)
+def page_of(reported: Reported) -> Tags:
+    document = json_report.document(reported.outcome(), reported.sources(), show_notes=True)
     page = render(document, readable=lambda _: False, earlier=())
     assert [*visible_lines(page.replace("\t", " "))]  # HTML takes a tab for a space
     return Tags(page)
 
 
 @settings(FEW, max_examples=8)
-@given(TOLD)
-def test_html_holds_no_element_of_a_text(told: Told) -> None:
-    page, expected = page_of(told), page_of(Told("a.py", "m", "h", "x"))
+@given(REPORTED)
+def test_html_holds_no_element_of_a_text(reported: Reported) -> None:
+    page, expected = page_of(reported), page_of(Reported("a.py", "m", "h", "x"))
     assert page.tags == expected.tags
     assert len(json.loads(page.data)["findings"]) == 3
 
@@ -203,17 +209,17 @@ def test_spans_are_together_what_their_line_is(line: list[tuple[str, str]]) -> N
 
 @FEW
 @given(HOSTILE)
-def test_harmless_text_stays_as_it_is(told: str) -> None:
-    shown = log_line(told)
+def test_harmless_text_stays_as_it_is(reported: str) -> None:
+    shown = log_line(reported)
     assert log_line(shown) == shown
     # JSON takes two halves of a character in a row for the whole one.
-    assert json.loads(json_text([told])) == json.loads(json.dumps([told]))
-    if not any(map(is_deceptive, told)):
-        assert escaped(told) == told
+    assert json.loads(json_text([reported])) == json.loads(json.dumps([reported]))
+    if not any(map(is_deceptive, reported)):
+        assert escaped(reported) == reported
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         ("Zoë 日本語 👍 é́\xa0x", "Zoë 日本語 👍 é́\xa0x"),
         ("\x1b[31m\x7f\x9b", "\\x1b[31m\\x7f\\x9b"),
@@ -230,8 +236,8 @@ def test_harmless_text_stays_as_it_is(told: str) -> None:
         ("## [x]", "## [x]"),
     ],
 )
-def test_what_is_shown(told: str, shown: str) -> None:
-    assert log_line(told) == shown
+def test_what_is_shown(reported: str, shown: str) -> None:
+    assert log_line(reported) == shown
 
 
 def test_a_diff_keeps_tabs_and_line_ends() -> None:

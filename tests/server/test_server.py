@@ -106,15 +106,15 @@ def test_a_finding_comes_with_where_its_array_came_from(editor: Editor) -> None:
         "        y = mx.sum(x)\n        print(y.item())\n"
     )
     (found,) = [one for one in editor.open("flow.py", text) if one.code == "GRAPH-BREAK-001"]
-    told = found.related_information
-    assert told is not None
-    assert [(spot(one.location.range), one.message) for one in told] == [
+    reported = found.related_information
+    assert reported is not None
+    assert [(spot(one.location.range), one.message) for one in reported] == [
         ((3, 6, 3, 8), "parameter `xs` of `f`, annotated `list[mx.array]`"),
         ((4, 13, 4, 15), "`x` iterates over `xs`"),
         ((5, 8, 5, 21), "`y` is assigned `mx.sum(x)`"),
         ((4, 13, 4, 15), "loop over `xs`"),
     ]
-    assert {one.location.uri for one in told} == {(editor.folder / "flow.py").as_uri()}
+    assert {one.location.uri for one in reported} == {(editor.folder / "flow.py").as_uri()}
 
 
 def test_findings_follow_what_is_typed_and_go_when_it_is_closed(editor: Editor) -> None:
@@ -395,6 +395,6 @@ def test_without_pygls_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("embercoach.cli.commands.server.find_spec", lambda name: None)
     assert start(["server"]) == 2
-    told = capfd.readouterr().err
-    assert "requires lsprotocol and pygls" in told
-    assert "-m pip install 'embercoach[server]'" in told
+    reported = capfd.readouterr().err
+    assert "requires lsprotocol and pygls" in reported
+    assert "-m pip install 'embercoach[server]'" in reported

@@ -35,10 +35,10 @@ class Verdict:
 
 
 def verdicts(case: Case) -> tuple[Verdict, ...]:
-    """What the recommended rules tell of a case as errors and warnings."""
+    """Errors and warnings of the recommended rules for a case."""
     body_line = HEADER_LINE + case.header.count("\n") + 1
     launch_line = body_line + case.source.count("\n") + 1
-    told = []
+    reported = []
     for finding in check_source(written_out(case), Path("case.py"), Project()).findings:
         severity = rulebook.rule(finding.code).severity_in("recommended", finding.context)
         if severity == "note" or not finding.code.startswith("KERNEL-"):
@@ -48,8 +48,8 @@ def verdicts(case: Case) -> tuple[Verdict, ...]:
             else ("body", body_line) if finding.line < launch_line
             else ("launch", launch_line)
         )  # fmt: skip
-        told.append(Verdict(finding.code, part, finding.line - first + 1, finding.message))
-    return tuple(told)
+        reported.append(Verdict(finding.code, part, finding.line - first + 1, finding.message))
+    return tuple(reported)
 
 
 def written_out(case: Case) -> str:

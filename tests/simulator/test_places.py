@@ -1,4 +1,4 @@
-"""Where a kernel's line stands in Python: in one literal alone, or it is not told."""
+"""Where a kernel's line stands in Python: in one literal alone, or there is no place."""
 
 from __future__ import annotations
 

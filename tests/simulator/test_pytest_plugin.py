@@ -1,4 +1,4 @@
-"""``pytest --embercoach-simulate``: whose findings are whose, what is told, and what it costs."""
+"""``pytest --embercoach-simulate``: whose findings are whose, the report, and the cost."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> str:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a session with every sort of test prints."""
     folder = kernels_in(tmp_path_factory.mktemp("project"))
     (folder / "test_all.py").write_text(SUITE, encoding="utf-8")
@@ -137,25 +137,25 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     return result.stdout
 
 
-def section(told: str, name: str) -> str:
-    """What is told under a heading such as ``____ test_race ____``."""
+def section(reported: str, name: str) -> str:
+    """The text under a heading such as ``____ test_race ____``."""
     pattern = rf"^_+ {re.escape(name)} _+\n(.*?)(?=^_{{3,}}|^={{3,}})"
-    found = re.search(pattern, told, re.MULTILINE | re.DOTALL)
-    assert found, told
+    found = re.search(pattern, reported, re.MULTILINE | re.DOTALL)
+    assert found, reported
     return found[1]
 
 
-def test_who_fails(told: str) -> None:
-    found = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) test_all\.py::(\S+)", told, re.MULTILINE)
+def test_who_fails(reported: str) -> None:
+    found = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) test_all\.py::(\S+)", reported, re.MULTILINE)
     outcomes = {name: outcome for outcome, name in found}
     # Teardown has an outcome of its own: its test has passed, and then fails.
     assert outcomes.pop("test_teardown") == "ERROR"
     assert outcomes == OUTCOMES
-    assert "6 passed, 1 skipped, 1 xfailed, 2 errors" in told
+    assert "6 passed, 1 skipped, 1 xfailed, 2 errors" in reported
 
 
-def test_a_finding_is_told_with_its_place(told: str) -> None:
-    text = section(told, "test_race")
+def test_a_finding_is_told_with_its_place(reported: str) -> None:
+    text = section(reported, "test_race")
     assert "threadgroup-race (SIM-RACE-001) in kernel 'turn', body line 6:" in text
     assert "tile[t] = tile[63 - t];" in text
     assert re.search(r"launched at .+kernels\.py:\d+", text)
@@ -163,16 +163,16 @@ def test_a_finding_is_told_with_its_place(told: str) -> None:
     assert "pytest_session.py" not in text
 
 
-def test_the_short_summary_names_the_kernel(told: str) -> None:
-    lines = told.splitlines()
+def test_the_short_summary_names_the_kernel(reported: str) -> None:
+    lines = reported.splitlines()
     (line,) = (line for line in lines if line.startswith("FAILED test_all.py::test_race "))
     assert "threadgroup-race" in line
 
 
-def test_a_fixtures_finding_fails_the_test_and_says_so(told: str) -> None:
-    assert "'turn'" in section(told, "test_fixture")
-    assert "'turn'" in section(told, "ERROR at teardown of test_teardown")
-    assert "in its teardown" in section(told, "ERROR at teardown of test_teardown")
+def test_a_fixtures_finding_fails_the_test_and_says_so(reported: str) -> None:
+    assert "'turn'" in section(reported, "test_fixture")
+    assert "'turn'" in section(reported, "ERROR at teardown of test_teardown")
+    assert "in its teardown" in section(reported, "ERROR at teardown of test_teardown")
 
 
 @pytest.mark.parametrize(
@@ -183,15 +183,15 @@ def test_a_fixtures_finding_fails_the_test_and_says_so(told: str) -> None:
         ("ERROR at setup of test_setup", 'KeyError("mine")'),
     ],
 )
-def test_a_failure_of_the_tests_own_stays(name: str, own: str, told: str) -> None:
-    text = section(told, name)
+def test_a_failure_of_the_tests_own_stays(name: str, own: str, reported: str) -> None:
+    text = section(reported, name)
     assert own in text
     assert re.search(r"^-+ EmberCoach simulator -+$", text, re.MULTILINE)
     assert "threadgroup-race (SIM-RACE-001)" in text
 
 
-def test_the_summary(told: str) -> None:
-    _, _, end = told.partition("= EmberCoach simulator =")
+def test_the_summary(reported: str) -> None:
+    _, _, end = reported.partition("= EmberCoach simulator =")
     assert "note same-value-write in kernel 'length', body line 4: y[0] = 64.0f;" in end
     (line,) = re.findall(r"^\d+ launches of .*$", end, re.MULTILINE)
     assert re.fullmatch(
@@ -199,11 +199,11 @@ def test_the_summary(told: str) -> None:
         r"2 allowed, 1 note",
         line,
     )
-    assert "embercoach: Metal kernels run on this CPU and are checked" in told
+    assert "embercoach: Metal kernels run on this CPU and are checked" in reported
 
 
-def test_notes_fail_nothing(told: str) -> None:
-    before, _, _ = told.partition("= EmberCoach simulator =")
+def test_notes_fail_nothing(reported: str) -> None:
+    before, _, _ = reported.partition("= EmberCoach simulator =")
     assert "same-value-write" not in before
 
 
@@ -310,8 +310,8 @@ def test_the_marker_is_known_without_the_flag(tmp_path: Path) -> None:
         "import pytest\n\n\n@pytest.mark.embercoach_allow('crash')\ndef test_a():\n    pass\n"
     )
     assert run_pytest("--strict-markers", cwd=tmp_path).returncode == 0
-    told = run_pytest("--markers", cwd=tmp_path).stdout
-    assert "@pytest.mark.embercoach_allow(kind, ..., reason=...)" in told
+    reported = run_pytest("--markers", cwd=tmp_path).stdout
+    assert "@pytest.mark.embercoach_allow(kind, ..., reason=...)" in reported
     assert SIMULATE in run_pytest("--help", cwd=tmp_path).stdout
 
 

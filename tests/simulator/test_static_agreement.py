@@ -51,9 +51,9 @@ def test_static_and_dynamic_finding_are_one(case: Case) -> None:
     answers = {code for kind in kinds | case.also for code in ANSWERS.get(kind, ())}
     assert {verdict.code for verdict in found} <= answers
     if case.name not in AT_THE_CAUSE:
-        told = {code for kind in kinds for code in ANSWERS.get(kind, ())}
+        reported = {code for kind in kinds for code in ANSWERS.get(kind, ())}
         places = {(mark.part, mark.line) for mark in case.marks}
-        assert any(v.code in told and (v.part, v.line) in places for v in found)
+        assert any(v.code in reported and (v.part, v.line) in places for v in found)
     assert found
 
 

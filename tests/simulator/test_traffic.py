@@ -210,7 +210,7 @@ def test_a_race_counts_as_what_is_accessed():
 
 
 def test_lanes_in_step_count_once():
-    """Such a launch is run anew: what is told is of the run that gave the result."""
+    """Such a launch is run anew: the traffic is that of the run that gave the result."""
     body = """
     o[i] = a[i];
     float other = o[i ^ 1];

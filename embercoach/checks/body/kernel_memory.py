@@ -83,11 +83,11 @@ def _runtime_names(code: MetalCode) -> frozenset[str]:
 def _variable_sizes(
     text: MetalText, runtime: frozenset[str], name: Text | None
 ) -> Iterator[MetalReport]:
-    told: dict[Declaration, SizeName] = {}
+    first_sizes: dict[Declaration, SizeName] = {}
     for size in text.size_names:
         if not size.free or size.name in runtime:
-            told.setdefault(size.array, size)
-    for array, size in told.items():
+            first_sizes.setdefault(size.array, size)
+    for array, size in first_sizes.items():
         yield MetalReport(
             ARRAY,
             size.place,

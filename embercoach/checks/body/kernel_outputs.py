@@ -28,19 +28,19 @@ def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     from embercoach.metal.inspections.races import races
     from embercoach.metal.inspections.stores import overlaps
 
-    told: set[Spot] = set()
+    reported: set[Spot] = set()
     used = _used(trace)
     for overlap in overlaps(trace):
         if overlap.certain or _AXES[overlap.axis or 0] in used:
-            told.add(overlap.access.spot)
+            reported.add(overlap.access.spot)
             yield _overlap(overlap)
     found = races(trace, "device")
     yield from wrong_flags(found, "device")
     for race in causes(race for race in found if not race.barriers and is_sure(race, trace)):
-        if not told & {race.first.spot, race.second.spot}:
-            told |= {race.first.spot, race.second.spot}
+        if not reported & {race.first.spot, race.second.spot}:
+            reported |= {race.first.spot, race.second.spot}
             yield _race(race)
-    yield from _crossed(used, crossings(trace), told)
+    yield from _crossed(used, crossings(trace), reported)
 
 
 def _used(trace: Trace) -> frozenset[str]:
@@ -73,19 +73,19 @@ def _race(race: Race) -> MetalReport:
 
 
 def _crossed(
-    used: frozenset[str], found: tuple[Crossing, ...], told: set[Spot]
+    used: frozenset[str], found: tuple[Crossing, ...], reported: set[Spot]
 ) -> Iterator[MetalReport]:
     for crossing in found:
         first, second = crossing.first.spot, crossing.second.spot
-        if told & {first, second} or not (crossing.certain or _AXES[crossing.axis] in used):
+        if reported & {first, second} or not (crossing.certain or _AXES[crossing.axis] in used):
             continue
         if crossing.barriers:
             barrier = crossing.barriers[-1].spot
-            if barrier not in told:
-                told.add(barrier)
+            if barrier not in reported:
+                reported.add(barrier)
                 yield _grid_wide(crossing, barrier)
         else:
-            told |= {first, second}
+            reported |= {first, second}
             yield _apart(crossing)
 
 

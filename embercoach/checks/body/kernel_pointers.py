@@ -31,9 +31,9 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
     if not text.parse_ok or text.macros.blanks:
         return
     # KERNEL-UNIT-004 reports the arguments of entry points.
-    told = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
+    parameters = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
     for declaration in text.declarations:
-        if _lacks_space(declaration) and declaration.place not in told:
+        if _lacks_space(declaration) and declaration.place not in parameters:
             kind = declaration.type
             yield MetalReport(
                 CODE,

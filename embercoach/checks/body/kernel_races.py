@@ -39,12 +39,12 @@ def is_sure(race: Race, trace: Trace) -> bool:
 
 def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
     """Barriers that stand between the accesses of a race, each once."""
-    told: set[Spot] = set()
+    reported: set[Spot] = set()
     # Of several barriers between two accesses one is enough, and the last is as good as any.
     for race in sorted(found, key=_directness):
         spots = {barrier.spot for barrier in race.barriers}
-        if spots and not told & spots and not _may_be_rare(race):
-            told.add(race.barriers[-1].spot)
+        if spots and not reported & spots and not _may_be_rare(race):
+            reported.add(race.barriers[-1].spot)
             yield _wrong_flag(race, race.barriers[-1], memory)
 
 

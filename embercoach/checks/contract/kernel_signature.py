@@ -47,10 +47,10 @@ def _out_of_reach(
     on_mention = ATTRIBUTES.keys() | metadata
     templates = {name for launch in kernel.launches for name in launch.template or ()}
     names = frozenset(on_mention.union(inputs, outputs, templates))
-    told: set[str] = set()
+    reported: set[str] = set()
     for use in beyond_functions(kernel.above, names):
-        if use.name not in told:
-            told.add(use.name)
+        if use.name not in reported:
+            reported.add(use.name)
             yield from kernel.at(
                 "KERNEL-SIG-006",
                 use.place,

@@ -39,14 +39,14 @@ class Build:
 @check("KERNEL-CACHE-001")
 def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel = mx.fast.metal_kernel(...)`` and ``kernel(...)`` in one function."""
-    told: set[cst.CSTNode] = set()
+    reported: set[cst.CSTNode] = set()
     for definition in definitions(module, facts):
         if not definition.own:
             continue
         builds = [Build(definition.fact.node, definition.fact.place)]
         for build in (*builds, *_made_by_a_factory(definition, module, facts)):
-            if build.node not in told and _is_repeated(build, definition.launches):
-                told.add(build.node)
+            if build.node not in reported and _is_repeated(build, definition.launches):
+                reported.add(build.node)
                 yield from _report(build, module)
 
 

@@ -88,7 +88,7 @@ def _reached(
     roots: list[GradientVisit], calls: dict[FunctionInfo, list[CallFact]]
 ) -> Iterator[tuple[CallFact, str]]:
     pending, seen = roots, set(roots)
-    told: set[cst.CSTNode] = set()
+    reported: set[cst.CSTNode] = set()
     while pending and len(seen) < MAX_STEPS:
         visit = pending.pop()
         own = calls[visit.function]
@@ -100,9 +100,9 @@ def _reached(
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)
             if wanted and fact.node in running and not _is_discrete(fact):
-                if fact.node not in told:
+                if fact.node not in reported:
                     yield fact, visit.root
-                told.add(fact.node)
+                reported.add(fact.node)
         for node, arguments in running.items():
             for following in _entered(node, arguments, visit, names):
                 if following not in seen:

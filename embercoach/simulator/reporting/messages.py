@@ -161,10 +161,10 @@ _KINDS = {
 
 
 #: The kinds that a run can find.
-TOLD = frozenset(_KINDS)
+DESCRIBED_KINDS = frozenset(_KINDS)
 
 
-def tell(
+def described(
     raw: RawFinding,
     kernel: BuiltKernel,
     buffers: Sequence[Buffer],

@@ -16,7 +16,7 @@ from embercoach.simulator.model import (
     SimulatorError,
     Traffic,
 )
-from embercoach.simulator.reporting.messages import tell
+from embercoach.simulator.reporting.messages import described
 from embercoach.simulator.session.buffers import buffers, to_array
 from embercoach.simulator.session.capture import capture
 from embercoach.simulator.session.recorder import KernelFault, SimulatedLaunch, calling_place
@@ -112,7 +112,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         group = min(tx, gx), min(ty, gy), min(tz, gz)
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
-    found = [tell(raw, built, bound, place) for raw in result.findings]
+    found = [described(raw, built, bound, place) for raw in result.findings]
     done = SimulatedLaunch(
         kernel=name,
         grid=captured.grid,

@@ -12,7 +12,7 @@ from embercoach.metal.execution.events import Configuration
 from embercoach.metal.execution.follow import follow
 from embercoach.metal.inspections.stores import unfilled
 from tests.metal.execution.launching import configuration_of, program_of
-from tests.metal.inspections.telling import told
+from tests.metal.inspections.trace_findings import reported
 from tests.simulator.suite.case import Case
 from tests.simulator.suite_cases import BUGS, CLEAN
 
@@ -91,6 +91,6 @@ def test_following_never_raises(
         )
     trace = follow(program, configuration)
     outputs = tuple(v for v in program.variables.values() if v.kind == "output")
-    found = told(trace)
+    found = reported(trace)
     unfilled(trace, outputs)
-    assert told(follow(program, configuration)) == found
+    assert reported(follow(program, configuration)) == found

@@ -100,9 +100,11 @@ class Case:
 def _marks(text: str, part: str) -> list[Mark]:
     marks = []
     for number, line in enumerate(text.split("\n"), start=1):
-        _, mark, told = line.partition(MARK)
+        _, mark, reported = line.partition(MARK)
         if mark:
-            marks += [Mark(frozenset(k.split("|")), part, number) for k in told.strip().split(", ")]
+            marks += [
+                Mark(frozenset(k.split("|")), part, number) for k in reported.strip().split(", ")
+            ]
     return marks
 
 

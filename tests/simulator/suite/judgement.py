@@ -99,8 +99,8 @@ def _differences(case: Case, outputs: Sequence[np.ndarray]) -> list[str]:
     if case.expected is None:
         return []
     pairs = zip(case.outputs, outputs, case.expected(), strict=True)
-    told = (_difference(case, name, output, expected) for name, output, expected in pairs)
-    return [difference for difference in told if difference]
+    reported = (_difference(case, name, output, expected) for name, output, expected in pairs)
+    return [difference for difference in reported if difference]
 
 
 def _difference(case: Case, name: str, output: np.ndarray, expected: np.ndarray) -> str:

@@ -63,8 +63,8 @@ def gradients(
     slopes = tuple(of_last)
     for t in reversed(range(steps)):
         step = past[t]
-        told = (of_states[0, :, t] * step.live, *of_states[1:, :, t])
-        slopes = tuple(one + other for one, other in zip(slopes, told, strict=True))
+        reported = (of_states[0, :, t] * step.live, *of_states[1:, :, t])
+        slopes = tuple(one + other for one, other in zip(slopes, reported, strict=True))
         by_gates, before = _backward(step, slopes)
         by_gates = np.where(step.live, by_gates, 0)
         wx[:, t] = np.moveaxis(by_gates, 0, 1)

@@ -1,4 +1,4 @@
-"""What is told of a path agrees with what a run does."""
+"""The reason given for a path agrees with what a run does."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def test_reasons(tree: Path, name: str, why: str, pattern: str, file: str, place
     def absolute(relative: str) -> str:
         return str(tree / relative) if relative else ""
 
-    told = skip_reason(str(tree / name), Configurations.fixed(settings_of(tree)))
-    assert told is not None
-    assert (told.scope is not None) == (why == "excluded")
+    reason = skip_reason(str(tree / name), Configurations.fixed(settings_of(tree)))
+    assert reason is not None
+    assert (reason.scope is not None) == (why == "excluded")
     expected = Reason(why, pattern, absolute(file), absolute(place))  # type: ignore[arg-type]
-    assert replace(told, scope=None) == expected
+    assert replace(reason, scope=None) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_what_the_text_says(tmp_path: Path, name: str, text: str, why: str | Non
     path.write_text(text, encoding="utf-8")
     builder = KernelBuilder("pack.Wrapper", (("source", 0),))
     settings = Settings(tmp_path, kernel_builders=(builder,))
-    told = skip_reason(str(path), Configurations.fixed(settings))
-    assert (told and told.why) == why
+    reason = skip_reason(str(path), Configurations.fixed(settings))
+    assert (reason and reason.why) == why
     # A run agrees.
     assert run([str(path)], settings, cache=False).files_skipped == (why is not None)
 

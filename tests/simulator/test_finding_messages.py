@@ -17,7 +17,7 @@ from embercoach.simulator.model import (
     SourceMap,
 )
 from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
-from embercoach.simulator.reporting.messages import TOLD, report, tell
+from embercoach.simulator.reporting.messages import DESCRIBED_KINDS, described, report
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
 KERNEL = BuiltKernel("twice", Path("none"), (), SOURCE, SourceMap(1, 3, 2), True)
@@ -41,13 +41,13 @@ OTHER_WRITE = (
 )
 
 
-def told(kind, at=AT, other=None, buffer="x", element=16, detail="", count=1):
+def reported(kind, at=AT, other=None, buffer="x", element=16, detail="", count=1):
     raw = RawFinding(kind, at, other, buffer, element, detail, count)
-    return tell(raw, KERNEL, BUFFERS, ("train.py", 12))
+    return described(raw, KERNEL, BUFFERS, ("train.py", 12))
 
 
 def test_a_finding_has_its_place():
-    finding = told("out-of-bounds", count=3)
+    finding = reported("out-of-bounds", count=3)
     assert (finding.kind, finding.code) == ("out-of-bounds", "SIM-BOUNDS-001")
     assert (finding.kernel, finding.part, finding.line) == ("twice", "body", 2)
     assert (finding.thread, finding.excerpt) == ((5, 0, 0), "second();")
@@ -58,7 +58,7 @@ def test_a_finding_has_its_place():
     ("line", "place"), [(1, ("header", 1)), (2, ("generated", 2)), (None, ("generated", None))]
 )
 def test_lines_are_those_of_the_users_texts(line, place):
-    finding = told("out-of-bounds", at=MemoryAccess(line, None, None))
+    finding = reported("out-of-bounds", at=MemoryAccess(line, None, None))
     assert (finding.part, finding.line) == place
 
 
@@ -75,11 +75,11 @@ def test_lines_are_those_of_the_users_texts(line, place):
     ],
 )
 def test_message_states_the_bounds(buffer, element, message):
-    assert told("out-of-bounds", at=READ, buffer=buffer, element=element).message == message
+    assert reported("out-of-bounds", at=READ, buffer=buffer, element=element).message == message
 
 
 def test_message_states_the_bounds_that_the_compiler_saw():
-    finding = told("out-of-bounds", buffer="acc", element=4, detail="declared as `float[4]`")
+    finding = reported("out-of-bounds", buffer="acc", element=4, detail="declared as `float[4]`")
     assert finding.message == "out-of-bounds access to `acc[4]`: declared as `float[4]`"
 
 
@@ -122,7 +122,7 @@ def test_message_states_the_bounds_that_the_compiler_saw():
     ],
 )
 def test_a_race_names_both_accesses(at, other, message, details):
-    race = told("threadgroup-race", at=at, other=other, buffer="tile", element=3)
+    race = reported("threadgroup-race", at=at, other=other, buffer="tile", element=3)
     assert (race.message, race.details) == (message, details)
     assert "threadgroup_barrier(mem_flags::mem_threadgroup)" in race.help
 
@@ -138,14 +138,14 @@ def test_a_race_names_both_accesses(at, other, message, details):
     ],
 )
 def test_a_divergent_barrier_names_a_missing_thread(other, where):
-    finding = told("divergent-barrier", other=other, detail="1 thread at this barrier")
+    finding = reported("divergent-barrier", other=other, detail="1 thread at this barrier")
     assert finding.message == "barrier divergence: some threads never reach this barrier"
     assert finding.details == ("1 thread at this barrier", where)
 
 
 def test_values_that_memory_decides():
     detail = "`v` is uninitialized: 1 in one run, 2 in another"
-    finding = told("uninitialized-read", at=MemoryAccess(4, None, None), detail=detail)
+    finding = reported("uninitialized-read", at=MemoryAccess(4, None, None), detail=detail)
     assert finding.message == "uninitialized read: `x[16]` differs from run to run"
     assert finding.details == (detail,)
 
@@ -159,14 +159,14 @@ def test_values_that_memory_decides():
     ],
 )
 def test_how_much_is_unwritten(count, message):
-    finding = told("unwritten-output", at=NOWHERE, count=count)
+    finding = reported("unwritten-output", at=NOWHERE, count=count)
     assert finding.message == message
     assert "times" not in report(finding)
 
 
 def test_reports_break_no_positions_and_no_code():
     for width in range(60):
-        finding = told("threadgroup-race", other=OTHER, buffer="x" * width, element=3)
+        finding = reported("threadgroup-race", other=OTHER, buffer="x" * width, element=3)
         text = report(finding)
         assert "(4, 0, 0) of" in " ".join(text.split())
         for line in text.split("\n"):
@@ -176,15 +176,15 @@ def test_reports_break_no_positions_and_no_code():
 
 
 def test_all_kinds_of_a_run_are_told():
-    assert set(CODE_OF_KIND) - TOLD == {"does-not-compile", "variant-does-not-compile"}
+    assert set(CODE_OF_KIND) - DESCRIBED_KINDS == {"does-not-compile", "variant-does-not-compile"}
 
 
-@pytest.mark.parametrize("kind", sorted(TOLD))
+@pytest.mark.parametrize("kind", sorted(DESCRIBED_KINDS))
 @pytest.mark.parametrize("at", [AT, NOWHERE])
 @pytest.mark.parametrize("other", [None, OTHER, NOWHERE])
 @pytest.mark.parametrize("buffer", ["x", ""])
 def test_every_kind_has_a_short_message_and_help(kind, at, other, buffer):
-    finding = told(kind, at=at, other=other, buffer=buffer, detail="both write 4 bytes")
+    finding = reported(kind, at=at, other=other, buffer=buffer, detail="both write 4 bytes")
     texts = (finding.message, *finding.details)
     assert " ".join(texts).count("both write 4 bytes") == 1
     assert len(finding.message) <= 80

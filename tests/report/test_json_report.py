@@ -77,13 +77,13 @@ def test_notes_are_always_in_json_and_their_fixes_counted_when_listed(
 def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: SourceTexts) -> None:
     """A program that knows lines and columns only gets what ``--fix`` writes."""
     document = json_report.document(outcome, sources, show_notes=True)
-    for finding, told in zip(outcome.findings, document["findings"], strict=True):
+    for finding, reported in zip(outcome.findings, document["findings"], strict=True):
         if finding.fix is None:
-            assert told["fix"] is None
+            assert reported["fix"] is None
             continue
         index = sources.index(finding.path)
         lines = re.split(r"(?<=\n)", index.text)
-        for edit in reversed(told["fix"]["edits"]):
+        for edit in reversed(reported["fix"]["edits"]):
             first, last = edit["start"]["line"] - 1, edit["end"]["line"] - 1
             lines[first : last + 1] = [
                 lines[first][: edit["start"]["column"] - 1]
@@ -164,13 +164,13 @@ def test_sarif_keeps_to_what_github_takes(log: dict[str, Any], outcome: Outcome)
     assert run["automationDetails"]["id"] == "embercoach/"
     levels = {"error": "error", "warning": "warning", "note": "recommendation"}
     for rule in run["tool"]["driver"]["rules"]:
-        told = rule["properties"]
-        assert told["precision"] in ("very-high", "high", "medium", "low")
-        assert told["problem.severity"] == levels[rule["defaultConfiguration"]["level"]]
+        reported = rule["properties"]
+        assert reported["precision"] in ("very-high", "high", "medium", "low")
+        assert reported["problem.severity"] == levels[rule["defaultConfiguration"]["level"]]
         # A severity of security would make a vulnerability of each alert.
-        assert "security-severity" not in told
-        assert "security" not in told["tags"]
-        assert len(told["tags"]) <= 10
+        assert "security-severity" not in reported
+        assert "security" not in reported["tags"]
+        assert len(reported["tags"]) <= 10
         assert len(rule["name"]) <= 255
         assert len(rule["shortDescription"]["text"]) <= 1024
     for result, finding in zip(run["results"], outcome.findings, strict=True):
@@ -259,9 +259,9 @@ def test_a_fix_in_sarif_is_a_deletion_and_an_insertion(clean: Outcome) -> None:
     document = sarif.document(
         outcome, SourceTexts({"a.py": "x = y\nv\n"}), profile="recommended", exit_code=1
     )
-    (told,) = document["runs"][0]["results"][0]["fixes"]
-    assert told["description"]["text"] == "Do it (unsafe)"
-    (change,) = told["artifactChanges"]
+    (reported,) = document["runs"][0]["results"][0]["fixes"]
+    assert reported["description"]["text"] == "Do it (unsafe)"
+    (change,) = reported["artifactChanges"]
     assert change["replacements"] == [
         {
             "deletedRegion": {"startLine": 1, "startColumn": 5, "endLine": 1, "endColumn": 6},

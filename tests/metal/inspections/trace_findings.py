@@ -1,4 +1,4 @@
-"""What the analyses tell of a trace, in the words of the simulator's suite."""
+"""Findings of the analyses in a trace, named as in the simulator's suite."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.events import Memory, Trace
     from embercoach.metal.program.nodes import Spot
 
-Told = tuple[str, str, int]
+Reported = tuple[str, str, int]
 
 
-def told(trace: Trace) -> set[Told]:
+def reported(trace: Trace) -> set[Reported]:
     """Kind, text and line of each finding; of two sides both."""
     return set(_told(trace))
 
 
-def _told(trace: Trace) -> Iterator[Told]:
+def _told(trace: Trace) -> Iterator[Reported]:
     yield from _races(trace, "threadgroup")
     yield from _races(trace, "device")
     for race in weak_simdgroup_barriers(trace):
@@ -43,7 +43,7 @@ def _told(trace: Trace) -> Iterator[Told]:
         yield _at("partial-reduction", partial.store.spot)
 
 
-def _races(trace: Trace, memory: Memory) -> Iterator[Told]:
+def _races(trace: Trace, memory: Memory) -> Iterator[Reported]:
     for race in races(trace, memory):
         for barrier in race.barriers:
             yield _at("wrong-mem-flags", barrier.spot)
@@ -52,5 +52,5 @@ def _races(trace: Trace, memory: Memory) -> Iterator[Told]:
             yield _at(f"{memory}-race", race.second.spot)
 
 
-def _at(kind: str, spot: Spot) -> Told:
+def _at(kind: str, spot: Spot) -> Reported:
     return kind, spot.text, spot.place.line
