@@ -28,16 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
-from pygments.lexers import (
-    BashLexer,
-    CppLexer,
-    CssLexer,
-    HtmlDjangoLexer,
-    JavascriptLexer,
-    JsonLexer,
-    TOMLLexer,
-    YamlLexer,
-)
+from pygments import lexers
 from pygments.token import Comment, Literal, Name, Text
 
 if sys.version_info >= (3, 11):
@@ -223,7 +214,7 @@ def _without_fields(text: str) -> str:
 def markdown_texts(source: str) -> Iterator[tuple[int, str]]:
     """The prose of a page, by block: its first line and its text."""
     if front := FRONT_MATTER.match(source):
-        yield 1, lexed_text(TOMLLexer())(front[0].replace("+++", "   "))
+        yield 1, lexed_text(lexers.TOMLLexer())(front[0].replace("+++", "   "))
         source = "\n" * front[0].count("\n") + source[front.end() :]
     for token in MarkdownIt().enable("table").parse(source):
         if token.type == "inline" and token.map:
@@ -261,16 +252,16 @@ def lexed_text(lexer: Lexer, kept: Iterable[_TokenType] = ()) -> Callable[[str],
 
 YAML_TEXT = (Literal, Name.Constant)
 LEXED: dict[str, Callable[[str], str]] = {
-    ".cpp": lexed_text(CppLexer()),
-    ".css": lexed_text(CssLexer()),
-    ".h": lexed_text(CppLexer()),
-    ".html": lexed_text(HtmlDjangoLexer(), [Text]),
-    ".js": lexed_text(JavascriptLexer()),
-    ".schema.json": lexed_text(JsonLexer(), [Name.Tag, Literal]),
-    ".sh": lexed_text(BashLexer()),
-    ".toml": lexed_text(TOMLLexer()),
-    ".yaml": lexed_text(YamlLexer(), YAML_TEXT),
-    ".yml": lexed_text(YamlLexer(), YAML_TEXT),
+    ".cpp": lexed_text(lexers.CppLexer()),
+    ".css": lexed_text(lexers.CssLexer()),
+    ".h": lexed_text(lexers.CppLexer()),
+    ".html": lexed_text(lexers.HtmlDjangoLexer(), [Text]),
+    ".js": lexed_text(lexers.JavascriptLexer()),
+    ".schema.json": lexed_text(lexers.JsonLexer(), [Name.Tag, Literal]),
+    ".sh": lexed_text(lexers.BashLexer()),
+    ".toml": lexed_text(lexers.TOMLLexer()),
+    ".yaml": lexed_text(lexers.YamlLexer(), YAML_TEXT),
+    ".yml": lexed_text(lexers.YamlLexer(), YAML_TEXT),
 }
 
 

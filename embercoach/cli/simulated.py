@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from embercoach import rulebook
 from embercoach.finding import Finding
 from embercoach.report import text
+from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
 from embercoach.terminal_text import json_text, log_line, without_commands
@@ -142,7 +143,7 @@ def document(simulated: Simulated) -> dict[str, Any]:
     severities = [finding.severity for finding, _ in placed]
     return {
         "version": VERSION,
-        "findings": [_told(finding, found) for finding, found in placed],
+        "findings": [_members(finding, found) for finding, found in placed],
         "kernels": [
             {
                 "name": row.name,
@@ -167,14 +168,11 @@ def document(simulated: Simulated) -> dict[str, Any]:
     }
 
 
-def _told(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
+def _members(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
     launch = found.launched_at
     return {
         "path": finding.path,
-        "line": finding.line,
-        "column": finding.column,
-        "end_line": finding.end_line,
-        "end_column": finding.end_column,
+        **span_members(finding),
         "code": finding.code,
         "kind": found.kind,
         "severity": finding.severity,

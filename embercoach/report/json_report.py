@@ -106,10 +106,7 @@ def _finding(finding: Finding, sources: SourceTexts) -> dict[str, Any]:
     return {
         "path": finding.path,
         **_cell(finding.cell),
-        "line": finding.line,
-        "column": finding.column,
-        "end_line": finding.end_line,
-        "end_column": finding.end_column,
+        **span_members(finding),
         "code": finding.code,
         "severity": finding.severity,
         "message": finding.message,
@@ -121,16 +118,23 @@ def _finding(finding: Finding, sources: SourceTexts) -> dict[str, Any]:
     }
 
 
+def span_members(one: Finding | Step) -> dict[str, int]:
+    """Return the members for the start and the exclusive end of a finding or step."""
+    return {
+        "line": one.line,
+        "column": one.column,
+        "end_line": one.end_line,
+        "end_column": one.end_column,
+    }
+
+
 def _steps(name: str, steps: Sequence[Step], path: str) -> dict[str, Any]:
     """The member that holds steps, which findings without any don't have."""
     entries = [
         {
             "path": path,
             **_cell(step.cell),
-            "line": step.line,
-            "column": step.column,
-            "end_line": step.end_line,
-            "end_column": step.end_column,
+            **span_members(step),
             "message": step.message,
         }
         for step in steps

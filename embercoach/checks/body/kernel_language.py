@@ -59,12 +59,12 @@ _LAMBDA = (
 @check(CODE)
 def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
     """C++ that Metal has not, each kind once for a text."""
-    yield from _told(code.text.foreign, None)
+    yield from _reports(code.text.foreign, None)
     if not code.whole:
-        yield from _told(code.header.foreign, "header")
+        yield from _reports(code.header.foreign, "header")
 
 
-def _told(found: Sequence[Foreign], text: Text | None) -> Iterator[MetalReport]:
+def _reports(found: Sequence[Foreign], text: Text | None) -> Iterator[MetalReport]:
     kinds: dict[str, list[Foreign]] = {}
     for part in found:
         kinds.setdefault(part.kind, []).append(part)

@@ -89,13 +89,13 @@ def _definitions_in(facts: list[Fact]) -> list[Definition]:
         built.update((kernel.definition, None) for kernel in kernels_held(fact.result))
     built.update((definition, None) for definition in launches)
     return [
-        Definition(fact, fact.node in own, _told_closest(launches.get(fact, [])))
+        Definition(fact, fact.node in own, _closest(launches.get(fact, [])))
         for fact in built
         if fact.node not in doubtful
     ]
 
 
-def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
+def _closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
     """Launches, without one in a function whose calls are more specific.
 
     If a kernel is passed to the function, its other launches are left out as well.
@@ -103,11 +103,11 @@ def _told_closest(launches: list[CallFact]) -> tuple[CallFact, ...]:
     visited = {fact.node for fact in launches if fact.visit is not None}
     functions = {fact.visit.function for fact in launches if fact.visit is not None}
 
-    def is_told(fact: CallFact) -> bool:
+    def is_covered(fact: CallFact) -> bool:
         function = fact.place.function
         return fact.node in visited or (function in functions and _is_passed(fact.node, function))
 
-    return tuple(fact for fact in launches if fact.visit is not None or not is_told(fact))
+    return tuple(fact for fact in launches if fact.visit is not None or not is_covered(fact))
 
 
 def _is_passed(launch: cst.Call, function: FunctionInfo | None) -> bool:
