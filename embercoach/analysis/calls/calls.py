@@ -38,6 +38,7 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     BoundMember,
+    BoundTransform,
     Callable,
     Class,
     Dict,
@@ -178,7 +179,8 @@ def _builds(callee: Value, result: Value) -> bool:
 def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     kind = type(callee)
     if kind is Symbol:
-        if callee.name.startswith("mlx."):  # type: ignore[attr-defined]
+        name = callee.name  # type: ignore[attr-defined]
+        if name.startswith("mlx.") or name in library_calls.HOST_STATE:
             return True
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
@@ -304,14 +306,10 @@ def _library_object(
 
 
 def _is_traced(argument: Argument) -> bool:
+    if argument.value is UNKNOWN:
+        return True  # it may come from a parameter
     array = as_array(argument.value)
     return array is not None and array.traced
-
-
-def _transformed(
-    frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
-) -> Value:
-    return transforms.call(frame, node, callee, arguments)
 
 
 def _callable(
@@ -357,7 +355,8 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     Class: _class,
     Instance: _instance,
     LibraryObject: _library_object,
-    Transformed: _transformed,
+    Transformed: transforms.call,
+    BoundTransform: transforms.call_partial,
     Callable: _callable,
     Kernel: _kernel,
     Wrapped: _wrapped,

@@ -58,6 +58,18 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 
+#: Functions that give another result at each call.
+HOST_STATE = frozenset(
+    (
+        *(f"time.{n}" for n in ("time", "time_ns", "perf_counter", "monotonic", "process_time")),
+        *(f"datetime.datetime.{n}" for n in ("now", "utcnow", "today")),
+        *(f"random.{n}" for n in ("random", "uniform", "gauss", "randint", "choice", "shuffle")),
+        *(f"random.{n}" for n in ("randrange", "sample", "choices", "normalvariate")),
+        *(f"numpy.random.{n}" for n in ("rand", "randn", "random", "uniform", "normal", "choice")),
+        *(f"numpy.random.{n}" for n in ("randint", "permutation", "shuffle", "standard_normal")),
+        *("uuid.uuid4", "secrets.randbelow"),
+    )
+)
 KIND_OF_DTYPE: dict[str, NumberKind] = {
     "bool": "bool",
     "complex64": "complex",

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
-from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
+from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
@@ -21,6 +21,7 @@ from embercoach.analysis.values.joins import any_item, join, pulls_of
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
+    BoundTransform,
     Class,
     Dict,
     FilePath,
@@ -166,12 +167,9 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
     names: list[str] = []
     for decorator in reversed(node.decorators):
         applied = evaluate(frame, decorator.decorator)
-        if isinstance(applied, Symbol):
+        value = decorate(frame, decorator, applied, value)
+        if isinstance(applied, (Symbol, BoundTransform)):
             names.append(applied.name)
-            kind = TRANSFORMS.get(applied.name, ("", 0))[0]
-            if kind in ROLES:
-                mark(frame, (decorator.decorator, decorator), value, ROLES[kind])
-                value = wrapped(kind, value)
         elif isinstance(decorator.decorator, cst.Call):
             path = evaluate(frame, decorator.decorator.func)
             if isinstance(path, Symbol):

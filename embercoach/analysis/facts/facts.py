@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from embercoach.analysis.values.lattice import Symbol, Value
+from embercoach.analysis.values.lattice import Symbol, Transformed, Value
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -128,6 +128,50 @@ class CallFact(Fact):
     def argument(self, index: int, name: str) -> Argument | None:
         """The argument of a parameter that can be passed by place or by keyword."""
         return self.keyword(name) or self.positional(index)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompileFact(Fact):
+    """``mx.compile`` of a function, by a call or a decorator.
+
+    function: what is compiled.
+    arguments: of ``mx.compile``, those of a ``partial`` of it among them.
+    decorated: the function of the file that the decorator is one of.
+    """
+
+    function: Value
+    arguments: tuple[Argument, ...]
+    decorated: FunctionInfo | None = None
+
+    def option(self, index: int, name: str) -> Argument | None:
+        """The argument for ``inputs`` (1), ``outputs`` (2) or ``shapeless`` (3)."""
+        given = next((a for a in self.arguments if a.keyword == name), None)
+        positional = [a for a in self.arguments if a.keyword is None and not a.star]
+        if given is None and self.decorated is None and len(positional) > index:
+            given = positional[index]
+        return given
+
+    @property
+    def has_star(self) -> bool:
+        """Return whether some of the arguments are hidden in a ``*`` or ``**``."""
+        return any(argument.star for argument in self.arguments)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompiledCall(Fact):
+    """A call of what ``mx.compile`` returned."""
+
+    node: cst.Call
+    callee: Transformed
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StoreFact(Fact):
+    """``owner.name = value``, ``owner[...] = value``, or a global name, in a function."""
+
+    node: cst.CSTNode
+    value: Value
 
 
 @lru_cache(maxsize=2)

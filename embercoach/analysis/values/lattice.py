@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.values.spectra import Extent, Role
     from embercoach.metal.source import FoldedText
 
@@ -290,6 +290,14 @@ class Transformed(Value):
 
     transform: str
     inner: Value
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTransform(Value):
+    """``partial(mx.compile, inputs=state)``: a transform's name, and arguments of its call."""
+
+    name: str
+    arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True, slots=True)
