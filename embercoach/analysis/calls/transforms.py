@@ -165,7 +165,7 @@ def call(
         dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
     )
     if callee.transform.endswith("value_and_grad"):
-        value = result if result is not UNKNOWN else ARRAY
+        value = result if result is not UNKNOWN else Array(traced=True)
         gradient = TREE if callee.transform.startswith("module") else ARRAY
         return Sequence("tuple", join_all((value, gradient)), (value, gradient))
     if callee.transform == "grad":

@@ -10,7 +10,6 @@ from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
-from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents
 from embercoach.analysis.values.joins import any_item, join, join_all, options
@@ -36,7 +35,7 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
     kind = type(target)
     if kind is cst.Name:
         if target.value in frame.global_names:  # type: ignore[attr-defined]
-            _note(frame, target, value)
+            mutation.note_store(frame, target, value)
         frame.bind(target.value, value)  # type: ignore[attr-defined]
     elif kind is cst.Attribute:
         assert isinstance(target, cst.Attribute)
@@ -47,14 +46,8 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
         _assign_item(frame, target, value)  # type: ignore[arg-type]
 
 
-def _note(frame: Frame, target: cst.CSTNode, value: Value) -> None:
-    """Record what a function stores where its callers may see it."""
-    if frame.record and frame.info is not None and frame.module.mentions_compile:
-        frame.add(StoreFact(target, frame.place(), value))
-
-
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
-    _note(frame, target, value)
+    mutation.note_store(frame, target, value)
     path = dotted(target)
     owner = evaluate(frame, target.value)
     mutation.record(frame, owner, target.attr.value, value)
@@ -104,7 +97,7 @@ def _element_of_any(frame: Frame, value: Value) -> Value:
 
 
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
-    _note(frame, target, value)
+    mutation.note_store(frame, target, value)
     base = evaluate(frame, target.value)
     evaluate(frame, target)  # for the facts of its indices
     if type(base) is Array and base.role is not None:

@@ -49,7 +49,7 @@ def context_of(
         subject: the expression of the array, which may have been evaluated just before.
     """
     function = place.function
-    traced = value is None or _is_traced(value)
+    traced = value is None or is_traced(value)
     if traced and _has_role(function, "compiled", "vmapped"):
         return "compiled"
     if pull is not None and _reaches_result(function, pull):
@@ -73,12 +73,13 @@ def _function_context(function: FunctionInfo | None) -> str:
     return "function"
 
 
-def _is_traced(value: Value) -> bool:
+def is_traced(value: Value) -> bool:
+    """Return whether a value depends on the arguments of its function."""
     array = as_array(value)
     if array is not None:
         return array.traced
     if isinstance(value, Sequence):
-        return any(map(_is_traced, value.items if value.items is not None else (any_item(value),)))
+        return any(map(is_traced, value.items if value.items is not None else (any_item(value),)))
     return any(getattr(o, "traced", False) for o in options(value))
 
 

@@ -1,0 +1,142 @@
+"""What a call of ``mx.compile`` compiles, which functions that runs, and what it captures."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import options
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Dict,
+    Function,
+    Instance,
+    Sequence,
+    Symbol,
+    Transformed,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Argument, CompileFact, FactPlace
+    from embercoach.analysis.project.module import Module
+
+RANDOM_STATE = "mlx.core.random.state"
+#: Elements of ``inputs=`` and ``outputs=`` that are looked at.
+MOST_CAPTURED = 64
+
+
+def root_of(value: Value) -> FunctionInfo | None:
+    """The function of a linted file that a compiled value runs."""
+    if isinstance(value, Function):
+        return value.info
+    if isinstance(value, Instance):
+        return find_method(value.info, "__call__")
+    return root_of(value.inner) if isinstance(value, Transformed) else None
+
+
+def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
+    """The functions of the file that run when the compiled one is traced."""
+    root = root_of(fact.function)
+    return frozenset() if root is None else _reached(module, root)
+
+
+@lru_cache(maxsize=16)
+def _reached(module: Module, root: FunctionInfo) -> frozenset[FunctionInfo]:
+    if root.module is not module:
+        return frozenset()
+    inner = _inner(module)
+    seen, pending = {root}, [root]
+    while pending:
+        info = pending.pop()
+        for callee in (*info.calls, *inner.get(info, ())):
+            if callee not in seen and callee.module is module:
+                seen.add(callee)
+                pending.append(callee)
+    return frozenset(seen)
+
+
+@lru_cache(maxsize=1)
+def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
+    found: dict[FunctionInfo | None, list[FunctionInfo]] = {}
+    for info in module.functions:
+        found.setdefault(info.outer, []).append(info)
+    return found
+
+
+def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
+    """A place in a function that is traced, for reports of what no fact records."""
+    return fact.place._replace(
+        statement=statement, function=info, loops=0, loop=None, periodic=False
+    )
+
+
+def captures_random_state(argument: Argument | None, place: FactPlace, module: Module) -> bool:
+    """Return whether ``inputs=`` or ``outputs=`` has ``mx.random.state``, or may have it."""
+    if argument is None:
+        return False
+    known = _holds(argument.value, RANDOM_STATE)
+    if known is None:  # nothing is known of the value, but perhaps of its expression
+        return captured_paths(argument, place, module) is None
+    return known
+
+
+def _holds(value: Value, name: str) -> bool | None:
+    """Return whether a symbol is in a value; None if nothing is known of the value."""
+    if value is UNKNOWN:
+        return None
+    for option in options(value):
+        if isinstance(option, Symbol):
+            if option.name == name:
+                return True
+        elif isinstance(option, Sequence):
+            items = option.items if option.items is not None else (option.common or UNKNOWN,)
+            if any(_holds(item, name) for item in items):
+                return True
+            if option.items is None and option.common is UNKNOWN:
+                return None
+        elif isinstance(option, Dict):
+            values = [option.item, *(held for _, held in option.known)]
+            if any(_holds(held, name) for held in values):
+                return True
+    return None if UNKNOWN in options(value) else False
+
+
+def captured_paths(argument: Argument, place: FactPlace, module: Module) -> frozenset[str] | None:
+    """The dotted paths in ``inputs=`` or ``outputs=``, None if some are not known."""
+    found: set[str] = set()
+    pending = [Expression(argument.node, scope_of(module, place.function))]
+    for _ in range(MOST_CAPTURED):
+        if not pending:
+            return frozenset(found)
+        expression = resolve_name(pending.pop())
+        node = expression.node
+        if isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
+            pending += [expression.at(element.value) for element in node.elements]
+        elif isinstance(node, cst.BinaryOperation):
+            pending += [expression.at(node.left), expression.at(node.right)]
+        elif isinstance(node, cst.Attribute) and (path := dotted(node)) is not None:
+            if path.rpartition(".")[2] not in _STATES:
+                return None  # an attribute that may hold several states
+            found.add(path)
+        else:
+            return None
+    return None
+
+
+#: Attributes that hold the state of a module, of an optimizer, or of ``mx.random``.
+_STATES = frozenset({"state"})
+
+
+def is_captured(path: str, paths: frozenset[str] | None) -> bool:
+    """Return whether an object's state is captured, or may be."""
+    if paths is None:
+        return True
+    name = path.rpartition(".")[2]
+    return any(name in known.split(".") for known in paths)

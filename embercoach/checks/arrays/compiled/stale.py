@@ -1,0 +1,258 @@
+"""COMPILE-007: what a compiled function reads of its surroundings, and what changes later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import CompiledCall
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import DEFINITIONS, walk
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
+from embercoach.checks.arrays.compiled.compilations import (
+    captured_paths,
+    is_captured,
+    place_in,
+    root_of,
+    traced_by,
+)
+from embercoach.checks.arrays.compiled.updates import updates_of
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CompileFact
+    from embercoach.analysis.facts.scopes import Scope
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+HELP = "Pass it as an argument, or add it to `inputs=` of mx.compile"
+
+
+@check("COMPILE-007")
+def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``x * scale`` in a compiled function, and ``scale *= 0.9`` after a call."""
+    if fact.has_star or fact.option(1, "inputs") is not None:
+        return
+    functions = traced_by(fact, module)
+    for info in functions:
+        seen: set[str] = set()
+        for node in walk(info.node.body, (*DEFINITIONS, cst.Lambda)):
+            path = dotted(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+            if path is None or path in seen:
+                continue
+            seen.add(path)
+            if _is_changed(path, info, functions, fact, module):
+                yield Report.at(
+                    fact,
+                    "COMPILE-007",
+                    node=node,
+                    place=place_in(fact, info, info.statement or info.node),
+                    message="read when the function is traced: later changes have no effect",
+                    help=HELP,
+                    context="compiled",
+                )
+
+
+def _is_changed(
+    path: str,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    fact: CompileFact,
+    module: Module,
+) -> bool:
+    name, _, attribute = path.partition(".")
+    if not attribute:
+        return _is_rebound(name, info, functions, fact, module)
+    if not info.is_method or not info.parameters or info.parameters[0].name != name:
+        return False
+    cls = info.cls
+    if cls is None or "." in attribute or is_layer(cls):
+        return False
+    value = cls.attributes.get(attribute)
+    if value is None or not _is_data(value):
+        return False
+    return any(
+        _updates_itself(method, attribute)
+        for method in cls.setters.get(attribute, ())
+        if method not in functions and method.name != "__init__"
+    )
+
+
+def _is_data(value: Value) -> bool:
+    number = as_number(value)
+    return as_array(value) is not None or (number is not None and number.kind != "bool")
+
+
+def _updates_itself(method: FunctionInfo, attribute: str) -> bool:
+    """``self.scale *= 0.9``, or ``self.scale = self.scale * 0.9``."""
+    own = f"{method.parameters[0].name}.{attribute}"
+    for node in walk(method.node.body, (*DEFINITIONS, cst.BaseExpression)):
+        if isinstance(node, cst.AugAssign) and dotted(node.target) == own:
+            return True
+        if not isinstance(node, cst.Assign) or own not in map(_target, node.targets):
+            continue
+        if any(isinstance(n, cst.Attribute) and dotted(n) == own for n in walk(node.value)):
+            return True
+    return False
+
+
+def _target(target: cst.AssignTarget) -> str | None:
+    return dotted(target.target)
+
+
+def _is_rebound(
+    name: str,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    fact: CompileFact,
+    module: Module,
+) -> bool:
+    """Return whether a name around the compiled function changes between two calls of it."""
+    scope: Scope | None = scope_of(module, info)
+    while scope is not None and (scope.owner in functions or not scope.binds(name)):
+        if scope.binds(name):
+            return False
+        scope = scope.outer
+    owner = fact.place.function
+    if scope is None or scope.reaching is None:
+        return False
+    if scope.owner is module:
+        value = module.frame.names.get(name)
+        if any(_increments(other, name) for other in module.functions if other not in functions):
+            return value is not None and _is_data(value)
+        if owner is not None:
+            return False
+    else:
+        value = None if info.closure is None else info.closure.names.get(name)
+        if scope.owner is not owner:
+            return False
+    if value is None or not _is_data(value) or len(scope.reaching.bindings[name]) < 2:
+        return False
+    body = module.tree if owner is None else owner.node.body
+    order = _order(owner, module)
+    calls = [
+        order.get(id(call.place.statement), -1)
+        for call in module.facts_of(owner)
+        if type(call) is CompiledCall and root_of(call.callee) is root_of(fact.function)
+    ]
+    changes = [order.get(id(b.statement), -1) for b in scope.reaching.bindings[name]]
+    if not calls:
+        return False
+    loops = [
+        range(order[id(loop)], order[id(loop)] + sum(1 for _ in walk(loop, (cst.BaseExpression,))))
+        for loop in walk(body, (cst.BaseExpression, *DEFINITIONS))
+        if isinstance(loop, (cst.For, cst.While))
+    ]
+    return any(
+        min(calls) < change < max(calls)
+        or any(change in loop and any(call in loop for call in calls) for loop in loops)
+        for change in changes
+    )
+
+
+def _increments(info: FunctionInfo, name: str) -> bool:
+    """``global scale`` and ``scale *= 0.9``."""
+    if name not in info.global_names:
+        return False
+    return any(
+        isinstance(node, cst.AugAssign) and dotted(node.target) == name
+        for node in walk(info.node.body, (*DEFINITIONS, cst.BaseExpression))
+    )
+
+
+@check("COMPILE-007")
+def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """A compiled function calls ``model``, and the training step around updates its weights."""
+    if fact.has_star:
+        return
+    inputs = fact.option(1, "inputs")
+    paths = frozenset[str]() if inputs is None else captured_paths(inputs, fact.place, module)
+    functions = traced_by(fact, module)
+    for update in updates_of(module):
+        model = update.model
+        if model is None or update.function in functions or is_captured(model, paths):
+            continue
+        if update.function is fact.place.function and not (
+            update.in_loop and _comes_after(update.statement, fact, module)
+        ):
+            continue
+        if _uses(fact, functions, model, update.function, module):
+            yield Report.at(
+                fact,
+                "COMPILE-007",
+                message="weights are read when traced: optimizer updates have no effect",
+                help="Add the model's state: `inputs=[model.state]`",
+                context="compiled",
+            )
+            return
+
+
+def _order(function: FunctionInfo | None, module: Module) -> dict[int, int]:
+    """The places of a function's statements in the text, by their identity."""
+    body = module.tree if function is None else function.node.body
+    return {id(node): n for n, node in enumerate(walk(body, (cst.BaseExpression,)))}
+
+
+def _comes_after(statement: cst.CSTNode, fact: CompileFact, module: Module) -> bool:
+    order = _order(fact.place.function, module)
+    return order.get(id(statement), -1) > order.get(id(fact.place.statement), -1)
+
+
+def _uses(
+    fact: CompileFact,
+    functions: frozenset[FunctionInfo],
+    model: str,
+    updater: FunctionInfo | None,
+    module: Module,
+) -> bool:
+    """Return whether the compiled code runs the very model that the other code updates."""
+    if any(_is_set(model, info) for info in functions):
+        return False
+    name = model.partition(".")[0]
+    node = fact.node
+    if isinstance(node, cst.Call) and fact.decorated is None and node.args:
+        # ``mx.compile(model)``, ``mx.compile(nn.value_and_grad(model, loss))``.
+        given = node.args[0].value
+        if isinstance(fact.function, (Instance, LibraryObject)) and dotted(given) == model:
+            return _same(name, fact.place.function, updater, module)
+        if isinstance(given, cst.Call) and isinstance(fact.function, Transformed):
+            first = given.args[0].value if given.args else None
+            is_module = fact.function.transform == "module_value_and_grad"
+            if is_module and first is not None and dotted(first) == model:
+                return _same(name, fact.place.function, updater, module)
+    for info in functions:
+        for call in walk(info.node.body, (*DEFINITIONS, cst.Lambda)):
+            if isinstance(call, cst.Call) and dotted(call.func) == model:
+                return _same(name, info, updater, module)
+    return False
+
+
+def _is_set(model: str, info: FunctionInfo) -> bool:
+    """``model.update(parameters)``: the weights are arguments."""
+    setter = f"{model}.update"
+    return any(dotted(n.func) == setter for n in walk(info.node.body) if isinstance(n, cst.Call))
+
+
+def _same(
+    name: str, reader: FunctionInfo | None, updater: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether a name is the same variable in two functions, or ``self`` of one class."""
+    if reader is not None and updater is not None and reader.is_method and updater.is_method:
+        first = reader.parameters[0].name if reader.parameters else ""
+        if name == first and updater.parameters and updater.parameters[0].name == name:
+            return reader.cls is updater.cls
+    return _scope(name, reader, module) is _scope(name, updater, module)
+
+
+def _scope(name: str, info: FunctionInfo | None, module: Module) -> object:
+    scope: Scope | None = scope_of(module, info)
+    while scope is not None and not scope.binds(name):
+        scope = scope.outer
+    return object() if scope is None else scope.owner
