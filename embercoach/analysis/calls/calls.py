@@ -82,6 +82,7 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
         )
         if callee is UNKNOWN and type(receiver) is not Symbol:
             callee = _unknown_method(receiver, func.attr.value)
+            callee = evidence.learn_compiled(frame, receiver_node, func.attr.value) or callee
             if type(receiver) is Array:
                 deny_array(frame, receiver_node)
     else:

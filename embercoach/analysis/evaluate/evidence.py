@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -54,6 +55,25 @@ def learn_method(
     converts = callee.name == "astype" and arguments and isinstance(arguments[0].value, DType)
     if converts or isinstance(callee.owner, Array):
         show_array(frame, node, receiver)
+
+
+def learn_compiled(frame: Frame, node: cst.BaseExpression, name: str) -> BoundMember | None:
+    """``x.item``: of what compiled functions may be given, only arrays have such a method."""
+    info = frame.info
+    if info is None or not info.compiled or not isinstance(node, cst.Name):
+        return None
+    if frame.names.get(node.value) is not UNKNOWN or not _is_array_method(name):
+        return None
+    show_array(frame, node, UNKNOWN)
+    known = frame.names.get(node.value)
+    return BoundMember(known, name) if isinstance(known, Array) else None
+
+
+@cache
+def _is_array_method(name: str) -> bool:
+    """Return whether arrays have a method, and neither constants nor trees do."""
+    others = (str, int, float, list, tuple, dict)
+    return mlx_api.array_member(name) is not None and not any(hasattr(o, name) for o in others)
 
 
 def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:

@@ -9,6 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
@@ -21,8 +22,11 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Value,
 )
+from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Argument, CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
@@ -68,6 +72,22 @@ def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
     for info in module.functions:
         found.setdefault(info.outer, []).append(info)
     return found
+
+
+def nodes_in(
+    tree: cst.CSTNode, module: Module, closed: Kinds = (*DEFINITIONS, cst.Lambda)
+) -> Iterator[cst.CSTNode]:
+    """Walk a tree at the cost of the file's budget, but for the definitions in it.
+
+    Raises:
+        WorkExceededError: the file has taken all the work that it may.
+    """
+    work = module.work
+    for node in walk(tree, closed):
+        work.left -= 1
+        if work.left < 0:
+            raise WorkExceededError
+        yield node
 
 
 def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:

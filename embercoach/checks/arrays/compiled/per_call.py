@@ -61,7 +61,7 @@ def _is_discarded(fact: CompileFact, body: cst.CSTNode, module: Module) -> bool:
         )
         if any(True for _ in called):
             return True
-        if not isinstance(statement, cst.Assign) or statement.value is not node:
+        if not isinstance(statement, cst.Assign) or not _is_value(statement.value, node):
             return False
         target = statement.targets[0].target
         if len(statement.targets) != 1 or not isinstance(target, cst.Name):
@@ -75,17 +75,29 @@ def _is_discarded(fact: CompileFact, body: cst.CSTNode, module: Module) -> bool:
     if function is not None and name in function.global_names:
         return False
     reaching = scope_of(module, function).reaching
-    if reaching is None or len(reaching.bindings.get(name, ())) != 1:
+    bindings = [] if reaching is None else reaching.bindings.get(name, [])
+    if fact.place.loop is None:  # a parameter may be compiled, and bound to its own name
+        bindings = [b for b in bindings if b.kind != "parameter"]
+    if len(bindings) != 1:
         return False
-    return _is_only_called(name, own, body)
+    return _is_only_called(name, statement if own is not None else None, body)
 
 
-def _is_only_called(name: str, target: cst.Name | None, body: cst.CSTNode) -> bool:
+def _is_value(value: cst.BaseExpression, node: cst.CSTNode) -> bool:
+    """``f = mx.compile(g)``, or one alternative of a conditional expression."""
+    if isinstance(value, cst.IfExp):
+        return value.body is node or value.orelse is node
+    return value is node
+
+
+def _is_only_called(name: str, binding: cst.CSTNode | None, body: cst.CSTNode) -> bool:
     """Return whether a body calls a name, outside of inner loops and functions, and no more."""
     calls = 0
     pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
     while pending:
         node, repeats = pending.pop()
+        if node is binding:
+            continue
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
             if node.func.value == name:
                 if repeats:
@@ -93,7 +105,7 @@ def _is_only_called(name: str, target: cst.Name | None, body: cst.CSTNode) -> bo
                 calls += 1
                 pending += [(argument, repeats) for argument in node.args]
                 continue
-        elif isinstance(node, cst.Name) and node is not target and node.value == name:
+        elif isinstance(node, cst.Name) and node.value == name:
             return False
         inner = node is not body and isinstance(node, (*_LOOPS, cst.FunctionDef, cst.Lambda))
         pending += [(child, repeats or inner) for child in _below(node)]

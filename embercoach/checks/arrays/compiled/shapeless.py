@@ -9,10 +9,10 @@ import libcst as cst
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import DEFINITIONS, children, evaluated, walk
+from embercoach.analysis.syntax.trees import DEFINITIONS, children, evaluated
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember
-from embercoach.checks.arrays.compiled.compilations import place_in, traced_by
+from embercoach.checks.arrays.compiled.compilations import nodes_in, place_in, traced_by
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def shapeless_slice(fact: CompileFact, module: Module) -> Iterator[Report]:
                     help="Drop `shapeless=True`",
                     context="compiled",
                 )
-        for node in walk(info.node.body, (*DEFINITIONS, cst.Lambda)):
+        for node in nodes_in(info.node.body, module):
             if isinstance(node, cst.Subscript) and _cuts(node, names):
                 yield Report.at(
                     fact,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,13 +10,14 @@ import libcst as cst
 from embercoach.analysis.facts.facts import CompiledCall
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import DEFINITIONS, walk
+from embercoach.analysis.syntax.trees import DEFINITIONS, children
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
     is_captured,
+    nodes_in,
     place_in,
     root_of,
     traced_by,
@@ -43,7 +45,7 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     functions = traced_by(fact, module)
     for info in functions:
         seen: set[str] = set()
-        for node in walk(info.node.body, (*DEFINITIONS, cst.Lambda)):
+        for node in nodes_in(info.node.body, module):
             path = dotted(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
             if path is None or path in seen:
                 continue
@@ -79,7 +81,7 @@ def _is_changed(
     if value is None or not _is_data(value):
         return False
     return any(
-        _updates_itself(method, attribute)
+        _updates_itself(method, attribute, module)
         for method in cls.setters.get(attribute, ())
         if method not in functions and method.name != "__init__"
     )
@@ -90,15 +92,17 @@ def _is_data(value: Value) -> bool:
     return as_array(value) is not None or (number is not None and number.kind != "bool")
 
 
-def _updates_itself(method: FunctionInfo, attribute: str) -> bool:
+def _updates_itself(method: FunctionInfo, attribute: str, module: Module) -> bool:
     """``self.scale *= 0.9``, or ``self.scale = self.scale * 0.9``."""
     own = f"{method.parameters[0].name}.{attribute}"
-    for node in walk(method.node.body, (*DEFINITIONS, cst.BaseExpression)):
+    for node in nodes_in(method.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
         if isinstance(node, cst.AugAssign) and dotted(node.target) == own:
             return True
         if not isinstance(node, cst.Assign) or own not in map(_target, node.targets):
             continue
-        if any(isinstance(n, cst.Attribute) and dotted(n) == own for n in walk(node.value)):
+        if any(
+            isinstance(n, cst.Attribute) and dotted(n) == own for n in nodes_in(node.value, module)
+        ):
             return True
     return False
 
@@ -125,7 +129,9 @@ def _is_rebound(
         return False
     if scope.owner is module:
         value = module.frame.names.get(name)
-        if any(_increments(other, name) for other in module.functions if other not in functions):
+        if any(
+            _increments(other, name, module) for other in module.functions if other not in functions
+        ):
             return value is not None and _is_data(value)
         if owner is not None:
             return False
@@ -135,8 +141,7 @@ def _is_rebound(
             return False
     if value is None or not _is_data(value) or len(scope.reaching.bindings[name]) < 2:
         return False
-    body = module.tree if owner is None else owner.node.body
-    order = _order(owner, module)
+    order, loops = _layout(owner, module)
     calls = [
         order.get(id(call.place.statement), -1)
         for call in module.facts_of(owner)
@@ -145,11 +150,6 @@ def _is_rebound(
     changes = [order.get(id(b.statement), -1) for b in scope.reaching.bindings[name]]
     if not calls:
         return False
-    loops = [
-        range(order[id(loop)], order[id(loop)] + sum(1 for _ in walk(loop, (cst.BaseExpression,))))
-        for loop in walk(body, (cst.BaseExpression, *DEFINITIONS))
-        if isinstance(loop, (cst.For, cst.While))
-    ]
     return any(
         min(calls) < change < max(calls)
         or any(change in loop and any(call in loop for call in calls) for loop in loops)
@@ -157,13 +157,13 @@ def _is_rebound(
     )
 
 
-def _increments(info: FunctionInfo, name: str) -> bool:
+def _increments(info: FunctionInfo, name: str, module: Module) -> bool:
     """``global scale`` and ``scale *= 0.9``."""
     if name not in info.global_names:
         return False
     return any(
         isinstance(node, cst.AugAssign) and dotted(node.target) == name
-        for node in walk(info.node.body, (*DEFINITIONS, cst.BaseExpression))
+        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression))
     )
 
 
@@ -194,14 +194,30 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
             return
 
 
-def _order(function: FunctionInfo | None, module: Module) -> dict[int, int]:
-    """The places of a function's statements in the text, by their identity."""
+@lru_cache(maxsize=4)
+def _layout(
+    function: FunctionInfo | None, module: Module
+) -> tuple[dict[int, int], tuple[range, ...]]:
+    """The places of a function's statements in the text, by identity, and those of its loops."""
     body = module.tree if function is None else function.node.body
-    return {id(node): n for n, node in enumerate(walk(body, (cst.BaseExpression,)))}
+    order: dict[int, int] = {}
+    loops: list[range] = []
+    pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
+    while pending:
+        node, is_left = pending.pop()
+        if is_left:
+            loops.append(range(order[id(node)], len(order)))
+            continue
+        order[id(node)] = len(order)
+        if isinstance(node, (cst.For, cst.While)):
+            pending.append((node, True))
+        if not isinstance(node, (cst.BaseExpression, *DEFINITIONS)):
+            pending += [(child, False) for child in reversed(children(node))]
+    return order, tuple(loops)
 
 
 def _comes_after(statement: cst.CSTNode, fact: CompileFact, module: Module) -> bool:
-    order = _order(fact.place.function, module)
+    order, _ = _layout(fact.place.function, module)
     return order.get(id(statement), -1) > order.get(id(fact.place.statement), -1)
 
 
@@ -213,7 +229,7 @@ def _uses(
     module: Module,
 ) -> bool:
     """Return whether the compiled code runs the very model that the other code updates."""
-    if any(_is_set(model, info) for info in functions):
+    if any(_is_set(model, info, module) for info in functions):
         return False
     name = model.partition(".")[0]
     node = fact.node
@@ -228,16 +244,20 @@ def _uses(
             if is_module and first is not None and dotted(first) == model:
                 return _same(name, fact.place.function, updater, module)
     for info in functions:
-        for call in walk(info.node.body, (*DEFINITIONS, cst.Lambda)):
+        for call in nodes_in(info.node.body, module):
             if isinstance(call, cst.Call) and dotted(call.func) == model:
                 return _same(name, info, updater, module)
     return False
 
 
-def _is_set(model: str, info: FunctionInfo) -> bool:
+def _is_set(model: str, info: FunctionInfo, module: Module) -> bool:
     """``model.update(parameters)``: the weights are arguments."""
     setter = f"{model}.update"
-    return any(dotted(n.func) == setter for n in walk(info.node.body) if isinstance(n, cst.Call))
+    return any(
+        dotted(n.func) == setter
+        for n in nodes_in(info.node.body, module)
+        if isinstance(n, cst.Call)
+    )
 
 
 def _same(

@@ -11,13 +11,14 @@ from embercoach.analysis.facts.contexts import is_traced
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import children, walk
+from embercoach.analysis.syntax.trees import children
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import UNKNOWN
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
     is_captured,
+    nodes_in,
     place_in,
     traced_by,
 )
@@ -50,7 +51,7 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
         info = update.function
         if info is None or info not in functions or not _is_outer(update.owner, info, module):
             continue
-        if update.model is None and _mentions(info, f"{update.owner}.state"):
+        if update.model is None and _mentions(info, f"{update.owner}.state", module):
             continue  # the state is an argument and a result
         state = [update.owner] if update.model is None else [update.owner, update.model]
         for name in ("outputs", "inputs"):
@@ -69,8 +70,10 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                 break
 
 
-def _mentions(info: FunctionInfo, path: str) -> bool:
-    return any(dotted(n) == path for n in walk(info.node.body) if isinstance(n, cst.Attribute))
+def _mentions(info: FunctionInfo, path: str, module: Module) -> bool:
+    return any(
+        dotted(n) == path for n in nodes_in(info.node.body, module) if isinstance(n, cst.Attribute)
+    )
 
 
 def _is_outer(path: str, info: FunctionInfo, module: Module) -> bool:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
+#: Updates of a file that are looked at.
+MOST_UPDATES = 64
+
+
 class Update(NamedTuple):
     """``optimizer.update(model, gradients)``.
 
@@ -46,7 +50,7 @@ def updates_of(module: Module) -> tuple[Update, ...]:
                 statement = node
             if isinstance(node, cst.Call):
                 update = _update(node, statement, function, in_loop=in_loop)
-                if update is not None:
+                if update is not None and len(found) < MOST_UPDATES:
                     found.append(update)
             inside = in_loop or isinstance(node, (cst.For, cst.While))
             pending += [(child, statement, inside) for child in children(node)]
