@@ -58,6 +58,16 @@ COMPILED = {
     "in a loop of it": (
         "@mx.compile\ndef f(x: mx.array):\n    for i in range(3):\n        x.item()\n    return x"
     ),
+    "without an annotation": "@mx.compile\ndef f(x):\n    return x.item()",
+    "a result without an annotation": "@mx.compile\ndef f(x):\n    return x.sum().item()",
+    "vmapped without an annotation": "def f(x):\n    return x.sum().item()\ng = mx.vmap(f)",
+    "a layer's result": (
+        "layer = nn.Linear(2, 2)\n@mx.compile\ndef f(x):\n    y = layer(x)\n    return y.item()"
+    ),
+    "partial that is bound to a name": (
+        "c = partial(mx.compile, inputs=[])\n@c\ndef f(x: mx.array):\n    return x.item()"
+    ),
+    "call of a partial": F + "g = partial(mx.compile, inputs=[])(f)",
     "in a test": "@mx.compile\ndef test_f(x: mx.array):\n    return x.item()",
 }
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from embercoach.checks import Project, check_source
 from tests.checks.findings import codes, messages, pointed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FAMILY = "COMPILE"
 IMPORTS = (
@@ -232,6 +238,9 @@ SILENT = {
         "    return f(x)\n"
     ),
     "main": "def main():\n    f = mx.compile(mx.exp)\n    mx.eval(f(mx.ones(2)))\nmain()\n",
+    "a function that the script calls once": (
+        "def compare(x):\n    f = mx.compile(mx.exp)\n    mx.eval(f(x))\ncompare(mx.ones(2))\n"
+    ),
     "called in a nested function": (
         "def make():\n    f = mx.compile(mx.exp)\n    def g(x):\n        return f(x)\n"
         "    return g\n"
@@ -362,3 +371,31 @@ def test_points_at_the_optimizer_update() -> None:
             opt.update(model, g)
     """
     assert pointed(program, FAMILY) == [("COMPILE-005", "opt.update(model, g)")]
+
+
+FILES = {
+    "noise.py": (
+        "import mlx.core as mx\n"
+        "def noisy(x):\n    return x + mx.random.normal(x.shape)\n"
+        "def keyed(x, k):\n    return x + mx.random.normal(x.shape, key=k)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        ("f = mx.compile(noisy)\n", 1),
+        ("@mx.compile\ndef f(x):\n    return noisy(x)\n", 1),
+        ("f = mx.compile(keyed)\n", 0),
+        ("s = [mx.random.state]\nf = mx.compile(noisy, inputs=s, outputs=s)\n", 0),
+    ],
+)
+def test_follows_functions_of_other_files(tmp_path: Path, program: str, count: int) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    source = f"import mlx.core as mx\nfrom noise import keyed, noisy\n{program}"
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    found = check_source(source, path, Project()).findings
+    assert [finding.code for finding in found] == ["COMPILE-001"] * count

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 RANDOM_STATE = "mlx.core.random.state"
 #: Elements of ``inputs=`` and ``outputs=`` that are looked at.
 MOST_CAPTURED = 64
+#: Functions of other files that are looked at.
+MOST_IMPORTED = 32
 
 
 def root_of(value: Value) -> FunctionInfo | None:
@@ -64,6 +66,18 @@ def _reached(module: Module, root: FunctionInfo) -> frozenset[FunctionInfo]:
                 seen.add(callee)
                 pending.append(callee)
     return frozenset(seen)
+
+
+def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
+    """The functions of other files that run when the compiled one is traced, up to a number."""
+    root = root_of(fact.function)
+    found = dict.fromkeys(
+        [root] if root is not None and root.module is not module else [],
+    )
+    for info in traced_by(fact, module):
+        found.update(dict.fromkeys(c for c in info.calls if c.module is not module))
+    in_order = sorted(found, key=lambda info: (str(info.module.path), info.qualified_name))
+    return tuple(in_order[:MOST_IMPORTED])
 
 
 @lru_cache(maxsize=1)

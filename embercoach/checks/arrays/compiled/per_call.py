@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CompiledCall
+from embercoach.analysis.facts.facts import CompiledCall, LocalCall
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import children
 from embercoach.checks.registry import Report, check
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CompileFact
+    from embercoach.analysis.facts.facts import CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
 
 #: Functions that run once in a process, or once for each object.
@@ -30,7 +31,7 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
     function, loop = fact.place.function, fact.place.loop
     if function is None and loop is None:
         return
-    if loop is None and function is not None and _runs_once(function):
+    if loop is None and function is not None and _runs_once(function, module):
         return
     body = loop if loop is not None else function.node if function is not None else module.tree
     if not _is_discarded(fact, body, module):
@@ -44,10 +45,26 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
     )
 
 
-def _runs_once(function: FunctionInfo) -> bool:
+def _runs_once(function: FunctionInfo, module: Module) -> bool:
     if function.name in _ONCE and (function.outer is None or function.name != "main"):
         return True
-    return any(name.rpartition(".")[2] in _CACHES for name in function.decorators)
+    if any(name.rpartition(".")[2] in _CACHES for name in function.decorators):
+        return True
+    calls = _calls(module).get(function, [])
+    return bool(calls) and not any(
+        place.loops or (place.function is not None and place.function.name != "main")
+        for place in calls
+    )
+
+
+@lru_cache(maxsize=1)
+def _calls(module: Module) -> dict[FunctionInfo, list[FactPlace]]:
+    """Where a file calls its functions."""
+    found: dict[FunctionInfo, list[FactPlace]] = {}
+    for fact in module.facts():
+        if type(fact) is LocalCall:
+            found.setdefault(fact.function, []).append(fact.place)
+    return found
 
 
 def _is_discarded(fact: CompileFact, body: cst.CSTNode, module: Module) -> bool:

@@ -9,9 +9,18 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.calls.library_calls import HOST_STATE
+from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values.lattice import NONE, LibraryObject, Symbol
-from embercoach.checks.arrays.compiled.compilations import captures_random_state, traced_by
+from embercoach.checks.arrays.compiled.compilations import (
+    captures_random_state,
+    imported_by,
+    nodes_in,
+    traced_by,
+)
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import code_of
 
@@ -55,6 +64,43 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
             context="compiled",
             change=change,
         )
+
+
+@check("COMPILE-001")
+def imported_random(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``mx.compile(noise)`` of a function of another file that draws random numbers."""
+    if fact.has_star:
+        return
+    for index, name in ((1, "inputs"), (2, "outputs")):
+        if captures_random_state(fact.option(index, name), fact.place, module):
+            return
+    for info in imported_by(fact, module):
+        if any(_draws(info, call, module) for call in nodes_in(info.node.body, module)):
+            yield Report.at(
+                fact,
+                "COMPILE-001",
+                message="compiled function draws from mx.random.state, which is not captured",
+                help="Add mx.random.state to both `inputs=` and `outputs=`, or pass a `key`",
+                change=_change(fact, module),
+            )
+            return
+
+
+def _draws(info: FunctionInfo, node: cst.CSTNode, module: Module) -> bool:
+    """Return whether a node of another file's function draws from the global random state."""
+    if not isinstance(node, cst.Call) or dotted(node.func) is None:
+        return False
+    if any(a.star or (a.keyword is not None and a.keyword.value == "key") for a in node.args):
+        return False
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    callee = evaluate(frame, node.func)
+    name = callee.name if isinstance(callee, Symbol) else ""
+    entry = mlx_api.lookup(name) if name.startswith(RANDOM) else None
+    if entry is None or name.removeprefix(RANDOM) in _DETERMINISTIC:
+        return False
+    positional = sum(a.keyword is None for a in node.args)
+    names = [parameter.name for parameter in entry.params]
+    return "key" not in names[:positional]
 
 
 def _calls(functions: frozenset[FunctionInfo], module: Module) -> Iterator[CallFact]:
