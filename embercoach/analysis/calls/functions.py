@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
+from embercoach.analysis.calls.summaries import MAX_DEPTH
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
 
-MAX_DEPTH = 8
 MAX_SUMMARIES = 6
 MAX_KERNELS = 64
 #: Parameters that are bound in the time of an evaluation.
@@ -127,6 +127,7 @@ def _result(
         pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
         return _with_traced(annotated, values) if not pulls else annotated
     if info.in_progress or frame.depth >= MAX_DEPTH:
+        info.module.project.calls.cut(info)
         return annotated or UNKNOWN
     elsewhere = False
     if info.outer is not None and info.module.mentions_kernels:
@@ -158,7 +159,9 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
     A shared function is run once for all files that ask, but each file's calls count by
     themselves: what another file asks for must not change the results of this one.
     """
-    if info.module.is_shared and not frame.module.is_shared:
+    if info.module.is_shared:
+        if frame.module.is_shared:
+            return _shared_result(frame, info, given, vague)
         asked = frame.module.asked.setdefault(info, {})
     else:
         asked = info.summaries
@@ -171,14 +174,23 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
             return first
     if len(asked) >= MAX_KERNELS:
         return vague
-    known = info.summaries.get(given)
-    if known is None:
-        info.summaries[given] = vague  # for a body that comes back to this very call
-        known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
-        if len(info.summaries) > MAX_KERNELS:
-            del info.summaries[given]  # it may hold on to the modules of past files
+    if info.module.is_shared:
+        known = _shared_result(frame, info, given, vague)
+    else:
+        asked[given] = vague  # for a body that comes back to this very call
+        known = _run(info, given, record=False, depth=frame.depth + 1)
     asked[given] = known
     return known
+
+
+def _shared_result(
+    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool = False
+) -> Value:
+    def run() -> Value:
+        return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
+
+    calls = info.module.project.calls
+    return calls.result(info, (exact, given), frame.depth, vague, run)
 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
@@ -186,7 +198,9 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if constants.closure_at(frame, info) is None:
         return vague
     given = constants.given(info, values)
-    if info.module.is_shared and not frame.module.is_shared:
+    if info.module.is_shared:
+        if frame.module.is_shared:
+            return _shared_result(frame, info, given, vague, exact=True)
         asked = frame.module.asked_exactly.setdefault(info, {})
     else:
         asked = info.exact
@@ -194,11 +208,10 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if known is None:
         if len(asked) >= MAX_KERNELS:
             return vague
-        known = info.exact.get(given)
-        if known is None:
+        if info.module.is_shared:
+            known = _shared_result(frame, info, given, vague, exact=True)
+        else:
             known = _run(info, given, record=False, depth=frame.depth + 1, exact=True)
-            if len(info.exact) < MAX_KERNELS:
-                info.exact[given] = known
         asked[given] = known
     return known
 
@@ -242,12 +255,14 @@ def _with_traced(value: Value, values: dict[str, Value]) -> Value:
 
 def explore(info: FunctionInfo) -> None:
     """Run a method for the attributes that it sets; for good if its file is being analysed."""
-    if info.in_progress:
-        return
-    if info.module.is_analysed and info.analysed_with is None:
-        analyse(info)
-    else:
-        _run(info, canonical_values(info), record=False, depth=2)
+    calls = info.module.project.calls
+    with calls.none() if info.module.is_shared else nullcontext():
+        if info.in_progress:
+            return
+        if info.module.is_analysed and info.analysed_with is None:
+            analyse(info)
+        else:
+            _run(info, canonical_values(info), record=False, depth=2)
 
 
 def analyse(info: FunctionInfo) -> None:
@@ -380,8 +395,9 @@ def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, dep
 
 def _execute(info: FunctionInfo, frame: Frame) -> bool:
     """Run the body; whether control falls off its end."""
-    busy = info.in_progress
-    info.in_progress = True
+    functions = info.module.project.calls.functions
+    is_outermost = info not in functions
+    functions.add(info)
     try:
         node = info.node
         if not isinstance(node, cst.Lambda):
@@ -391,4 +407,5 @@ def _execute(info: FunctionInfo, frame: Frame) -> bool:
         frame.pulls |= pulls_of(frame.returned)
         return False
     finally:
-        info.in_progress = busy
+        if is_outermost:
+            functions.discard(info)

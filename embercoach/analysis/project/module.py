@@ -103,7 +103,8 @@ class Module:
                 module.run()
         if self._state == "new":
             self._state = "running"
-            execute(self.frame, self.tree.body)
+            with self.project.calls.none():
+                execute(self.frame, self.tree.body)
             if self.mentions_kernels:
                 forget_lists(self)
             self._state = "done"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.summaries import CallsInProgress
 from embercoach.analysis.evaluate import expressions, statements  # noqa: F401  (fill the tables)
 from embercoach.analysis.project.import_graph import ImportGraph
 from embercoach.analysis.project.module import Module
@@ -58,6 +59,7 @@ class Project:
         """Make an empty one for projects with these wrappers of ``metal_kernel``."""
         self.kernel_builders = kernel_builders
         self.graph = ImportGraph(self)
+        self.calls = CallsInProgress()
         self._parsed: OrderedDict[Path, SourceTree] = OrderedDict()
         self._imported: dict[tuple[Path, str], Module | None] = {}
         self._characters = 0

@@ -1,0 +1,151 @@
+"""Results of shared functions, kept only where they don't depend on what was asked before.
+
+A call ends without a result where it is recursive, where calls nest too deeply, and where a call
+from a checked file has led to too many others. A result that such an end outside of it decides is
+kept no longer than the calls in progress that it depends on.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.values.lattice import Value
+
+MAX_DEPTH = 8
+#: Runs of bodies for one call, counted as if no result was kept.
+MOST_RUNS = 20_000
+#: Results that are kept of a function.
+MOST_KEPT = 64
+
+#: Whether a body is run for constants, and the values of its parameters.
+CallKey: TypeAlias = "tuple[bool, tuple[Value, ...]]"
+
+
+@dataclass(slots=True)
+class Summary:
+    """The run of a function's body, and what its result depends on.
+
+    Attributes:
+        reached: the functions that were run for it.
+        cuts: functions that were in progress before, and that it called.
+        height: how deeply calls nest in it.
+        runs: of bodies, with those whose results were kept.
+        is_limited: whether a limit ended a call.
+        value: the result.
+        dependents: results that hold while the body is run.
+    """
+
+    reached: set[FunctionInfo]
+    cuts: set[FunctionInfo] = field(default_factory=set)
+    height: int = 1
+    runs: int = 1
+    is_limited: bool = False
+    value: Value | None = None
+    dependents: dict[tuple[FunctionInfo, int, CallKey], Summary] = field(default_factory=dict)
+
+    def include(self, inner: Summary) -> None:
+        """Add a call in the body."""
+        self.reached |= inner.reached
+        self.cuts |= inner.cuts
+        self.height = max(self.height, inner.height + 1)
+        self.is_limited |= inner.is_limited
+
+
+class CallsInProgress:
+    """The functions of a project that are being run, and the results that depend on them."""
+
+    def __init__(self) -> None:
+        self.functions: set[FunctionInfo] = set()
+        self._runs = 0
+        self._stack: list[tuple[FunctionInfo, Summary]] = []
+
+    def cut(self, info: FunctionInfo) -> None:
+        """Note that a call ends because its function is in progress, or calls nest too deeply."""
+        if self._stack:
+            _, innermost = self._stack[-1]
+            if info in self.functions:
+                innermost.cuts.add(info)
+            else:
+                innermost.is_limited = True
+
+    def result(
+        self, info: FunctionInfo, key: CallKey, depth: int, vague: Value, run: Callable[[], Value]
+    ) -> Value:
+        """The result of a shared function for a call at some depth; ``vague`` beyond the limit."""
+        known = self._known(info, key, depth)
+        if known is None:
+            if self._runs >= MOST_RUNS:
+                self._stack[-1][1].is_limited = True
+                return vague
+            known = self._run(info, key, depth, run)
+        else:
+            self._runs += known.runs
+        if self._stack:
+            self._stack[-1][1].include(known)
+        else:
+            self._runs = 0
+        assert known.value is not None
+        return known.value
+
+    @contextmanager
+    def none(self) -> Iterator[None]:
+        """Run what holds for all calls: the top level of a module, what a class's methods set."""
+        before = self.functions, self._runs, self._stack
+        self.functions, self._runs, self._stack = set(), 0, []
+        try:
+            yield
+        finally:
+            self.functions, self._runs, self._stack = before
+
+    def _known(self, info: FunctionInfo, key: CallKey, depth: int) -> Summary | None:
+        known = info.results.get(key)
+        if (
+            known is not None
+            and depth + known.height <= MAX_DEPTH
+            and self._runs + known.runs <= MOST_RUNS
+            and self.functions.isdisjoint(known.reached)
+        ):
+            return known
+        if not self.functions:
+            return info.results.get((depth, key))
+        found = (outer.dependents.get((info, depth, key)) for _, outer in reversed(self._stack))
+        return next((one for one in found if one is not None), None)
+
+    def _run(
+        self, info: FunctionInfo, key: CallKey, depth: int, run: Callable[[], Value]
+    ) -> Summary:
+        summary = Summary({info})
+        before = self._runs
+        self._runs += 1
+        self._stack.append((info, summary))
+        try:
+            summary.value = run()
+        finally:
+            self._stack.pop()
+            summary.dependents.clear()
+            summary.cuts.discard(info)
+        summary.runs = self._runs - before
+        if not summary.cuts and not summary.is_limited:
+            _keep(info, key, summary)
+        elif not self.functions:
+            _keep(info, (depth, key), summary)
+        elif self._stack:
+            # The call in progress that ends first ends what the result depends on.
+            inner = (outer for one, outer in reversed(self._stack) if one in summary.cuts)
+            owner = self._stack[0][1] if not summary.cuts else next(inner, None)
+            if owner is not None and summary.cuts <= {one for one, _ in self._stack}:
+                owner.dependents[info, depth, key] = summary
+        return summary
+
+
+def _keep(info: FunctionInfo, key: CallKey | tuple[int, CallKey], summary: Summary) -> None:
+    """Keep a result in place of the oldest: it may hold on to the modules of past files."""
+    if len(info.results) >= MOST_KEPT:
+        del info.results[next(iter(info.results))]
+    info.results[key] = summary
