@@ -19,7 +19,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.calls.summaries import MAX_DEPTH
+from embercoach.analysis.calls.summaries import MAX_DEPTH, add_attributes
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -190,7 +190,11 @@ def _shared_result(
         return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
 
     calls = info.module.project.calls
-    return calls.result(info, (exact, given), frame.depth, vague, run)
+    summary = calls.result(info, (exact, given), frame.depth, vague, run)
+    if not frame.module.is_shared:
+        add_attributes(frame.module.attributes, summary.attributes)
+    assert summary.value is not None
+    return summary.value
 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
@@ -262,7 +266,9 @@ def explore(info: FunctionInfo) -> None:
         if info.module.is_analysed and info.analysed_with is None:
             analyse(info)
         else:
-            _run(info, canonical_values(info), record=False, depth=2)
+            frame = _entered(info, canonical_values(info), record=False, depth=2)
+            frame.traceless = False
+            _execute(info, frame)
 
 
 def analyse(info: FunctionInfo) -> None:
@@ -383,6 +389,7 @@ def constants_passed(
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
     """A frame in which the parameters are bound and nothing has been run yet."""
     frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
+    frame.traceless = info.module.is_shared
     frame.names.set_all(zip((p.name for p in info.parameters), values, strict=False))
     for parameter in info.parameters:
         if parameter.name in info.shown_arrays and parameter.annotation is None:

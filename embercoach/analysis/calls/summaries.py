@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from embercoach.analysis.values.joins import join
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.values.lattice import Value
 
 MAX_DEPTH = 8
@@ -25,6 +27,8 @@ MOST_KEPT = 64
 
 #: Whether a body is run for constants, and the values of its parameters.
 CallKey: TypeAlias = "tuple[bool, tuple[Value, ...]]"
+#: Values by class and name.
+Attributes: TypeAlias = "dict[tuple[ClassInfo, str], Value]"
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class Summary:
         height: how deeply calls nest in it.
         runs: of bodies, with those whose results were kept.
         is_limited: whether a limit ended a call.
+        attributes: what the body assigns to attributes of the module's classes.
         value: the result.
         dependents: results that hold while the body is run.
     """
@@ -46,6 +51,7 @@ class Summary:
     height: int = 1
     runs: int = 1
     is_limited: bool = False
+    attributes: Attributes = field(default_factory=dict)
     value: Value | None = None
     dependents: dict[tuple[FunctionInfo, int, CallKey], Summary] = field(default_factory=dict)
 
@@ -55,6 +61,7 @@ class Summary:
         self.cuts |= inner.cuts
         self.height = max(self.height, inner.height + 1)
         self.is_limited |= inner.is_limited
+        add_attributes(self.attributes, inner.attributes)
 
 
 class CallsInProgress:
@@ -74,15 +81,20 @@ class CallsInProgress:
             else:
                 innermost.is_limited = True
 
+    def note_attribute(self, cls: ClassInfo, name: str, value: Value) -> None:
+        """Note what the innermost call assigns to an attribute of a class."""
+        if self._stack:
+            add_attributes(self._stack[-1][1].attributes, {(cls, name): value})
+
     def result(
         self, info: FunctionInfo, key: CallKey, depth: int, vague: Value, run: Callable[[], Value]
-    ) -> Value:
+    ) -> Summary:
         """The result of a shared function for a call at some depth; ``vague`` beyond the limit."""
         known = self._known(info, key, depth)
         if known is None:
             if self._runs >= MOST_RUNS:
                 self._stack[-1][1].is_limited = True
-                return vague
+                return Summary({info}, value=vague)
             known = self._run(info, key, depth, run)
         else:
             self._runs += known.runs
@@ -90,8 +102,7 @@ class CallsInProgress:
             self._stack[-1][1].include(known)
         else:
             self._runs = 0
-        assert known.value is not None
-        return known.value
+        return known
 
     @contextmanager
     def none(self) -> Iterator[None]:
@@ -142,6 +153,12 @@ class CallsInProgress:
             if owner is not None and summary.cuts <= {one for one, _ in self._stack}:
                 owner.dependents[info, depth, key] = summary
         return summary
+
+
+def add_attributes(known: Attributes, more: Attributes) -> None:
+    """Join what is assigned to attributes."""
+    for key, value in more.items():
+        known[key] = join(known[key], value) if key in known else value
 
 
 def _keep(info: FunctionInfo, key: CallKey | tuple[int, CallKey], summary: Summary) -> None:

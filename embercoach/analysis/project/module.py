@@ -19,6 +19,7 @@ from embercoach.analysis.work import Work, note_reading
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from embercoach.analysis.calls.summaries import Attributes
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
@@ -86,6 +87,8 @@ class Module:
         #: What this file's calls of shared functions gave.
         self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        #: What these calls assigned to attributes of shared classes.
+        self.attributes: Attributes = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
