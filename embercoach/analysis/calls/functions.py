@@ -19,7 +19,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.calls.summaries import MAX_DEPTH, add_attributes
+from embercoach.analysis.calls.summaries import MAX_DEPTH, shared_result
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -159,12 +159,9 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
     A shared function is run once for all files that ask, but each file's calls count by
     themselves: what another file asks for must not change the results of this one.
     """
-    if info.module.is_shared:
-        if frame.module.is_shared:
-            return _shared_result(frame, info, given, vague)
-        asked = frame.module.asked.setdefault(info, {})
-    else:
-        asked = info.summaries
+    if info.module.is_shared and frame.module.is_shared:
+        return _evaluated(frame, info, given, vague)
+    asked = frame.module.asked.setdefault(info, {}) if info.module.is_shared else info.summaries
     known = asked.get(given)
     if known is not None:
         return known
@@ -174,27 +171,20 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
             return first
     if len(asked) >= MAX_KERNELS:
         return vague
-    if info.module.is_shared:
-        known = _shared_result(frame, info, given, vague)
-    else:
-        asked[given] = vague  # for a body that comes back to this very call
-        known = _run(info, given, record=False, depth=frame.depth + 1)
-    asked[given] = known
+    asked[given] = vague  # for a body that comes back to this very call
+    known = asked[given] = _evaluated(frame, info, given, vague)
     return known
 
 
-def _shared_result(
+def _evaluated(
     frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool = False
 ) -> Value:
     def run() -> Value:
         return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
 
-    calls = info.module.project.calls
-    summary = calls.result(info, (exact, given), frame.depth, vague, run)
-    if not frame.module.is_shared:
-        add_attributes(frame.module.attributes, summary.attributes)
-    assert summary.value is not None
-    return summary.value
+    return (
+        shared_result(frame, info, (exact, given), vague, run) if info.module.is_shared else run()
+    )
 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
@@ -202,21 +192,15 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if constants.closure_at(frame, info) is None:
         return vague
     given = constants.given(info, values)
-    if info.module.is_shared:
-        if frame.module.is_shared:
-            return _shared_result(frame, info, given, vague, exact=True)
-        asked = frame.module.asked_exactly.setdefault(info, {})
-    else:
-        asked = info.exact
+    if info.module.is_shared and frame.module.is_shared:
+        return _evaluated(frame, info, given, vague, exact=True)
+    shared = info.module.is_shared
+    asked = frame.module.asked_exactly.setdefault(info, {}) if shared else info.exact
     known = asked.get(given)
     if known is None:
         if len(asked) >= MAX_KERNELS:
             return vague
-        if info.module.is_shared:
-            known = _shared_result(frame, info, given, vague, exact=True)
-        else:
-            known = _run(info, given, record=False, depth=frame.depth + 1, exact=True)
-        asked[given] = known
+        known = asked[given] = _evaluated(frame, info, given, vague, exact=True)
     return known
 
 

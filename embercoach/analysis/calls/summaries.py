@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.values.lattice import Value
 
 MAX_DEPTH = 8
@@ -61,7 +62,7 @@ class Summary:
         self.cuts |= inner.cuts
         self.height = max(self.height, inner.height + 1)
         self.is_limited |= inner.is_limited
-        add_attributes(self.attributes, inner.attributes)
+        _add_attributes(self.attributes, inner.attributes)
 
 
 class CallsInProgress:
@@ -84,12 +85,12 @@ class CallsInProgress:
     def note_attribute(self, cls: ClassInfo, name: str, value: Value) -> None:
         """Note what the innermost call assigns to an attribute of a class."""
         if self._stack:
-            add_attributes(self._stack[-1][1].attributes, {(cls, name): value})
+            _add_attributes(self._stack[-1][1].attributes, {(cls, name): value})
 
     def result(
         self, info: FunctionInfo, key: CallKey, depth: int, vague: Value, run: Callable[[], Value]
     ) -> Summary:
-        """The result of a shared function for a call at some depth; ``vague`` beyond the limit."""
+        """The run of a shared function for a call at some depth."""
         known = self._known(info, key, depth)
         if known is None:
             if self._runs >= MOST_RUNS:
@@ -155,7 +156,18 @@ class CallsInProgress:
         return summary
 
 
-def add_attributes(known: Attributes, more: Attributes) -> None:
+def shared_result(
+    frame: Frame, info: FunctionInfo, key: CallKey, vague: Value, run: Callable[[], Value]
+) -> Value:
+    """The result of a shared function for a call; ``vague`` beyond a limit."""
+    summary = info.module.project.calls.result(info, key, frame.depth, vague, run)
+    if not frame.module.is_shared:
+        _add_attributes(frame.module.attributes, summary.attributes)
+    assert summary.value is not None
+    return summary.value
+
+
+def _add_attributes(known: Attributes, more: Attributes) -> None:
     """Join what is assigned to attributes."""
     for key, value in more.items():
         known[key] = join(known[key], value) if key in known else value

@@ -45,6 +45,7 @@ class Frame:
         "evaluated_below",
         "exact",
         "exits",
+        "functions",
         "global_names",
         "info",
         "loop",
@@ -96,6 +97,7 @@ class Frame:
         #: Whether what the body assigns outside of it is dropped: the values are of one call, and
         #: other files see the same module.
         self.traceless = False
+        self.functions: dict[cst.CSTNode, FunctionInfo] = {}  # that a traceless run defines
         self.names = Names()
         self.global_names: set[str] = set()
         self.loops = 0

@@ -195,8 +195,12 @@ class Module:
     def function_info(
         self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
     ) -> FunctionInfo:
-        """The function of a ``def`` or lambda, made on first sight."""
-        info = self._functions.get(node)
+        """The function of a ``def`` or lambda, made on first sight.
+
+        In a shared function each call has its own, which sees the values of that call.
+        """
+        functions = frame.functions if frame.traceless else self._functions
+        info = functions.get(node)
         if info is None:
             is_def = isinstance(node, cst.FunctionDef)
             info = FunctionInfo(
@@ -209,8 +213,9 @@ class Module:
                 is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
                 statement=frame.statement,
             )
-            self._functions[node] = info
-            self.functions.append(info)
+            functions[node] = info
+            if not frame.traceless:
+                self.functions.append(info)
         if info.closure is None or frame.record:
             info.closure = frame if cls is None else frame.outer
         return info
