@@ -19,7 +19,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.calls.summaries import MAX_DEPTH, shared_result
+from embercoach.analysis.calls.summaries import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
 
 MAX_SUMMARIES = 6
-MAX_KERNELS = 64
 #: Parameters that are bound in the time of an evaluation.
 PARAMETERS_A_STEP = 2
 
@@ -169,7 +168,7 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
         first = next(iter(asked.values()))
         if not holds_kernel(first):
             return first
-    if len(asked) >= MAX_KERNELS:
+    if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
     known = asked[given] = _evaluated(frame, info, given, vague)
@@ -182,9 +181,9 @@ def _evaluated(
     def run() -> Value:
         return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
 
-    return (
-        shared_result(frame, info, (exact, given), vague, run) if info.module.is_shared else run()
-    )
+    if not info.module.is_shared:
+        return run()
+    return shared_result(frame, info, (exact, given), vague, run)
 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
@@ -198,7 +197,7 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     asked = frame.module.asked_exactly.setdefault(info, {}) if shared else info.exact
     known = asked.get(given)
     if known is None:
-        if len(asked) >= MAX_KERNELS:
+        if len(asked) >= MOST_KEPT:
             return vague
         known = asked[given] = _evaluated(frame, info, given, vague, exact=True)
     return known
@@ -243,8 +242,7 @@ def _with_traced(value: Value, values: dict[str, Value]) -> Value:
 
 def explore(info: FunctionInfo) -> None:
     """Run a method for the attributes that it sets; for good if its file is being analysed."""
-    calls = info.module.project.calls
-    with calls.none() if info.module.is_shared else nullcontext():
+    with info.module.project.calls.none() if info.module.is_shared else nullcontext():
         if info.in_progress:
             return
         if info.module.is_analysed and info.analysed_with is None:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.lattice import Value
 
 MAX_DEPTH = 8
-#: Runs of bodies for one call, counted as if no result was kept.
-MOST_RUNS = 20_000
-#: Results that are kept of a function.
+#: Runs of bodies for one call, counted as if no result was kept: in mlx-lm and mlx-audio at most
+#: 113.
+MOST_RUNS = 1_000
+#: Results that are kept of a function, for other values.
 MOST_KEPT = 64
 
 #: Whether a body is run for constants, and the values of its parameters.
@@ -117,15 +118,14 @@ class CallsInProgress:
 
     def _known(self, info: FunctionInfo, key: CallKey, depth: int) -> Summary | None:
         known = info.results.get(key)
-        if (
-            known is not None
-            and depth + known.height <= MAX_DEPTH
-            and self._runs + known.runs <= MOST_RUNS
-            and self.functions.isdisjoint(known.reached)
+        if known is not None and (
+            depth + known.height > MAX_DEPTH or self._runs + known.runs > MOST_RUNS
         ):
+            known = None
+        if known is None and not self._stack:
+            known = info.results.get((depth, key))
+        if known is not None and self.functions.isdisjoint(known.reached):
             return known
-        if not self.functions:
-            return info.results.get((depth, key))
         found = (outer.dependents.get((info, depth, key)) for _, outer in reversed(self._stack))
         return next((one for one in found if one is not None), None)
 
@@ -145,7 +145,7 @@ class CallsInProgress:
         summary.runs = self._runs - before
         if not summary.cuts and not summary.is_limited:
             _keep(info, key, summary)
-        elif not self.functions:
+        elif not summary.cuts and not self._stack:
             _keep(info, (depth, key), summary)
         elif self._stack:
             # The call in progress that ends first ends what the result depends on.
