@@ -11,9 +11,9 @@ from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import NO_PULLS, Pulls, Value
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.summaries import CallKey, Summary
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.summaries import CallKey, Summary
 
 #: A node, and the statement or the decorator that contains it.
 Site = tuple[cst.CSTNode, cst.CSTNode]

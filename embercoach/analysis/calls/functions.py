@@ -19,7 +19,6 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.calls.summaries import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -50,6 +49,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from embercoach.analysis.work import Work, note_reading
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.analysis.calls.summaries import Attributes
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.source_tree import SourceTree
+    from embercoach.analysis.values.summaries import Attributes
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
 OTHER_ARRAYS = (

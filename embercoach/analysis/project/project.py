@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.summaries import CallsInProgress
 from embercoach.analysis.evaluate import expressions, statements  # noqa: F401  (fill the tables)
 from embercoach.analysis.project.import_graph import ImportGraph
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.parse import TooDeepError
 from embercoach.analysis.syntax.source_tree import SourceTree, read_tree
 from embercoach.analysis.values.memo import forget
+from embercoach.analysis.values.summaries import CallsInProgress
 from embercoach.project_files import PROJECT_FILES, boundary
 from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 
