@@ -20,9 +20,3 @@ def budget_of(module: Module) -> WorkBudget:
     if budget is None:
         budget = _budgets[module] = WorkBudget.of(module.source)
     return budget
-
-
-def problem_of(module: Module) -> str | None:
-    """Return what to report of a module, None where all of its kernels were followed."""
-    budget = _budgets.get(module)
-    return None if budget is None else budget.problem
