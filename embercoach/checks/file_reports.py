@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.kernel_objects import has_kernels
-from embercoach.analysis.facts.origins import Origins, Trace
+from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
@@ -16,7 +16,7 @@ from embercoach.finding import Edit, Finding, Fix, Step
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.facts.stops import Stop
+    from embercoach.analysis.facts.stops import Stop, Trace
     from embercoach.analysis.project.module import Module
 
 

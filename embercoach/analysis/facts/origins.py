@@ -14,7 +14,7 @@ import libcst as cst
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
-from embercoach.analysis.facts.stops import Stop, binding_stop, parameter_text
+from embercoach.analysis.facts.stops import Stop, Trace, binding_stop, parameter_text
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
@@ -47,14 +47,6 @@ class _At(NamedTuple):
     statement: cst.CSTNode
     function: FunctionInfo | None
     loop_names: AbstractSet[str] = frozenset()
-
-
-class Trace(NamedTuple):
-    """The context of a finding, the origins of its array and the start of the context."""
-
-    context: str
-    flow: list[Stop]
-    start: list[Stop]
 
 
 #: The function in which a name is bound, and its bindings there.

@@ -14,7 +14,6 @@ from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.graph_break import pull
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,11 +95,11 @@ def _with_dtype(
         node = node.value
     if not isinstance(node, cst.Name) or not isinstance(constant, cst.Call):
         return None
-    dtype = f"{code_of(module, subject)}.dtype"
+    dtype = f"{module.parsed.code(subject)}.dtype"
     if not isinstance(constant.func, cst.Attribute) or constant.func.attr.value != "array":
         return None
-    function = code_of(module, constant.func)
-    first = code_of(module, constant.args[0].value)
+    function = module.parsed.code(constant.func)
+    first = module.parsed.code(constant.args[0].value)
     text = f"{function}({first}, dtype={dtype})"
     return ProposedFix("Give the constant the array's dtype", False, ((constant, text),))
 

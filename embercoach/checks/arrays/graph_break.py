@@ -18,7 +18,6 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,7 +217,7 @@ def _none_change(fact: CompareFact, module: Module, instead: str) -> ProposedFix
     """Not a safe fix: code that raised for arrays now takes the other branch."""
     if fact.right.value is not NONE or len(fact.node.comparisons) != 1:
         return None
-    text = f"{code_of(module, fact.left.node)} {instead}"
+    text = f"{module.parsed.code(fact.left.node)} {instead}"
     return ProposedFix(f"Use `{instead}`", False, ((fact.node, text),))
 
 

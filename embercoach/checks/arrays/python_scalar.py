@@ -16,7 +16,7 @@ from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import Array, BoundMember, Number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of, is_shown, mlx_alias
+from embercoach.checks.source_text import is_shown, mlx_alias
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def _argument_change(
     outcomes = [_keeps_value(array, number, name) for _, number in numbers]
     if None in outcomes:
         return None
-    dtype = f"{code_of(module, reference)}.dtype"
-    edits = [(n, f"{mx}.array({code_of(module, n)}, dtype={dtype})") for n, _ in numbers]
+    dtype = f"{module.parsed.code(reference)}.dtype"
+    edits = [(n, f"{mx}.array({module.parsed.code(n)}, dtype={dtype})") for n, _ in numbers]
     safe = all(outcomes) and not any(is_shown(module, node) for node, _ in numbers)
     return ProposedFix("Make the number an array of the same dtype", safe, tuple(edits))
 
@@ -230,8 +230,8 @@ def _in_place_change(
     keeps = _keeps_value(array, number, FUNCTIONS[fact.operator])
     if keeps is None:
         return None
-    dtype = f"{code_of(module, fact.left.node)}.dtype"
-    text = f"{mx}.array({code_of(module, fact.right.node)}, dtype={dtype})"
+    dtype = f"{module.parsed.code(fact.left.node)}.dtype"
+    text = f"{mx}.array({module.parsed.code(fact.right.node)}, dtype={dtype})"
     safe = keeps and (fact.operator != "/" or array.dtype in FLOATING)
     return ProposedFix(
         "Make the number an array of the same dtype", safe, ((fact.right.node, text),)
@@ -253,11 +253,11 @@ def _rewrite(
     same = _keeps_value(*pair, function)
     if mx is None or same is None or not _is_simple(reference):
         return None
-    dtype = f"{code_of(module, reference)}.dtype"
+    dtype = f"{module.parsed.code(reference)}.dtype"
     operands = [
-        code_of(module, one.node)
+        module.parsed.code(one.node)
         if one.array is not None
-        else f"{mx}.array({code_of(module, one.node)}, dtype={dtype})"
+        else f"{mx}.array({module.parsed.code(one.node)}, dtype={dtype})"
         for one in (left, right)
     ]
     text = f"{mx}.{function}({', '.join(operands)})"
@@ -298,7 +298,7 @@ def _fits(dtype: str, const: object) -> bool:
 
 def _has_comment(module: Module, node: cst.CSTNode) -> bool:
     """Test whether it contains a comment, which the rewritten expression would lose."""
-    if "#" not in code_of(module, node):
+    if "#" not in module.parsed.code(node):
         return False
     from libcst import matchers
 
@@ -313,4 +313,4 @@ def _is_simple(node: cst.CSTNode) -> bool:
 
 
 def _shown(module: Module, node: cst.BaseExpression) -> str:
-    return quoted(code_of(module, node), MOST_QUOTED) if _is_simple(node) else "x"
+    return quoted(module.parsed.code(node), MOST_QUOTED) if _is_simple(node) else "x"
