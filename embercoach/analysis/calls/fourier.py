@@ -15,8 +15,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import Argument, match
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.extents import ExpressionValue, is_length, role_of, text_of
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import (

@@ -6,8 +6,7 @@ import ast
 
 import libcst as cst
 
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import INT, Number, Sequence, Value
 from embercoach.analysis.values.spectra import Axes, Extent, Length, Role

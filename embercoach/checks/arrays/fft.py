@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.extents import ExpressionValue, is_length, measures, role_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Symbol
