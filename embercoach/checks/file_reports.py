@@ -16,7 +16,7 @@ from embercoach.finding import Edit, Finding, Fix, Step
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.facts.stops import Stop, Trace
+    from embercoach.analysis.facts.stops import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
 
 
@@ -54,7 +54,7 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     except WorkExceededError as error:
         exceeded = exceeded or _exceeded(error)
     if kernels:
-        from embercoach.checks.programs.kernel_budgets import budget_of
+        from embercoach.checks.programs.kernel_plans import budget_of
 
         exceeded = exceeded or budget_of(module).problem
     return _uncovered(module, found), exceeded
@@ -151,7 +151,7 @@ def _starts_of_lines(source: str) -> list[int]:
 
 def _finding(
     report: Report,
-    trace: Trace,
+    trace: OriginTrace,
     spans: dict[cst.CSTNode, Span],
     steps: dict[int, Step],
     lines: LineOffsets,

@@ -14,7 +14,7 @@ import libcst as cst
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
-from embercoach.analysis.facts.stops import Stop, Trace, binding_stop, parameter_text
+from embercoach.analysis.facts.stops import OriginTrace, Stop, binding_stop, parameter_text
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
@@ -79,7 +79,7 @@ class Origins:
         *,
         subject: cst.CSTNode | None,
         with_start: bool,
-    ) -> Trace:
+    ) -> OriginTrace:
         """Trace a finding, by its own context or that of its place.
 
         Args:
@@ -90,7 +90,7 @@ class Origins:
         """
         context = context or context_of(place, self._module.is_test)
         flow = [] if subject is None else self._of_value(subject, place)
-        return Trace(context, flow, self._of_context(context, place) if with_start else [])
+        return OriginTrace(context, flow, self._of_context(context, place) if with_start else [])
 
     def _of_value(self, node: cst.CSTNode, place: FactPlace) -> list[Stop]:
         """The origins of an expression's value, the earliest stop first."""

@@ -31,7 +31,7 @@ class Stop(NamedTuple):
     span: tuple[int, int] | None = None
 
 
-class Trace(NamedTuple):
+class OriginTrace(NamedTuple):
     """The context of a finding, the origins of its array and the start of the context."""
 
     context: str
