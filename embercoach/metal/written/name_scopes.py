@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
 from embercoach.metal.text_facts import (
-    AttributeUse,
     Declaration,
     PreprocessorLine,
     Use,
@@ -159,7 +158,7 @@ class _Names:
         if name in ATTRIBUTES:
             member = self._components.get(part)
             component = None if member is None else self.parsed.word(member)
-            use = AttributeUse(name, component, self.parsed.place(part))
+            use = Use(name, "value", self.parsed.place(part), component=component)
             self.found.attribute_uses.append(use)
         if not quiet and name not in self._outer and self.parsed.holds(part):
             kind: UseKind = "call" if part in self._callees else naming.USED[part.kind]
@@ -205,7 +204,7 @@ class _Names:
         """Variables and fields, in the order of their declarators."""
         value = part.get("value") or part.get("default_value")
         for declarator in part.all("declarator"):
-            parts, initial = unpack_initialized(declarator)
+            parts, initial = unpack_initialized(declarator, value)
             kind: DeclarationKind = "field" if part.kind == "field_declaration" else "local"
             if self._is_unit and scope.lasting is self._file:
                 kind = "constant" if parts.function is None else "function"
@@ -213,8 +212,7 @@ class _Names:
                 self._function(part, parts)
             if len(parts.names) > 1:
                 kind = "binding"
-            given = initial if declarator.kind == "init_declarator" else value
-            self._declare(kind, scope, part, parts, given)
+            self._declare(kind, scope, part, parts, initial)
 
     def function_definition(self, part: SyntaxNode, scope: Scope) -> None:
         """A function: its name outside, its parameters and body inside."""
@@ -341,12 +339,11 @@ class _Names:
             kind=kind,
             place=parsed.place(name),
             type=specifiers.type_words(parsed, owner) if owner else "",
-            address_space=specifiers.address_space(parsed, owner) if owner else None,
+            address_space=parsed.space(owner) if owner else None,
             pointer=parts.is_address if parts else False,
             dimensions=tuple(parsed.word(d) for d in parts.dimensions if d) if parts else (),
             value=parsed.word(value) if value else None,
             depth=scope.depth,
-            fixed=specifiers.is_fixed(parsed, owner) if owner else False,
         )
         if since is None:
             since = name.end if parts is None else parts.end

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.text_facts import (
-        AttributeUse,
         Declaration,
         DeclarationKind,
         PreprocessorLine,
@@ -142,7 +141,7 @@ class Scopes:
         default_factory=dict
     )
     free: list[Use] = field(default_factory=list)
-    attribute_uses: list[AttributeUse] = field(default_factory=list)
+    attribute_uses: list[Use] = field(default_factory=list)
     calls: list[WrittenCall] = field(default_factory=list)
     functions: list[WrittenFunction] = field(default_factory=list)
     directives: list[PreprocessorLine] = field(default_factory=list)
