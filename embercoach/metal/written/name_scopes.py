@@ -19,7 +19,7 @@ from embercoach.metal.text_facts import (
     WrittenCall,
 )
 from embercoach.metal.written import naming, specifiers
-from embercoach.metal.written.naming import Scope, Scopes, Visible
+from embercoach.metal.written.naming import Scope, Scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +73,6 @@ class _Names:
         self._file = Scope()
         self._is_unit = parsed.tree.kind == "translation_unit"
         self._free: list[tuple[SyntaxNode, str, UseKind]] = []
-        self._declared: set[SyntaxNode] = set()
         self._callees: set[SyntaxNode] = set()
         self._components: dict[SyntaxNode, SyntaxNode] = {}
         #: Names that can be neither a constant nor a type.
@@ -84,7 +83,7 @@ class _Names:
         #: Declarators of functions that have a body, which sees the parameters.
         self._defined: set[SyntaxNode] = set()
         #: Of parts with a scope the names that are declared somewhere in it.
-        self._inside: dict[SyntaxNode, dict[str, Visible]] = {}
+        self._inside: dict[SyntaxNode, dict[str, list[tuple[int, Declaration | None]]]] = {}
         self._open: set[SyntaxNode] = set()
 
     def resolved(self) -> Scopes:
@@ -141,17 +140,15 @@ class _Names:
 
     def _use(self, part: SyntaxNode, scope: Scope | None, *, quiet: bool) -> None:
         """Look a name up, and note it where nothing declares it."""
-        if part in self._declared:
-            return
+        if part.start in self.found.bindings:
+            return  # it is declared here
         name = self.parsed.word(part)
         while scope is not None:
-            visible = scope.names.get(name)
-            while visible is not None and visible.since > part.start:
-                visible = visible.before
-            if visible is not None:
-                if visible.declaration is not None:
-                    self.found.bindings[part.start] = visible.declaration
-                return
+            for since, declaration in reversed(scope.names.get(name, ())):
+                if since <= part.start:
+                    if declaration is not None:
+                        self.found.bindings[part.start] = declaration
+                    return
             if scope.is_open:
                 return
             scope = scope.outer
@@ -194,7 +191,7 @@ class _Names:
             self._quiet.add(arguments)
             for inner in arguments.below():
                 if inner.kind in naming.NAMES:
-                    scope.names.setdefault(self.parsed.word(inner), Visible(None, arguments.end))
+                    scope.names.setdefault(self.parsed.word(inner), [(arguments.end, None)])
 
     def template_function(self, part: SyntaxNode, _scope: Scope) -> None:
         """``f<T>``."""
@@ -253,7 +250,7 @@ class _Names:
             self._declare_name(name, "type", scope)
         if body is not None:
             members = map(self.parsed.word, specifiers.member_names(body))
-            self._inside[body] = dict.fromkeys(members, Visible(None, body.start))
+            self._inside[body] = {member: [(body.start, None)] for member in members}
             self._members.update(body.parts)
             if part.has("base_class_clause"):
                 self._open.add(body)
@@ -347,11 +344,9 @@ class _Names:
         )
         if since is None:
             since = name.end if parts is None else parts.end
-        before = scope.names.get(declaration.name)
-        scope.names[declaration.name] = Visible(declaration, since, before)
+        scope.names.setdefault(declaration.name, []).append((since, declaration))
         if parsed.holds(name):
             self.found.declarations.append(declaration)
-        self._declared.add(name)
         self.found.bindings[name.start] = declaration
         self.found.origins[declaration] = owner, value
 

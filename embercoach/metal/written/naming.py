@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,24 +87,13 @@ OF_VARIABLES = {
 }
 
 
-class Visible(NamedTuple):
-    """A declaration, None where it is not known, and the byte from which on it is visible.
-
-    Attributes:
-        before: the one that the scope had before.
-    """
-
-    declaration: Declaration | None
-    since: int
-    before: Visible | None = None
-
-
 @dataclass(slots=True, eq=False)
 class Scope:
     """A part whose names are visible in it alone.
 
     Attributes:
-        names: those that are declared in it.
+        names: the declarations of each name in it, None where one is not known, and the byte from
+            which on it is visible.
         is_open: any name may be declared here, as in a class whose bases are not followed.
         template: holds template parameters; what a template declares lands outside.
     """
@@ -113,7 +102,7 @@ class Scope:
     outer: Scope | None = None
     template: bool = False
     is_open: bool = False
-    names: dict[str, Visible] = field(default_factory=dict)
+    names: dict[str, list[tuple[int, Declaration | None]]] = field(default_factory=dict)
 
     @property
     def lasting(self) -> Scope:
