@@ -92,7 +92,7 @@ class Scope:
     """A part whose names are visible in it alone.
 
     Attributes:
-        names: the declarations of each name in it, None where one is not known, and the byte from
+        names: the declarations of each name, None where one is not known, each after the byte from
             which on it is visible.
         is_open: any name may be declared here, as in a class whose bases are not followed.
         template: holds template parameters; what a template declares lands outside.
