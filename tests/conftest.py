@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 TESTS = Path(__file__).parent
 RULES = TESTS.parent / "rules"
@@ -19,9 +19,9 @@ COMMIT = {"checks", "engine", "metal", "rules"}
 SIMULATED = 12
 
 # A busy machine is no fault of an example: no test here is timed.
-# The gate runs the tests that Hypothesis marks as its own once more, in the profile `thorough`.
+# The gate runs the tests marked `generated` once more, in the profile `thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=100)
-settings.register_profile("default-suite", deadline=None, max_examples=40)
+settings.register_profile("default-suite", deadline=None, max_examples=30)
 settings.load_profile("default-suite")
 
 # Tests start Python some hundred times. Without bytecode each start compiles the package again, and
@@ -56,9 +56,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
             if every == 0 or seen[test] % every:
                 item.add_marker(pytest.mark.exhaustive)
             seen[test] += 1
+        if takes_examples_of_profile(item):
+            item.add_marker(pytest.mark.generated)
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in COMMIT and not left_out & {mark.name for mark in item.iter_markers()}:
             item.add_marker(pytest.mark.commit)
+
+
+def takes_examples_of_profile(item: pytest.Item) -> bool:
+    """Return whether the Hypothesis profile decides how many examples a test generates."""
+    function = getattr(item, "obj", None)
+    if function is None or not is_hypothesis_test(function):
+        return False
+    chosen = getattr(function, "_hypothesis_internal_use_settings", settings())
+    return bool(chosen.max_examples == settings().max_examples)
 
 
 def sample_of(item: pytest.Item) -> int | None:

@@ -100,6 +100,7 @@ def test_the_unknown_stays_unknown() -> None:
     assert promotion.floating(None) is None
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("symbol", OPERATORS)
 def test_an_operator_between_arrays(symbol: str) -> None:
     assert not disagreements(f"{ones(a)} {symbol} {ones(b)}" for a, b in PAIRS)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.examples.programs import ROOT
 
 SCRIPT = ROOT / "examples" / "lint_many_dask.py"
@@ -30,6 +32,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled(0)
 def test_results_are_those_of_one_process(tmp_path: Path) -> None:
     """And a checkout that cannot be checked does not lose the others."""
     checkouts = {"a": 'profile = "ember"\n', "c d": "", "wrong": 'ignore = ["NOPE"]\n'}

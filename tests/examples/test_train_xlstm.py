@@ -74,6 +74,7 @@ def texts(picture: Path) -> set[str]:
 # --- the program -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.usefixtures("eager")
 def test_a_short_training_learns(tmp_path: Path) -> None:
     """In a few seconds, on up to 4 tokens; the documentation's training is the test at the end."""
@@ -252,6 +253,7 @@ def test_the_same_numbers_give_the_same_picture(tmp_path: Path) -> None:
     assert "cups, blocks: ms" in texts(tmp_path / "a.svg")
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("profile", ["recommended", "ember"])
 def test_nothing_in_it_is_found(profile: str) -> None:
     """But for three pulls outside of the step, each with its reason beside it."""

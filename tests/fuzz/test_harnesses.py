@@ -19,6 +19,7 @@ from tests.fuzz.targets import NAMES, load
 UNIT = b"kernel void f(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_seeds_have_no_fault(name: str) -> None:
     target = load(name)

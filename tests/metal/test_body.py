@@ -326,6 +326,7 @@ def test_junk_never_crashes(text) -> None:
             assert text[use.place.start : use.place.end] == use.name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("unit", ["{", "(", "[", "if (x) ", "for (;;) ", "f(", "- ", "a ? b : "])
 def test_deep_nesting_never_crashes(unit) -> None:
     for text in (unit * 3000, "out[0] = " + unit * 3000 + "1"):

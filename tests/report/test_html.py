@@ -309,6 +309,7 @@ def test_very_long_lines_are_cut_behind_their_findings(tmp_path: Path) -> None:
     assert line.endswith("…")
 
 
+@pytest.mark.sampled(0)
 def test_twenty_thousand_findings(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

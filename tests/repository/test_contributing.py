@@ -63,6 +63,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the commands are for bash")
 def test_the_steps_add_a_rule(outputs: list[str]) -> None:
     facts, tests, found = outputs

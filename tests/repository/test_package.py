@@ -153,6 +153,7 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.mark.sampled(0)
 def test_the_source_distribution_is_complete(source: Path) -> None:
     top = {path.name for path in source.iterdir()}
     assert {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md"} <= top

@@ -57,6 +57,7 @@ def test_platforms_and_corpus_have_a_job() -> None:
     assert set(jobs) == {"linux", "corpus", "browser", "macos", "docs", "action", "fresh"}
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("schema", "path"),
     [("vendor.github-workflows", path) for path in WORKFLOWS] + [("vendor.github-actions", ACTION)],

@@ -142,6 +142,7 @@ def test_any_kernel_body(tokens: list[str]) -> None:
     assert outcome_of(source, PATH) == "checked"
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     "paths",
     [PROGRAM_FILES[:4], pytest.param(PROGRAM_FILES[:20], marks=pytest.mark.exhaustive)],

@@ -38,6 +38,7 @@ def sampled(root: Path) -> list[Path]:
     return random.Random(20).sample(files, min(SAMPLE, len(files)))
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("root", [STANDARD, INSTALLED], ids=["standard library", "installed"])
 def test_a_sample(root: Path) -> None:
     project = Project()

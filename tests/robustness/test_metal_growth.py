@@ -125,6 +125,7 @@ def test_calls_that_nest_within_the_bounds_are_followed() -> None:
     assert checks.check_metal(HEAD + functions + kernel("x[i] = f6(x[i]);")).problem is None
 
 
+@pytest.mark.sampled(0)
 def test_kernels_of_mlx_take_a_third_of_the_budget() -> None:
     found = importlib.util.find_spec("mlx")
     roots = [] if found is None else list(found.submodule_search_locations or ())

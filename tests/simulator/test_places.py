@@ -33,6 +33,7 @@ def finding(path: Path, line: int | None, excerpt: str, part: str = "body") -> K
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("code", "line", "excerpt", "text"),
     [

@@ -86,6 +86,7 @@ REJECTED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", REJECTED)
 def test_an_error_names_what_is_wrong(body: str) -> None:
     with pytest.raises(CompileError) as error:

@@ -77,6 +77,7 @@ def _only(findings: tuple[RawFinding, ...]) -> RawFinding:
     return finding
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("body", "line"),

@@ -59,6 +59,7 @@ def called(form: Callable, inputs: Inputs, device: str, **more: object):
 # --- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @given(draw=draws())
 @example(draw=Draw(1, 3, 65, 33, 40, gates="wide", initial=True, masked=True))
 @example(draw=Draw(2, 1, 64, 5, 3, gates="infinite", initial=True))

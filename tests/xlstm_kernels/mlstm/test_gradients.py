@@ -173,6 +173,7 @@ def test_gradients(draw, seed, form, device):
     judge_gradients(inputs, found, given)
 
 
+@pytest.mark.sampled(6)
 @given(
     draw=draws(lengths=(63, 64, 65, 130), gates=("normal",), masked=st.just(False)),
     seed=st.integers(0, 2**32 - 1),
@@ -196,6 +197,7 @@ def test_gradients_keep_the_bars_where_nothing_cancels(draw, seed, form, device)
         assert np.linalg.norm(wide(gradient) - wanted) <= BARS[name] * size, name
 
 
+@pytest.mark.sampled(0)
 def test_gradients_over_500_steps(form, device):
     inputs = Draw(1, 1, 500, 8, 8, initial=True, seed=3).inputs()
     given = cotangents_of(inputs, 4)

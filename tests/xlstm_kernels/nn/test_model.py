@@ -250,6 +250,7 @@ def test_gradients(mode, small_model, draw_tokens, draw):
         assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
 
 
+@pytest.mark.sampled(0)
 def test_it_learns(small_model, draw_tokens):
     model = xLSTM(small_model().config)
     tokens = mx.concatenate([draw_tokens(1, 4)] * 3, axis=1)

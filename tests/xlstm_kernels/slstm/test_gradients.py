@@ -98,6 +98,7 @@ def test_each_output_by_itself(of, where, device, draw_case):
     judge(case.computed(device), case.expected())
 
 
+@pytest.mark.sampled(0)
 def test_a_slow_forgetting(device, draw_case):
     """As xLSTM begins: n is some hundred, and what a step changes is a difference in c and n."""
     case = only(draw_case((1, 300, 1, 8), fresh=True), of_states=(0,), of_last=(0,))
