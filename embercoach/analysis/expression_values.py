@@ -91,7 +91,6 @@ def _operands(fact: Fact) -> Iterator[tuple[cst.CSTNode, Value]]:
         if fact.receiver_node is not None and fact.receiver is not None:
             yield fact.receiver_node, fact.receiver
     elif isinstance(fact, BinaryFact | CompareFact):
-        yield fact.left_node, fact.left
-        yield fact.right_node, fact.right
+        yield from ((one.node, one.value) for one in (fact.left, fact.right))
     elif isinstance(fact, TruthFact | FormatFact):
         yield fact.node, fact.value

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from embercoach.cli import codes
-from embercoach.cli.config_warnings import idle_patterns, warn
+from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
 from embercoach.cli.progress import progress_of
-from embercoach.cli.run_origin import origin_of, problems_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
 from embercoach.engine.checkouts import CheckoutDivision, Plan
@@ -170,6 +169,8 @@ def execute(request: CheckRequest) -> int:
     origin = None
     # The program's digest takes a tenth of a small run's time.
     if request.output_format in WITH_ORIGIN and not done:
+        from embercoach.cli.run_origin import origin_of
+
         origin = origin_of(outcome, request.shard)
     answer = Answer(result=result, sources=SourceTexts(), done=done, origin=origin)
     return _report(request, plan.scopes, answer, baselines, configurations)

@@ -129,8 +129,3 @@ class ShardNumber(_ParamType):
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) <= 6
-
-
-def joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """A repeated option's lists as one."""
-    return tuple(word for words in values for word in words)

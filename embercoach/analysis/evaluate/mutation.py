@@ -10,8 +10,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.evaluate.iteration import element_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.joins import any_item, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     UNKNOWN,

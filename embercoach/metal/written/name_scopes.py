@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
 from embercoach.metal.text_facts import (
-    AttributeUse,
     Declaration,
     PreprocessorLine,
     Use,
     WrittenCall,
 )
 from embercoach.metal.written import naming, specifiers
-from embercoach.metal.written.naming import NameScope, Scopes, Visible
+from embercoach.metal.written.naming import NameScope, Scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +73,6 @@ class _Names:
         self._file = NameScope()
         self._is_unit = parsed.tree.kind == "translation_unit"
         self._free: list[tuple[SyntaxNode, str, UseKind]] = []
-        self._declared: set[SyntaxNode] = set()
         self._callees: set[SyntaxNode] = set()
         self._components: dict[SyntaxNode, SyntaxNode] = {}
         #: Names that can be neither a constant nor a type.
@@ -85,7 +83,7 @@ class _Names:
         #: Declarators of functions that have a body, which sees the parameters.
         self._defined: set[SyntaxNode] = set()
         #: Of parts with a scope the names that are declared somewhere in it.
-        self._inside: dict[SyntaxNode, dict[str, Visible]] = {}
+        self._inside: dict[SyntaxNode, dict[str, list[tuple[int, Declaration | None]]]] = {}
         self._open: set[SyntaxNode] = set()
 
     def resolved(self) -> Scopes:
@@ -142,24 +140,22 @@ class _Names:
 
     def _use(self, part: SyntaxNode, scope: NameScope | None, *, quiet: bool) -> None:
         """Look a name up, and note it where nothing declares it."""
-        if part in self._declared:
-            return
+        if part.start in self.found.bindings:
+            return  # it is declared here
         name = self.parsed.word(part)
         while scope is not None:
-            visible = scope.names.get(name)
-            while visible is not None and visible.since > part.start:
-                visible = visible.before
-            if visible is not None:
-                if visible.declaration is not None:
-                    self.found.bindings[part.start] = visible.declaration
-                return
+            for since, declaration in reversed(scope.names.get(name, ())):
+                if since <= part.start:
+                    if declaration is not None:
+                        self.found.bindings[part.start] = declaration
+                    return
             if scope.is_open:
                 return
             scope = scope.outer
         if name in ATTRIBUTES:
             member = self._components.get(part)
             component = None if member is None else self.parsed.word(member)
-            use = AttributeUse(name, component, self.parsed.place(part))
+            use = Use(name, "value", self.parsed.place(part), component=component)
             self.found.attribute_uses.append(use)
         if not quiet and name not in self._outer and self.parsed.holds(part):
             kind: UseKind = "call" if part in self._callees else naming.USED[part.kind]
@@ -195,7 +191,7 @@ class _Names:
             self._quiet.add(arguments)
             for inner in arguments.below():
                 if inner.kind in naming.NAMES:
-                    scope.names.setdefault(self.parsed.word(inner), Visible(None, arguments.end))
+                    scope.names.setdefault(self.parsed.word(inner), [(arguments.end, None)])
 
     def template_function(self, part: SyntaxNode, _scope: NameScope) -> None:
         """``f<T>``."""
@@ -205,7 +201,7 @@ class _Names:
         """Variables and fields, in the order of their declarators."""
         value = part.get("value") or part.get("default_value")
         for declarator in part.all("declarator"):
-            parts, initial = unpack_initialized(declarator)
+            parts, initial = unpack_initialized(declarator, value)
             kind: DeclarationKind = "field" if part.kind == "field_declaration" else "local"
             if self._is_unit and scope.lasting is self._file:
                 kind = "constant" if parts.function is None else "function"
@@ -213,8 +209,7 @@ class _Names:
                 self._function(part, parts)
             if len(parts.names) > 1:
                 kind = "binding"
-            given = initial if declarator.kind == "init_declarator" else value
-            self._declare(kind, scope, part, parts, given)
+            self._declare(kind, scope, part, parts, initial)
 
     def function_definition(self, part: SyntaxNode, scope: NameScope) -> None:
         """A function: its name outside, its parameters and body inside."""
@@ -255,7 +250,7 @@ class _Names:
             self._declare_name(name, "type", scope)
         if body is not None:
             members = map(self.parsed.word, specifiers.member_names(body))
-            self._inside[body] = dict.fromkeys(members, Visible(None, body.start))
+            self._inside[body] = {member: [(body.start, None)] for member in members}
             self._members.update(body.parts)
             if part.has("base_class_clause"):
                 self._open.add(body)
@@ -341,20 +336,17 @@ class _Names:
             kind=kind,
             place=parsed.place(name),
             type=specifiers.type_words(parsed, owner) if owner else "",
-            address_space=specifiers.address_space(parsed, owner) if owner else None,
+            address_space=parsed.space(owner) if owner else None,
             pointer=parts.is_address if parts else False,
             dimensions=tuple(parsed.word(d) for d in parts.dimensions if d) if parts else (),
             value=parsed.word(value) if value else None,
             depth=scope.depth,
-            fixed=specifiers.is_fixed(parsed, owner) if owner else False,
         )
         if since is None:
             since = name.end if parts is None else parts.end
-        before = scope.names.get(declaration.name)
-        scope.names[declaration.name] = Visible(declaration, since, before)
+        scope.names.setdefault(declaration.name, []).append((since, declaration))
         if parsed.holds(name):
             self.found.declarations.append(declaration)
-        self._declared.add(name)
         self.found.bindings[name.start] = declaration
         self.found.origins[declaration] = owner, value
 
