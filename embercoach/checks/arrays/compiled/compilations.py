@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, walk
+from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, dotted, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.facts.facts import CallFact, match
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import NONE, LibraryObject, Symbol
 from embercoach.checks.arrays.compiled.compilations import (
     captures_random_state,
@@ -22,7 +21,6 @@ from embercoach.checks.arrays.compiled.compilations import (
     traced_by,
 )
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,11 +136,11 @@ def _change(fact: CompileFact, module: Module) -> ProposedFix | None:
     call = node.func if isinstance(node, cst.Call) else node
     if not isinstance(call, cst.Attribute) or call.attr.value != "compile":
         return None
-    core = code_of(module, call.value)
+    core = module.parsed.code(call.value)
     captured = f"inputs={core}.random.state, outputs={core}.random.state"
     title = "Capture mx.random.state"
     if fact.decorated is None and isinstance(node, cst.Call):
-        text = code_of(module, node)
+        text = module.parsed.code(node)
         if "\n" in text or len(node.args) != 1:
             return None
         return ProposedFix(title, False, ((node, f"{text[:-1]}, {captured})"),))

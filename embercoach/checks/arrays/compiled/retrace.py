@@ -14,7 +14,6 @@ from embercoach.analysis.values.lattice import UNKNOWN
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.arrays.compiled.varying import Varying
 from embercoach.checks.registry import Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +34,7 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
     for index, argument in enumerate(call.arguments):
         if argument.star:
             return
-        shown = code_of(module, argument.node)
+        shown = module.parsed.code(argument.node)
         shown = f"`{shown}`" if len(shown) <= LONGEST else "an argument"
         if _is_changing_number(call, argument, varying, module):
             if not _must_be_python(root, call, index, argument):

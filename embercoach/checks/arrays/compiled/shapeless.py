@@ -8,8 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import DEFINITIONS, children, evaluated
+from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, evaluated
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.arrays.compiled.compilations import nodes_in, place_in, traced_by

@@ -9,8 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CompiledCall
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import DEFINITIONS, children
+from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed

@@ -10,8 +10,7 @@ import libcst as cst
 from embercoach.analysis.facts.contexts import is_traced
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.syntax.trees import children, dotted
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import UNKNOWN

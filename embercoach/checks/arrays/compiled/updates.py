@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import DEFINITIONS, children
+from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo

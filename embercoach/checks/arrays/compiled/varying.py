@@ -9,8 +9,7 @@ import libcst as cst
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.facts.facts import CallFact, calls_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import evaluated, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, walk
 from embercoach.analysis.values.joins import as_number
 
 if TYPE_CHECKING:
