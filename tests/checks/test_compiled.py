@@ -71,6 +71,11 @@ REPORTED = {
         ),
         ["003"],
     ),
+    "an argument that is compiled at each call": (
+        "class A:\n    def __call__(self, x, f=None):\n"
+        "        f = mx.compile(f) if f is not None else self.f\n        return f(x)[0]\n",
+        ["003"],
+    ),
     "a compiled lambda in a loop": (
         (
             "for x in [mx.ones(2), mx.ones(2)]:\n    f = mx.compile(lambda v: v + v)\n"

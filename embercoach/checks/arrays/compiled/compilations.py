@@ -1,4 +1,4 @@
-"""What a call of ``mx.compile`` compiles, which functions that runs, and what it captures."""
+"""Compiled functions: the code that they run, and the state that they capture."""
 
 from __future__ import annotations
 

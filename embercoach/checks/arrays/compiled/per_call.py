@@ -130,7 +130,9 @@ def _is_only_called(name: str, binding: cst.CSTNode | None, body: cst.CSTNode) -
 
 
 def _below(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """The nodes below, without names that are no variables."""
+    """The nodes below, without the names of attributes, keywords and parameters."""
+    if isinstance(node, cst.Param):
+        return [] if node.default is None else [node.default]
     if isinstance(node, (cst.Attribute, cst.Arg)):
         return [node.value]
     if isinstance(node, cst.FunctionDef):

@@ -28,7 +28,7 @@ _GROWS = frozenset({"append", "extend", "insert"})
 
 
 class Varying:
-    """Whether expressions vary from one round of a call's loop to the next."""
+    """The expressions that vary from one round of a call's loop to the next."""
 
     def __init__(self, place: FactPlace, module: Module) -> None:
         self._place = place

@@ -109,7 +109,7 @@ def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 
 def _stored(fact: Fact) -> cst.CSTNode | None:
-    """What a fact stores a traced array in."""
+    """The target of a fact that stores a traced array."""
     if type(fact) is StoreFact:
         return fact.node if _is_traced(fact.value) else None
     if type(fact) is BinaryFact and fact.in_place and isinstance(fact.node, cst.AugAssign):
