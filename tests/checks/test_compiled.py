@@ -72,8 +72,10 @@ REPORTED = {
         ["003"],
     ),
     "an argument that is compiled at each call": (
-        "class A:\n    def __call__(self, x, f=None):\n"
-        "        f = mx.compile(f) if f is not None else self.f\n        return f(x)[0]\n",
+        (
+            "class A:\n    def __call__(self, x, f=None):\n"
+            "        f = mx.compile(f) if f is not None else self.f\n        return f(x)[0]\n"
+        ),
         ["003"],
     ),
     "a compiled lambda in a loop": (
