@@ -60,6 +60,17 @@ REPORTED = {
         ["001"],
     ),
     "key=None": ("f = mx.compile(lambda x: x + mx.random.normal(key=None))\n", ["001"]),
+    "NumPy's random numbers": (
+        "import numpy as np\n@mx.compile\ndef f(x):\n    return x + mx.array(np.random.rand(3))\n",
+        ["002"],
+    ),
+    "the time of datetime": (
+        (
+            "from datetime import datetime\n@mx.compile\ndef f(x):\n"
+            "    return mx.exp(x), datetime.now().timestamp()\n"
+        ),
+        ["002"],
+    ),
     "a helper of a compiled function": (
         "def h(x):\n    return x * time.time()\n@mx.compile\ndef f(x):\n    return h(x)\n",
         ["002"],
@@ -84,6 +95,15 @@ REPORTED = {
             "    mx.eval(f(x))\n"
         ),
         ["003"],
+    ),
+    "a schedule": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
+            "def rate(i):\n    return 0.5 * 0.9**i\n"
+            "def run(x, n):\n    for i in range(n):\n        r = rate(i)\n        x = f(x, r)\n"
+            "    return x\n"
+        ),
+        ["004"],
     ),
     "a quotient of a counter": (
         (
@@ -158,6 +178,20 @@ REPORTED = {
     "an element of an array around": (
         "seen = mx.zeros(4)\n@mx.compile\ndef f(x):\n    seen[0] = x.sum()\n    return x\n",
         ["006"],
+    ),
+    "a name of the function around": (
+        (
+            "def make():\n    last = None\n    @mx.compile\n    def f(x):\n        nonlocal last\n"
+            "        last = mx.exp(x)\n        return last\n    return f, lambda: last\n"
+        ),
+        ["006"],
+    ),
+    "an item that is assigned between calls": (
+        (
+            'params = {"w": mx.ones(2)}\n@mx.compile\ndef f(x):\n    return x + params["w"]\n'
+            'for x in [mx.ones(2), mx.ones(2)]:\n    mx.eval(f(x))\n    params["w"] = mx.exp(x)\n'
+        ),
+        ["007"],
     ),
     "a counter that another function increments": (
         (

@@ -71,6 +71,7 @@ class FunctionInfo:
     results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
     grown: frozenset[str] | None = None  # names to whose lists inner functions add
     global_names: set[str] = field(default_factory=set)
+    nonlocal_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
     shown_arrays: set[str] = field(default_factory=set)
     denied_arrays: set[str] = field(default_factory=set)  # asked for what no array has

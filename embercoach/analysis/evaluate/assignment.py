@@ -34,7 +34,7 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
     """Bind an assignment target: a name, attribute, item or a pattern of them."""
     kind = type(target)
     if kind is cst.Name:
-        if target.value in frame.global_names:  # type: ignore[attr-defined]
+        if _is_outer(frame, target.value):  # type: ignore[attr-defined]
             mutation.note_store(frame, target, value)
         frame.bind(target.value, value)  # type: ignore[attr-defined]
     elif kind is cst.Attribute:
@@ -44,6 +44,12 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
         _unpack(frame, target.elements, value)  # type: ignore[attr-defined]
     elif kind is cst.Subscript:
         _assign_item(frame, target, value)  # type: ignore[arg-type]
+
+
+def _is_outer(frame: Frame, name: str) -> bool:
+    if name in frame.global_names:
+        return True
+    return frame.info is not None and name in frame.info.nonlocal_names
 
 
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:

@@ -154,6 +154,12 @@ def _global(frame: Frame, node: cst.Global) -> bool:
     return True
 
 
+def _nonlocal(frame: Frame, node: cst.Nonlocal) -> bool:
+    if frame.info is not None:
+        frame.info.nonlocal_names |= {item.name.value for item in node.names}
+    return True
+
+
 def _function(frame: Frame, node: cst.FunctionDef) -> bool:
     frame.bind(node.name.value, define_function(frame, node, None))
     return True
@@ -250,7 +256,7 @@ EXECUTORS |= {
     cst.Assert: _assert,
     cst.Del: _delete,
     cst.Global: _global,
-    cst.Nonlocal: _pass,
+    cst.Nonlocal: _nonlocal,
     cst.Pass: _pass,
     cst.FunctionDef: _function,
     cst.ClassDef: _class,

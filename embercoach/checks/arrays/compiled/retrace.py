@@ -66,6 +66,7 @@ def _is_changing_number(
             return False
     elif number.kind == "bool":
         return False
+    varying.is_float = number is not None and number.kind == "float"
     return _is_counter(node, module) or (in_loop and varying.number(node, statement))
 
 

@@ -11,7 +11,7 @@ from embercoach.analysis.facts.facts import CompiledCall
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
@@ -87,8 +87,7 @@ def _is_changed(
 
 
 def _is_data(value: Value) -> bool:
-    number = as_number(value)
-    return as_array(value) is not None or (number is not None and number.kind != "bool")
+    return as_number(value) is not None or holds_arrays(value)
 
 
 def _updates_itself(method: FunctionInfo, attribute: str, module: Module) -> bool:
@@ -138,7 +137,7 @@ def _is_rebound(
         value = None if info.closure is None else info.closure.names.get(name)
         if scope.owner is not owner:
             return False
-    if value is None or not _is_data(value) or len(scope.reaching.bindings[name]) < 2:
+    if value is None or not _is_data(value):
         return False
     order, loops = _layout(owner, module)
     calls = [
@@ -146,7 +145,11 @@ def _is_rebound(
         for call in module.facts_of(owner)
         if type(call) is CompiledCall and root_of(call.callee) is root_of(fact.function)
     ]
-    changes = [order.get(id(b.statement), -1) for b in scope.reaching.bindings[name]]
+    bindings = [binding.statement for binding in scope.reaching.bindings[name]]
+    changed = [*bindings, *_stores(owner, module).get(name, ())]
+    if len(changed) < 2:
+        return False
+    changes = [order.get(id(statement), -1) for statement in changed]
     if not calls:
         return False
     return any(
@@ -154,6 +157,21 @@ def _is_rebound(
         or any(change in loop and any(call in loop for call in calls) for loop in loops)
         for change in changes
     )
+
+
+@lru_cache(maxsize=4)
+def _stores(function: FunctionInfo | None, module: Module) -> dict[str, list[cst.CSTNode]]:
+    """The statements of a function that assign to items, ``xs[0] = x``, by the name."""
+    body = module.tree if function is None else function.node.body
+    found: dict[str, list[cst.CSTNode]] = {}
+    for node in nodes_in(body, module, (*DEFINITIONS, cst.BaseExpression)):
+        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+        if isinstance(node, cst.AugAssign):
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name):
+                found.setdefault(target.value.value, []).append(node)
+    return found
 
 
 def _increments(info: FunctionInfo, name: str, module: Module) -> bool:

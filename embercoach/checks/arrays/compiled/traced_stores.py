@@ -171,7 +171,7 @@ def _outlives(
         return True
     current: FunctionInfo | None = info
     while current is not None:
-        if scope_of(module, current).binds(name):
+        if name not in current.nonlocal_names and scope_of(module, current).binds(name):
             return current not in functions
         current = current.outer
     return scope_of(module, None).binds(name)

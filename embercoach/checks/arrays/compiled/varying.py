@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -36,6 +37,7 @@ class Varying:
         self._calls = calls_of(module)
         self._reaching = scope_of(module, place.function).reaching
         self._inside: set[int] | None = None
+        self.is_float = False  # whether the number looked at is a float
 
     def number(
         self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
@@ -107,6 +109,8 @@ class Varying:
         first = node.args[0].value
         if node.func.value == "len":
             return isinstance(first, cst.Name) and self.grows(first.value)
+        if self.is_float and not hasattr(builtins, node.func.value):  # a schedule
+            return any(self.number(a.value, statement, steps) for a in node.args)
         if f"builtins.{node.func.value}" in _CONVERSIONS:
             return any(
                 self.number(a.value, statement, steps) or self._is_read(node, a.value, statement)
