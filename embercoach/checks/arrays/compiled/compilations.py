@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 RANDOM_STATE = "mlx.core.random.state"
 #: Elements of ``inputs=`` and ``outputs=`` that are looked at.
 MOST_CAPTURED = 64
+#: Work for each function that a check looks at.
+STEPS_A_FUNCTION = 4
 #: Functions of other files that are looked at.
 MOST_IMPORTED = 32
 
@@ -47,9 +49,19 @@ def root_of(value: Value) -> FunctionInfo | None:
 
 
 def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
-    """The functions of the file that run when the compiled one is traced."""
+    """The functions of the file that run when the compiled one is traced.
+
+    Raises:
+        WorkExceededError: the file has taken all the work that it may.
+    """
     root = root_of(fact.function)
-    return frozenset() if root is None else _reached(module, root)
+    if root is None:
+        return frozenset()
+    functions = _reached(module, root)
+    module.work.left -= STEPS_A_FUNCTION * len(functions)
+    if module.work.left < 0:
+        raise WorkExceededError
+    return functions
 
 
 @lru_cache(maxsize=16)

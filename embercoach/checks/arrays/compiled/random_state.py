@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -150,6 +151,7 @@ def _change(fact: CompileFact, module: Module) -> ProposedFix | None:
     return ProposedFix(title, False, ((node, f"{partial}({core}.compile, {captured})"),))
 
 
+@lru_cache(maxsize=1)
 def _partial(module: Module) -> str | None:
     """How the file spells ``functools.partial``."""
     for name, value in module.frame.names.items():

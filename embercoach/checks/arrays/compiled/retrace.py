@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import CompileFact
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import UNKNOWN
 from embercoach.checks.arrays.compiled.compilations import root_of
@@ -99,12 +99,17 @@ def _must_be_python(
         return False
     names = [p.name for p in root.parameters if not p.star][root.is_method :]
     name = argument.keyword or (names[index] if index < len(names) else None)
-    body = root.node.body
-    return name is not None and any(
-        isinstance(inner, cst.Name) and inner.value == name
-        for node in walk(body)
+    return name is not None and name in _needed(root)
+
+
+@lru_cache(maxsize=8)
+def _needed(root: FunctionInfo) -> frozenset[str]:
+    """The names of a function where an array would not do."""
+    return frozenset(
+        name
+        for node in walk(root.node.body)
         for part in _needing_numbers(node)
-        for inner in walk(part)
+        for name in names_below(part)
     )
 
 
@@ -128,10 +133,15 @@ _SIZES = frozenset({"axis", "shape", "k", "offset", "num_samples"})
 
 def _has_fixed_shapes(root: FunctionInfo | None, module: Module) -> bool:
     """Return whether the function is known to be compiled without ``shapeless=True``."""
-    sites = [
-        fact
-        for owner in (None, *module.functions)
-        for fact in module.facts_of(owner)
-        if type(fact) is CompileFact and root is not None and root_of(fact.function) is root
-    ]
+    sites = _sites(module).get(root, ()) if root is not None else ()
     return bool(sites) and not any(f.has_star or f.option(3, "shapeless") for f in sites)
+
+
+@lru_cache(maxsize=1)
+def _sites(module: Module) -> dict[FunctionInfo | None, list[CompileFact]]:
+    """Where a file compiles each of its functions."""
+    found: dict[FunctionInfo | None, list[CompileFact]] = {}
+    for fact in module.facts():
+        if type(fact) is CompileFact:
+            found.setdefault(root_of(fact.function), []).append(fact)
+    return found

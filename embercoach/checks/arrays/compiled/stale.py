@@ -127,9 +127,7 @@ def _is_rebound(
         return False
     if scope.owner is module:
         value = module.frame.names.get(name)
-        if any(
-            _increments(other, name, module) for other in module.functions if other not in functions
-        ):
+        if _incremented(module).get(name, frozenset()) - functions:
             return value is not None and _is_data(value)
         if owner is not None:
             return False
@@ -140,11 +138,8 @@ def _is_rebound(
     if value is None or not _is_data(value):
         return False
     order, loops = _layout(owner, module)
-    calls = [
-        order.get(id(call.place.statement), -1)
-        for call in module.facts_of(owner)
-        if type(call) is CompiledCall and root_of(call.callee) is root_of(fact.function)
-    ]
+    called = _calls(owner, module).get(root_of(fact.function), ())
+    calls = [order.get(id(statement), -1) for statement in called]
     bindings = [binding.statement for binding in scope.reaching.bindings[name]]
     changed = [*bindings, *_stores(owner, module).get(name, ())]
     if len(changed) < 2:
@@ -174,14 +169,30 @@ def _stores(function: FunctionInfo | None, module: Module) -> dict[str, list[cst
     return found
 
 
-def _increments(info: FunctionInfo, name: str, module: Module) -> bool:
-    """``global scale`` and ``scale *= 0.9``."""
-    if name not in info.global_names:
-        return False
-    return any(
-        isinstance(node, cst.AugAssign) and dotted(node.target) == name
-        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression))
-    )
+@lru_cache(maxsize=1)
+def _incremented(module: Module) -> dict[str, frozenset[FunctionInfo]]:
+    """The functions with ``global scale`` and ``scale *= 0.9``, by the name."""
+    found: dict[str, frozenset[FunctionInfo]] = {}
+    for info in module.functions:
+        if not info.global_names:
+            continue
+        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
+            name = dotted(node.target) if isinstance(node, cst.AugAssign) else None
+            if name is not None and name in info.global_names:
+                found[name] = found.get(name, frozenset()) | {info}
+    return found
+
+
+@lru_cache(maxsize=4)
+def _calls(
+    function: FunctionInfo | None, module: Module
+) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
+    """The statements of a function that call what is compiled, by the function compiled."""
+    found: dict[FunctionInfo | None, list[cst.CSTNode]] = {}
+    for call in module.facts_of(function):
+        if type(call) is CompiledCall:
+            found.setdefault(root_of(call.callee), []).append(call.place.statement)
+    return found
 
 
 @check("COMPILE-007")

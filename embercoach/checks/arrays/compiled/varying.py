@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -36,7 +37,6 @@ class Varying:
         self._module = module
         self._calls = calls_of(module)
         self._reaching = scope_of(module, place.function).reaching
-        self._inside: set[int] | None = None
         self.is_float = False  # whether the number looked at is a float
 
     def number(
@@ -185,23 +185,12 @@ class Varying:
 
     def is_inside(self, statement: cst.CSTNode) -> bool:
         """Return whether a statement is the call's loop, or in it."""
-        if self._inside is None:
-            loop = self._place.loop
-            self._inside = set() if loop is None else {id(node) for node in walk(loop)}
-        return id(statement) in self._inside
+        loop = self._place.loop
+        return loop is not None and id(statement) in _inside(loop)
 
     def grows(self, name: str) -> bool:
         """Return whether each round of the loop adds to a list."""
-        loop = self._place.loop
-        for node in walk(loop) if loop is not None else ():
-            if (
-                isinstance(node, cst.Call)
-                and isinstance(node.func, cst.Attribute)
-                and node.func.attr.value in _GROWS
-                and dotted(node.func.value) == name
-            ):
-                return True
-        return False
+        return self._place.loop is not None and name in _grown(self._place.loop)
 
     def shape(self, node: cst.BaseExpression, statement: cst.CSTNode) -> bool:
         """Return whether an array has another shape in each round of the loop."""
@@ -243,6 +232,24 @@ class Varying:
         return len(parts) > 1 and any(
             isinstance(p.value, cst.Name) and p.value.value == binding.name for p in parts
         )
+
+
+@lru_cache(maxsize=8)
+def _inside(loop: cst.For | cst.While) -> frozenset[int]:
+    """The identities of the nodes of a loop."""
+    return frozenset(id(node) for node in walk(loop))
+
+
+@lru_cache(maxsize=8)
+def _grown(loop: cst.For | cst.While) -> frozenset[str]:
+    """The names of the lists that a loop adds to."""
+    return frozenset(
+        dotted(node.func.value) or ""
+        for node in walk(loop)
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in _GROWS
+    )
 
 
 def _is_few(arguments: list[cst.BaseExpression]) -> bool:
