@@ -19,7 +19,7 @@ from embercoach.analysis.calls import (
     wrapper_calls,
 )
 from embercoach.analysis.calls.call_results import api_result, result_value
-from embercoach.analysis.evaluate import classes, evidence, members, mutation
+from embercoach.analysis.evaluate import classes, evidence, members, missing, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
@@ -74,15 +74,20 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if type(func) is cst.Attribute:
         receiver_node = func.value
         receiver = evaluate(frame, receiver_node)
-        callee = (
-            evaluate(frame, func)
-            if type(receiver) is Instance
-            else members.member(frame, receiver, func.attr.value)
-        )
+        if type(receiver) is Instance:
+            callee = evaluate(frame, func)
+        else:
+            callee = members.member(frame, receiver, func.attr.value)
+            if frame.record:
+                missing.record_member(frame, func, receiver)
         if callee is UNKNOWN and type(receiver) is not Symbol:
             callee = _unknown_method(receiver, func.attr.value)
             if type(receiver) is Array:
                 deny_array(frame, receiver_node)
+        elif type(receiver) is Array and type(callee) is not BoundMember:
+            deny_array(frame, receiver_node)
+            if frame.record:
+                missing.record_property_call(frame, node, func)
     else:
         callee = evaluate(frame, func)
         if type(callee) is Array:

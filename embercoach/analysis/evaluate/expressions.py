@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.calls import calls, string_methods
-from embercoach.analysis.evaluate import booleans, exactness, members, operators, subscripts
+from embercoach.analysis.evaluate import (
+    booleans,
+    exactness,
+    members,
+    missing,
+    operators,
+    subscripts,
+)
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
@@ -66,6 +73,8 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
             return narrowed
     owner = evaluate(frame, node.value)
     value = members.member(frame, owner, node.attr.value)
+    if frame.record:
+        missing.record_member(frame, node, owner)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if path is not None and node.attr.value in ("shape", "size"):

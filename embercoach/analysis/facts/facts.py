@@ -252,3 +252,29 @@ class IndexFact(Fact):
     base: Value
     index: Value
     form: Literal["index", "slice"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MissingMemberFact(Fact):
+    """A member that a module of MLX or an array lacks; ``node`` reads or imports it."""
+
+    node: cst.Attribute | cst.ImportAlias
+    owner: Value
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PropertyCallFact(Fact):
+    """A call of a property of an array: ``x.size()``."""
+
+    node: cst.Call
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ArrayIndexFact(Fact):
+    """``array[...]``, read or assigned: the expressions in brackets, None for a slice."""
+
+    node: cst.Subscript
+    array: Array
+    indices: tuple[tuple[cst.BaseExpression, Value] | None, ...]
