@@ -19,7 +19,7 @@ MISSING = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError", "Na
 REFUSED = MISSING | {"TypeError", "ValueError"}
 _BROAD = frozenset(("Exception", "BaseException"))
 #: What the names in a test contain that asks for a version or a feature.
-_ASKING = ("attr", "version", "has", "support", "compat", "type_checking", "avail", "installed")
+_ASKING = ("attr", "version", "_has_", "support", "compat", "type_checking")
 _WITHIN = 60  # characters before a name's text in which ``hasattr(`` is looked for
 
 _parents: WeakKeyDictionary[Module, dict[cst.CSTNode, cst.CSTNode]] = WeakKeyDictionary()
@@ -34,7 +34,7 @@ def is_expected(
         module: the file.
         node: the statement.
         errors: the errors that a handler must name.
-        broadly: a handler of all exceptions counts too.
+        broadly: a handler of all exceptions counts too; within a handler it always does.
     """
     return any(
         _handles(outer, inner, errors, broadly=broadly) or _asks(outer)
@@ -93,6 +93,7 @@ def _handles(outer: cst.CSTNode, inner: cst.CSTNode, errors: frozenset[str], *, 
         return "suppress" in names and bool(names & (errors | _BROAD if broadly else errors))
     if not isinstance(outer, (cst.Try, cst.TryStar)) or inner is outer.finalbody or outer is inner:
         return False
+    broadly = broadly or inner in outer.handlers  # it is the fallback
     for handler in outer.handlers:
         names = {"Exception"} if handler.type is None else set(names_below(handler.type))
         if names & errors or (broadly and names & _BROAD):
@@ -103,6 +104,6 @@ def _handles(outer: cst.CSTNode, inner: cst.CSTNode, errors: frozenset[str], *, 
 def _asks(outer: cst.CSTNode) -> bool:
     if not isinstance(outer, cst.If):
         return False
-    names = (name.lower() for name in names_below(outer.test))
+    names = (f"_{name.lower()}" for name in names_below(outer.test))
     return any(mark in name for name in names for mark in _ASKING)
 

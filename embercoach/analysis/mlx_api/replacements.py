@@ -212,10 +212,35 @@ MEMBER_ADVICE = {
     "gather": "Use `mx.take_along_axis` or `mx.take`",
 }
 
+#: Members of tensors and of NumPy's arrays that no table above has a replacement for.
+_ELSEWHERE = frozenset(
+    "addmm apply_along_axis astype_ clone_ cumsum_ data_ptr dot element_size expand_as fill flat "
+    "gather get_device index_add index_copy index_put index_select is_contiguous is_cuda "
+    "masked_select narrow ndimension new_ones new_zeros nonzero norm pin_memory put ravel "
+    "repeat_interleave resize scatter scatter_add select size_ softmax_ stride strides tobytes "
+    "tofile topk transpose_ triu_ type_as unbind unfold unflatten view_as".split()
+)
+
+
+def is_known_elsewhere(name: str) -> bool:
+    """Return whether arrays of other libraries have the member, or MLX has such a function.
+
+    Any other name says rather that the value is no array, whatever an annotation says.
+    """
+    if name in MEMBERS or name in MEMBERS_WITH_ARGUMENTS or name in MEMBER_ADVICE:
+        return True
+    if name in _ELSEWHERE:
+        return True
+    bare = name.rstrip("_")
+    if f"mlx.core.{bare}" in RENAMED:
+        return True
+    functions = (mlx_api.lookup(f"{owner}.{bare}") for owner in ("mlx.core", "mlx.core.linalg"))
+    return any(entry is not None and entry.kind == "function" for entry in functions)
+
+
 #: Keyword arguments of torch, by MLX's.
 KEYWORDS = {"dim": "axis", "dims": "axes", "keepdim": "keepdims", "start_dim": "start_axis"} | {
     "end_dim": "end_axis",
-    "input": "a",
 }
 
 

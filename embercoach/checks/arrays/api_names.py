@@ -107,6 +107,10 @@ def _renaming(fact: MissingMemberFact, advice: _Advice) -> ProposedFix | None:
 
 
 def _missing_in_array(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
+    from embercoach.analysis.mlx_api import replacements
+
+    if not replacements.is_known_elsewhere(fact.name):
+        return
     if is_expected(module, fact.place.statement, MISSING, broadly=True):
         return
     if is_patched(module, "array", fact.name):
