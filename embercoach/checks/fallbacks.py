@@ -87,7 +87,9 @@ def _links(tree: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
                 pending.append(child)
 
 
-def _handles(outer: cst.CSTNode, inner: cst.CSTNode, errors: frozenset[str], *, broadly: bool) -> bool:
+def _handles(
+    outer: cst.CSTNode, inner: cst.CSTNode, errors: frozenset[str], *, broadly: bool
+) -> bool:
     if isinstance(outer, cst.With):
         names = {name for item in outer.items for name in names_below(item)}
         return "suppress" in names and bool(names & (errors | _BROAD if broadly else errors))
@@ -106,4 +108,3 @@ def _asks(outer: cst.CSTNode) -> bool:
         return False
     names = (f"_{name.lower()}" for name in names_below(outer.test))
     return any(mark in name for name in names for mark in _ASKING)
-

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 #: Modules of which the table has every public name.
 COMPLETE = frozenset(
-    ("mlx.core", "mlx.nn", "mlx.nn.losses", "mlx.nn.init", "mlx.optimizers", "mlx.utils")
-    + tuple(f"mlx.core.{name}" for name in ("cuda", "distributed", "fast", "fft"))
-    + tuple(f"mlx.core.{name}" for name in ("linalg", "metal", "random"))
+    (
+        *("mlx.core", "mlx.nn", "mlx.nn.init", "mlx.nn.losses", "mlx.optimizers", "mlx.utils"),
+        *("mlx.core.cuda", "mlx.core.distributed", "mlx.core.fast", "mlx.core.fft"),
+        *("mlx.core.linalg", "mlx.core.metal", "mlx.core.random"),
+    )
 )
 #: Names that some of these modules import for their own use.
 IMPORTED_BY_MLX = frozenset(
-    ("Any", "Callable", "Dict", "List", "Literal", "Optional", "Tuple", "Union")
-    + ("Reduction", "defaultdict", "get_args", "math", "zip_longest")
+    (
+        *("Any", "Callable", "Dict", "List", "Literal", "Optional", "Tuple", "Union"),
+        *("Reduction", "defaultdict", "get_args", "math", "zip_longest"),
+    )
 )
 
 

@@ -133,8 +133,10 @@ RENAMED = {
 
 #: These take other arguments than the name that they replace.
 _ARGUMENTS_DIFFER = frozenset(
-    ("rand", "randn", "choice", "sub", "clone")
-    + tuple(name.rpartition(".")[2] for name in RENAMED if name.endswith("Loss"))
+    (
+        *("rand", "randn", "choice", "sub", "clone"),
+        *(name.rpartition(".")[2] for name in RENAMED if name.endswith("Loss")),
+    )
 )
 
 #: What to do where no name replaces another.
@@ -213,13 +215,13 @@ MEMBER_ADVICE = {
 }
 
 #: Members of tensors and of NumPy's arrays that no table above has a replacement for.
-_ELSEWHERE = frozenset(
-    "addmm apply_along_axis astype_ clone_ cumsum_ data_ptr dot element_size expand_as fill flat "
-    "gather get_device index_add index_copy index_put index_select is_contiguous is_cuda "
-    "masked_select narrow ndimension new_ones new_zeros nonzero norm pin_memory put ravel "
-    "repeat_interleave resize scatter scatter_add select size_ softmax_ stride strides tobytes "
-    "tofile topk transpose_ triu_ type_as unbind unfold unflatten view_as".split()
-)
+_TENSORS = """
+addmm clone_ data_ptr dot element_size expand_as flat get_device index_add index_copy index_put
+index_select is_contiguous is_cuda masked_select narrow ndimension new_ones new_zeros norm
+pin_memory put ravel repeat_interleave resize scatter scatter_add select stride strides tobytes
+tofile topk unbind unfold unflatten view_as
+"""
+_ELSEWHERE = frozenset(_TENSORS.split())
 
 
 def is_known_elsewhere(name: str) -> bool:
@@ -249,11 +251,15 @@ def takes_other_arguments(name: str) -> bool:
     return name.rpartition(".")[2] in _ARGUMENTS_DIFFER
 
 
+_PLACES = (
+    *("mlx.core", "mlx.core.linalg", "mlx.core.fft", "mlx.core.fast", "mlx.core.random"),
+    *("mlx.nn", "mlx.nn.losses", "mlx.optimizers", "mlx.utils"),
+)
+
+
 def namesakes(module: str, name: str) -> tuple[str, ...]:
     """The names under which other modules of MLX have it: ``mlx.core.linalg.norm`` for ``norm``."""
-    places = ("mlx.core", "mlx.core.linalg", "mlx.core.fft", "mlx.core.fast", "mlx.core.random")
-    places += ("mlx.nn", "mlx.nn.losses", "mlx.optimizers", "mlx.utils")
-    found = (f"{place}.{name}" for place in places if place != module)
+    found = (f"{place}.{name}" for place in _PLACES if place != module)
     return tuple(full for full in found if mlx_api.lookup(full) is not None)
 
 

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: Methods of arrays whose arguments are checked: those that torch and NumPy spell otherwise.
-METHODS = tuple(
-    f".{name}"
-    for name in (
-        "all any argmax argmin astype cummax cummin cumprod cumsum diagonal flatten item log_softmax "
-        "logcumsumexp logsumexp max mean min prod reshape round split squeeze std sum swapaxes "
-        "tolist transpose var view moveaxis"
-    ).split()
-)
+_METHODS = """
+all any argmax argmin astype cummax cummin cumprod cumsum diagonal flatten item logcumsumexp
+logsumexp max mean min moveaxis prod reshape round split squeeze std sum swapaxes tolist transpose
+var view
+"""
+METHODS = tuple(f".{name}" for name in _METHODS.split())
 #: Functions of which another rule checks the arguments, or the table has not all of them.
 OTHERS = frozenset(("mlx.core.arange", "mlx.core.jvp", "mlx.core.vjp", "mlx.core.vmap"))
 #: What helps instead of the list of parameters.
@@ -105,7 +103,9 @@ def _too_many(fact: CallFact, entry: ApiEntry) -> str | None:
     given = sum(a.keyword is None and not a.star for a in fact.arguments)
     if given <= most:
         return None
-    return f"takes at most {most} positional arguments, got {given}" if most else "takes no arguments"
+    return (
+        f"takes at most {most} positional arguments, got {given}" if most else "takes no arguments"
+    )
 
 
 def _missing(fact: CallFact, entry: ApiEntry) -> str | None:

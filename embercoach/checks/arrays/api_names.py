@@ -164,7 +164,9 @@ def _member_fix(fact: MissingMemberFact, module: Module) -> ProposedFix | None:
         return None
     arguments = ", ".join(module.parsed.code(a.value) for a in call.args)
     text = pattern.format(mx=mx, x=module.parsed.code(owner), args=arguments)
-    return ProposedFix(f"Write `{text}`" if len(text) < 40 else "Rewrite it", False, ((call, text),))
+    return ProposedFix(
+        f"Write `{text}`" if len(text) < 40 else "Rewrite it", False, ((call, text),)
+    )
 
 
 def _call_of(fact: MissingMemberFact) -> cst.Call | None:

@@ -15,13 +15,11 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: Functions of ``mx.linalg`` that raise on a stream of the GPU.
-ON_CPU = tuple(
-    f"mlx.core.linalg.{name}"
-    for name in (
-        "cholesky cholesky_inv eig eigh eigvals eigvalsh inv lu lu_factor pinv qr solve "
-        "solve_triangular svd tri_inv"
-    ).split()
-)
+_ON_CPU = """
+cholesky cholesky_inv eig eigh eigvals eigvalsh inv lu lu_factor pinv qr solve solve_triangular svd
+tri_inv
+"""
+ON_CPU = tuple(f"mlx.core.linalg.{name}" for name in _ON_CPU.split())
 
 
 @check("API-006", of=("mlx.core.softmax", "mlx.core.logsumexp", ".logsumexp"))
