@@ -16,7 +16,8 @@ FAMILIES = ("API", "DEPRECATED", "INDEX-001", "NN-001")
 def function(body: str) -> str:
     """A function of an array ``x``, a matrix ``m`` of 3 rows and 4 columns, and unknown ``y``."""
     lines = "\n".join(f"    {line}" for line in body.splitlines())
-    return f"import numpy as np\ndef f(x: mx.array, y):\n    m = mx.ones((3, 4))\n{lines}\n"
+    start = "import mlx.optimizers as optim\nimport numpy as np\n"
+    return f"{start}def f(x: mx.array, y):\n    m = mx.ones((3, 4))\n{lines}\n"
 
 
 @each_row(
@@ -45,6 +46,12 @@ def function(body: str) -> str:
         ("x.astype(float)", "API-003"),
         ("nn.Linear(2, 3, device='gpu')", "API-003"),
         ("nn.ReLU(inplace=True)", "API-003"),
+        ("mx.random.uniform((3, 4))", "API-003"),
+        ("optim.Adam(nn.Linear(1, 1).parameters(), 0.1)", "API-003"),
+        ("optim.SGD(lr=0.1)", "API-003"),
+        ("nn.Linear(1, 1).state_dict()", "API-002"),
+        ("optim.SGD(0.1).zero_grad()", "API-002"),
+        ("optim.SGD(0.1).step()", "API-004"),
         ("x.size(0)", "API-004"),
         ("m.shape()", "API-004"),
         ("mx.exp(x).T()", "API-004"),
@@ -107,6 +114,7 @@ def test_reported(expression: str, code: str) -> None:
         "return mx.linalg.inv(x, stream=mx.cpu)",
         "mx.set_default_device(mx.cpu)\nreturn mx.linalg.inv(x)",
         "return m[2], m[-3], m[:, 3], m[1:9], m[y], x[9], m[None][0]",
+        "rows = [[], []]\nrows[1].append(1)\nreturn mx.array(rows)[1][-1]",
         "for i in range(9):\n    m = mx.concatenate([m, m])\nreturn m[5]",
         "if y:\n    m = mx.ones((9,))\nreturn m[5]",
         "if hasattr(mx, 'clear_cache'):\n    mx.clear_cache()\nelse:\n    mx.metal.clear_cache()",
@@ -165,6 +173,7 @@ def test_helps_name_the_replacement(expression: str, help_text: str) -> None:
         ("x.size(0)", "x.shape[0]", False),
         ("x.size()", "x.shape", False),
         ("m.ndim()", "m.ndim", False),
+        ("optim.SGD(lr=0.1)", "optim.SGD(learning_rate=0.1)", False),
         ("mx.softmax(m)", "mx.softmax(m, axis=-1)", False),
         ("mx.metal.get_peak_memory()", "mx.get_peak_memory()", True),
         ("mx.metal.device_info()", "mx.device_info()", False),
@@ -179,6 +188,29 @@ def test_fixes(expression: str, fixed: str, safe: bool) -> None:
     for edit in sorted(finding.fix.edits, key=lambda e: -e.start):
         source = source[: edit.start] + edit.text + source[edit.end :]
     assert source.rstrip().endswith(f"return {fixed}")
+
+
+def test_members_of_torch_that_a_layer_or_its_base_may_have() -> None:
+    program = """
+        from elsewhere import Base
+
+        class A(nn.Module):
+            def to(self, device):
+                return self
+
+        class B(Base, nn.Module):
+            pass
+
+        class C(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.state_dict = dict
+
+        def f(model, optimizer: nn.Module):
+            A().to(1), B().to(1), C().state_dict(), model.to(1), optimizer.zero_grad()
+            A().cuda()
+    """
+    assert pointed(program, FAMILIES) == [("API-002", "A().cuda")]
 
 
 def test_layers_without_a_base_constructor() -> None:

@@ -74,20 +74,7 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if type(func) is cst.Attribute:
         receiver_node = func.value
         receiver = evaluate(frame, receiver_node)
-        if type(receiver) is Instance:
-            callee = evaluate(frame, func)
-        else:
-            callee = members.member(frame, receiver, func.attr.value)
-            if frame.record:
-                missing.record_member(frame, func, receiver)
-        if callee is UNKNOWN and type(receiver) is not Symbol:
-            callee = _unknown_method(receiver, func.attr.value)
-            if type(receiver) is Array:
-                deny_array(frame, receiver_node)
-        elif type(receiver) is Array and type(callee) is not BoundMember:
-            deny_array(frame, receiver_node)
-            if frame.record:
-                missing.record_property_call(frame, node, func)
+        callee = _method(frame, node, func, receiver)
     else:
         callee = evaluate(frame, func)
         if type(callee) is Array:
@@ -105,6 +92,20 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if frame.must is not None:
         frame.must.note(node, arguments)
     return apply(frame, node, callee, arguments, receiver, receiver_node)
+
+
+def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) -> Value:
+    """What is called by ``receiver.name(...)``."""
+    if type(receiver) is Instance:
+        return evaluate(frame, func)
+    callee = members.member(frame, receiver, func.attr.value)
+    if frame.record:
+        missing.record_call(frame, node, func, receiver, callee)
+    if callee is UNKNOWN and type(receiver) is not Symbol:
+        callee = _unknown_method(receiver, func.attr.value)
+    if type(receiver) is Array and type(callee) is not BoundMember:
+        deny_array(frame, func.value)
+    return callee
 
 
 def deny_array(frame: Frame, node: cst.BaseExpression) -> None:

@@ -56,7 +56,8 @@ def of_items(value: Value) -> Shape | None:
     shape = inner.pop() if inner else SCALAR
     if inner or shape is None or shape.sizes is None:
         return SOME_AXES
-    return Shape((len(value.items), *shape.sizes))
+    # An empty list may have been filled by ``rows[0].append(x)``.
+    return Shape((len(value.items) or None, *shape.sizes))
 
 
 def of_operation(symbol: str, left: Value, right: Value) -> Shape | None:

@@ -74,7 +74,7 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     owner = evaluate(frame, node.value)
     value = members.member(frame, owner, node.attr.value)
     if frame.record:
-        missing.record_member(frame, node, owner)
+        missing.record_member(frame, node, owner, value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if path is not None and node.attr.value in ("shape", "size"):

@@ -6,8 +6,20 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import MissingMemberFact, PropertyCallFact
+from embercoach.analysis.values.inheritance import MODULE_CLASS, find_method, is_layer, lineage
 from embercoach.analysis.values.joins import without
-from embercoach.analysis.values.lattice import Array, NoneValue, Symbol, Union, Value
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Array,
+    BoundMember,
+    Class,
+    Instance,
+    LibraryObject,
+    NoneValue,
+    Symbol,
+    Union,
+    Value,
+)
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -30,9 +42,18 @@ IMPORTED_BY_MLX = frozenset(
     )
 )
 
+#: Members of torch's modules and optimizers.
+OF_TORCH = frozenset(
+    (
+        *("add_module", "backward", "cpu", "cuda", "load_state_dict", "named_parameters"),
+        *("register_buffer", "register_parameter", "requires_grad_", "state_dict", "to"),
+        *("zero_grad",),
+    )
+)
 
-def record_member(frame: Frame, node: cst.Attribute, owner: Value) -> None:
-    """Record ``owner.name`` if the owner is a module of MLX or an array, without such a name."""
+
+def record_member(frame: Frame, node: cst.Attribute, owner: Value, value: Value) -> None:
+    """Record ``owner.name`` if the owner is of MLX and has no such name; ``value`` is its value."""
     kind = type(owner)
     if kind is Union:
         owner = without(owner, NoneValue)  # ``mx = None`` where MLX is not installed
@@ -41,8 +62,28 @@ def record_member(frame: Frame, node: cst.Attribute, owner: Value) -> None:
     if kind is Symbol:
         if owner.name in COMPLETE and _lacks(owner.name, name):  # type: ignore[attr-defined]
             frame.add(MissingMemberFact(node, frame.place(), owner, name))
-    elif kind is Array and not name.startswith("__") and mlx_api.array_member(name) is None:
+    elif kind is Array:
+        if not name.startswith("__") and mlx_api.array_member(name) is None:
+            frame.add(MissingMemberFact(node, frame.place(), owner, name))
+    elif name in OF_TORCH and value is UNKNOWN and _is_closed(owner):
         frame.add(MissingMemberFact(node, frame.place(), owner, name))
+
+
+def _is_closed(owner: Value) -> bool:
+    """Return whether a value is a layer or an optimizer with no members but those that are seen."""
+    if isinstance(owner, LibraryObject):
+        return mlx_api.is_layer(owner.cls) or (
+            owner.cls.startswith("mlx.optimizers.") and owner.cls != "mlx.optimizers.Optimizer"
+        )
+    if not isinstance(owner, Instance) or find_method(owner.info, "__getattr__") is not None:
+        return False
+    bases = [base for cls in lineage(owner.info) for base in cls.bases]
+    known = (isinstance(b, Class) or (isinstance(b, Symbol) and _is_layer(b.name)) for b in bases)
+    return is_layer(owner.info) and all(known)
+
+
+def _is_layer(name: str) -> bool:
+    return name == MODULE_CLASS or mlx_api.is_layer(name)
 
 
 def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) -> None:
@@ -51,9 +92,16 @@ def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) 
         frame.add(MissingMemberFact(alias, frame.place(), Symbol(module), name))
 
 
-def record_property_call(frame: Frame, node: cst.Call, func: cst.Attribute) -> None:
-    """Record ``x.size()``."""
-    frame.add(PropertyCallFact(node, frame.place(), func.attr.value))
+def record_call(
+    frame: Frame, node: cst.Call, func: cst.Attribute, owner: Value, value: Value
+) -> None:
+    """Record a call of a missing member, or of a property: ``x.size()``, ``optimizer.step()``."""
+    kind = type(owner)
+    is_property = type(value) is not BoundMember and value is not UNKNOWN
+    if is_property and (kind is Array or (func.attr.value == "step" and _is_closed(owner))):
+        frame.add(PropertyCallFact(node, frame.place(), func.attr.value))
+    else:
+        record_member(frame, func, owner, value)
 
 
 def _lacks(module: str, name: str) -> bool:

@@ -240,9 +240,25 @@ def is_known_elsewhere(name: str) -> bool:
     return any(entry is not None and entry.kind == "function" for entry in functions)
 
 
+#: Members of torch's modules and optimizers.
+MODULE_ADVICE = {
+    "add_module": "Assign the layer to an attribute",
+    "backward": "Use `nn.value_and_grad`",
+    "cpu": "Remove it: memory is shared by CPU and GPU",
+    "cuda": "Remove it: memory is shared by CPU and GPU",
+    "load_state_dict": "Use `load_weights`, or assign the optimizer's `state`",
+    "named_parameters": "Use `tree_flatten(model.parameters())`",
+    "register_buffer": "Assign the array to a private attribute, such as `self._mask`",
+    "register_parameter": "Assign the array to a public attribute",
+    "requires_grad_": "Use `freeze()` and `unfreeze()`",
+    "state_dict": "Use `parameters()`, or the optimizer's `state`",
+    "to": "Remove it, or convert with `set_dtype`: memory is shared by CPU and GPU",
+    "zero_grad": "Remove it: `nn.value_and_grad` returns new gradients",
+}
 #: Keyword arguments of torch, by MLX's.
 KEYWORDS = {"dim": "axis", "dims": "axes", "keepdim": "keepdims", "start_dim": "start_axis"} | {
     "end_dim": "end_axis",
+    "lr": "learning_rate",
 }
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.values.lattice import Array, BoundMember, Number, Str, Symbol
+from embercoach.analysis.values.lattice import (
+    Array,
+    BoundMember,
+    Dict,
+    Number,
+    Sequence,
+    Str,
+    Symbol,
+    Tree,
+)
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -46,10 +55,10 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
     if entry is None or not _is_checkable(fact, entry):
         return
     problem = (
-        _unknown_keyword(fact, entry)
+        _of_another_type(fact)
+        or _unknown_keyword(fact, entry)
         or _too_many(fact, entry)
         or _missing(fact, entry)
-        or _no_dtype(fact)
     )
     if problem is None:
         return
@@ -116,12 +125,16 @@ def _missing(fact: CallFact, entry: ApiEntry) -> str | None:
     return f"misses the argument `{missing[0]}`" if missing else None
 
 
-def _no_dtype(fact: CallFact) -> str | None:
-    """``mx.zeros(3, 4)``, ``x.astype("float32")``, ``dtype=np.float32``."""
+def _of_another_type(fact: CallFact) -> str | None:
+    """``mx.zeros(3, 4)``, ``x.astype("float32")``, ``mx.random.uniform((3, 4))``."""
     for param, argument in fact.matched:
+        value = argument.value
+        if param.name == "learning_rate" and isinstance(value, (Tree, Dict)):
+            return "takes the learning rate first, not the parameters"
+        if param.name == "low" and isinstance(value, Sequence) and value.kind in ("list", "tuple"):
+            return "takes the lower bound first, not the shape"
         if param.accepts != "dtype":
             continue
-        value = argument.value
         if isinstance(value, Number) or (isinstance(value, Str) and value.text is not None):
             return f"takes an MLX dtype as `{param.name}`"
         if isinstance(value, Symbol) and value.name.startswith(("numpy.", "torch.", "builtins.")):
@@ -151,7 +164,8 @@ def _change(fact: CallFact, entry: ApiEntry) -> ProposedFix | None:
             continue
         other = KEYWORDS.get(name.value)
         param = None if other is None else entry.param(other)
-        if param is None or fact.keyword(param.name) is not None or written.star:
+        taken = any(param is other for other, _ in fact.matched)
+        if param is None or taken or written.star:
             return None
         edits.append((name, param.name))
     if not edits or len({text for _, text in edits}) < len(edits):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.values.lattice import Array, Symbol
+from embercoach.analysis.values.lattice import Array, LibraryObject, Symbol
 from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -33,7 +33,9 @@ def missing_member(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
     if isinstance(fact.owner, Array):
         yield from _missing_in_array(fact, module)
         return
-    assert isinstance(fact.owner, Symbol)
+    if not isinstance(fact.owner, Symbol):
+        yield from _missing_in_module(fact, module)
+        return
     from embercoach.analysis.mlx_api import replacements
 
     owner, name = fact.owner.name, fact.name
@@ -124,6 +126,23 @@ def _missing_in_array(fact: MissingMemberFact, module: Module) -> Iterator[Repor
     )
 
 
+def _missing_in_module(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
+    """``model.state_dict()``, ``optimizer.zero_grad()``."""
+    from embercoach.analysis.mlx_api import replacements
+
+    if is_expected(module, fact.place.statement, MISSING, broadly=True):
+        return
+    if is_patched(module, "Module", fact.name):
+        return
+    is_optimizer = isinstance(fact.owner, LibraryObject) and "optimizers" in fact.owner.cls
+    yield Report.at(
+        fact,
+        "API-002",
+        message=f"MLX {'optimizers' if is_optimizer else 'layers'} have no `.{fact.name}`",
+        help=replacements.MODULE_ADVICE[fact.name],
+    )
+
+
 def _member_help(name: str) -> str:
     from embercoach.analysis.mlx_api import replacements
 
@@ -192,12 +211,15 @@ def property_call(fact: PropertyCallFact, module: Module) -> Iterator[Report]:
     change = None
     if text is not None:
         change = ProposedFix("Read the property", False, ((fact.node, text),))
+    remedy = f"Read the property: `.{fact.name}`"
+    if fact.name == "size":
+        remedy = "Use `x.shape`, or `x.size` for the number of elements"
+    elif fact.name == "step":
+        remedy, change = "Use `optimizer.update(model, gradients)`", None
     yield Report.at(
         fact,
         "API-004",
-        message=f"`.{fact.name}` of an MLX array is not callable",
-        help="Use `x.shape`, or `x.size` for the number of elements"
-        if fact.name == "size"
-        else f"Read the property: `.{fact.name}`",
+        message=f"`.{fact.name}` is not callable: it is a property",
+        help=remedy,
         change=change,
     )
