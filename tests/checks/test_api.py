@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.evaluate.missing import COMPLETE, IMPORTED_BY_MLX
+from embercoach.analysis.facts.missing_members import COMPLETE, IMPORTED_BY_MLX
 from embercoach.analysis.mlx_api import replacements
 from tests.checks.findings import codes, findings, pointed
 from tests.rows import each_row

@@ -19,8 +19,9 @@ from embercoach.analysis.calls import (
     wrapper_calls,
 )
 from embercoach.analysis.calls.call_results import api_result, result_value
-from embercoach.analysis.evaluate import classes, evidence, members, missing, mutation
+from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import find_method, library_bases
@@ -95,12 +96,12 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
 
 
 def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) -> Value:
-    """What is called by ``receiver.name(...)``."""
+    """Evaluate the callee of ``receiver.name(...)``."""
     if type(receiver) is Instance:
         return evaluate(frame, func)
     callee = members.member(frame, receiver, func.attr.value)
     if frame.record:
-        missing.record_call(frame, node, func, receiver, callee)
+        missing_members.record_call(frame, node, func, receiver, callee)
     if callee is UNKNOWN and type(receiver) is not Symbol:
         callee = _unknown_method(receiver, func.attr.value)
     if type(receiver) is Array and type(callee) is not BoundMember:

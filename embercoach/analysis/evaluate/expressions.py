@@ -15,13 +15,13 @@ from embercoach.analysis.evaluate import (
     booleans,
     exactness,
     members,
-    missing,
     operators,
     subscripts,
 )
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
@@ -74,7 +74,7 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     owner = evaluate(frame, node.value)
     value = members.member(frame, owner, node.attr.value)
     if frame.record:
-        missing.record_member(frame, node, owner, value)
+        missing_members.record_member(frame, node, owner, value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if path is not None and node.attr.value in ("shape", "size"):

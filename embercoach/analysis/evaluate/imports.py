@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate import missing
 from embercoach.analysis.evaluate.members import mlx_member
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import UNKNOWN, ModuleRef, Str, Symbol, Value
 
@@ -45,7 +45,7 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
         if isinstance(alias.name, cst.Name):
             name = alias.name.value
             if frame.record and level == 0 and source.startswith("mlx."):
-                missing.record_import(frame, alias, source, name)
+                missing_members.record_import(frame, alias, source, name)
             frame.bind(_bound_by(alias), _imported(frame, source, level, name))
     return True
 

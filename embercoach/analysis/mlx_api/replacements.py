@@ -1,4 +1,4 @@
-"""What to write for names that MLX lacks, has had, or deprecates.
+"""Replacements of names that MLX lacks, has had, or deprecates.
 
 In a text, `{mx}` stands for the file's name of `mlx.core`, `{x}` for the array whose member is
 called and `{args}` for the arguments of that call.
@@ -227,7 +227,7 @@ _ELSEWHERE = frozenset(_TENSORS.split())
 def is_known_elsewhere(name: str) -> bool:
     """Return whether arrays of other libraries have the member, or MLX has such a function.
 
-    Any other name says rather that the value is no array, whatever an annotation says.
+    Any other name is evidence against an array, whatever an annotation says.
     """
     if name in MEMBERS or name in MEMBERS_WITH_ARGUMENTS or name in MEMBER_ADVICE:
         return True

@@ -198,7 +198,7 @@ def _call_of(fact: MissingMemberFact) -> cst.Call | None:
 
 @check("API-004")
 def property_call(fact: PropertyCallFact, module: Module) -> Iterator[Report]:
-    """``x.size()``, ``x.shape()``: the attribute is no method."""
+    """``x.size()``, ``x.shape()``: the attribute is a property."""
     if is_expected(module, fact.place.statement, MISSING | {"TypeError"}, broadly=True):
         return
     assert isinstance(fact.node.func, cst.Attribute)

@@ -85,7 +85,7 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
 
 
 def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
-    """What the index is and what helps; None if MLX takes it, or may."""
+    """Name the index and the remedy; None if MLX takes it, or may."""
     if isinstance(value, Array):
         if value.dtype == "bool" and not stored:
             return "a boolean mask", "Use `mx.where(mask, x, other)`: shapes depend on no data"
