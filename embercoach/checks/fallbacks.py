@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import libcst as cst
@@ -20,8 +20,11 @@ REFUSED = MISSING | {"TypeError", "ValueError"}
 _BROAD = frozenset(("Exception", "BaseException"))
 #: What the names in a test contain that asks for a version or a feature.
 _ASKING = ("attr", "version", "_has_", "support", "compat", "type_checking")
-_WITHIN = 60  # characters before a name's text in which ``hasattr(`` is looked for
+_WITHIN = 80  # characters after ``hasattr(`` in which texts are names
+_LONGEST = 60  # characters of a dotted name in a text
 
+_named: WeakKeyDictionary[Module, _Names] = WeakKeyDictionary()
+_asking: WeakKeyDictionary[Module, dict[cst.CSTNode, bool]] = WeakKeyDictionary()
 _parents: WeakKeyDictionary[Module, dict[cst.CSTNode, cst.CSTNode]] = WeakKeyDictionary()
 
 
@@ -37,33 +40,61 @@ def is_expected(
         broadly: a handler of all exceptions counts too; within a handler it always does.
     """
     return any(
-        _handles(outer, inner, errors, broadly=broadly) or _asks(outer)
+        _handles(outer, inner, errors, broadly=broadly) or _asks(module, outer)
         for outer, inner in _outwards(module, node)
     )
 
 
 def is_patched(module: Module, owner: str, name: str) -> bool:
-    """Test whether a file asks for a name, or sets it: ``hasattr(mx, "norm")``, ``mx.norm = f``."""
-    sources = [module.source, *(imported.source for imported in module.imported)]
-    return _asks_by_text(module.source, name) or any(
-        f"{owner}.{name} =" in source
-        or f"{owner}.{name}=" in source
-        or _asks_by_text(source, name, "setattr(")
-        or f'.{name}"' in source
-        or f".{name}'" in source
-        for source in sources
-    )
+    """Test whether a file asks for a name, or sets it: ``hasattr(mx, "norm")``, ``mx.norm = f``.
 
-
-def _asks_by_text(source: str, name: str, function: str = "attr(") -> bool:
-    for quote in "\"'":
-        text = f"{quote}{name}{quote}"
-        at = source.find(text)
-        while at >= 0:
-            if function in source[max(0, at - _WITHIN) : at]:
-                return True
-            at = source.find(text, at + 1)
+    So may a module that it imports, of which only what sets names counts.
+    """
+    if name in _names_of(module).asked:
+        return True
+    for source in (module, *module.imported):
+        names = _names_of(source)
+        if name in names.set_by_text or f"{owner}.{name}" in names.assigned:
+            return True
     return False
+
+
+class _Names(NamedTuple):
+    """Names that a source asks for or sets.
+
+    asked: as texts after ``hasattr(``, ``getattr(`` or ``setattr(``.
+    set_by_text: after ``setattr(``, or at the end of a dotted text, as ``mock.patch`` takes it.
+    assigned: dotted paths at the left of a line's ``=``, and the last two parts of each.
+    """
+
+    asked: frozenset[str]
+    set_by_text: frozenset[str]
+    assigned: frozenset[str]
+
+
+def _names_of(module: Module) -> _Names:
+    if module not in _named:
+        source = module.source
+        lines = (line for line in source.splitlines() if "=" in line and "." in line)
+        paths = (line.partition("=")[0].strip() for line in lines)
+        dotted = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
+        _named[module] = _Names(
+            frozenset(_texts_after(source, "attr(", _WITHIN)),
+            frozenset((*_texts_after(source, "setattr(", _WITHIN), *dotted)),
+            frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
+        )
+    return _named[module]
+
+
+def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:
+    """Yield the string literals that begin soon after a mark, or around it."""
+    at = source.find(mark)
+    while at >= 0:
+        text = source[at : at + len(mark) + (within or _LONGEST)]
+        for quote in "\"'":
+            parts = text.split(quote)
+            yield from parts[1::2] if within else parts[:1]
+        at = source.find(mark, at + 1)
 
 
 def _outwards(module: Module, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
@@ -103,8 +134,12 @@ def _handles(
     return False
 
 
-def _asks(outer: cst.CSTNode) -> bool:
+def _asks(module: Module, outer: cst.CSTNode) -> bool:
+    """Test whether an ``if`` asks for a version or a feature."""
     if not isinstance(outer, cst.If):
         return False
-    names = (f"_{name.lower()}" for name in names_below(outer.test))
-    return any(mark in name for name in names for mark in _ASKING)
+    known = _asking.setdefault(module, {})
+    if outer not in known:
+        names = [f"_{name.lower()}" for name in names_below(outer.test)]
+        known[outer] = any(mark in name for name in names for mark in _ASKING)
+    return known[outer]

@@ -256,11 +256,12 @@ class IndexFact(Fact):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MissingMemberFact(Fact):
-    """A member that a module of MLX or an array lacks; ``node`` reads or imports it."""
+    """A member that a value of MLX lacks; ``node`` reads or imports it, ``call`` calls it."""
 
     node: cst.Attribute | cst.ImportAlias
     owner: Value
     name: str
+    call: cst.Call | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -52,7 +52,9 @@ OF_TORCH = frozenset(
 )
 
 
-def record_member(frame: Frame, node: cst.Attribute, owner: Value, value: Value) -> None:
+def record_member(
+    frame: Frame, node: cst.Attribute, owner: Value, value: Value, call: cst.Call | None = None
+) -> None:
     """Record ``owner.name`` if the owner is of MLX and has no such name; ``value`` is its value."""
     kind = type(owner)
     if kind is Union:
@@ -61,12 +63,12 @@ def record_member(frame: Frame, node: cst.Attribute, owner: Value, value: Value)
     name = node.attr.value
     if kind is Symbol:
         if owner.name in COMPLETE and _lacks(owner.name, name):  # type: ignore[attr-defined]
-            frame.add(MissingMemberFact(node, frame.place(), owner, name))
+            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:
-            frame.add(MissingMemberFact(node, frame.place(), owner, name))
+            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
     elif name in OF_TORCH and value is UNKNOWN and _is_closed(owner):
-        frame.add(MissingMemberFact(node, frame.place(), owner, name))
+        frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
 
 
 def _is_closed(owner: Value) -> bool:
@@ -101,7 +103,7 @@ def record_call(
     if is_property and (kind is Array or (func.attr.value == "step" and _is_closed(owner))):
         frame.add(PropertyCallFact(node, frame.place(), func.attr.value))
     else:
-        record_member(frame, func, owner, value)
+        record_member(frame, func, owner, value, node)
 
 
 def _lacks(module: str, name: str) -> bool:

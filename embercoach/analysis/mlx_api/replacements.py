@@ -6,6 +6,7 @@ called and `{args}` for the arguments of that call.
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from embercoach.analysis import mlx_api
@@ -279,11 +280,17 @@ def namesakes(module: str, name: str) -> tuple[str, ...]:
     return tuple(full for full in found if mlx_api.lookup(full) is not None)
 
 
+@lru_cache(maxsize=256)
 def similar(module: str, name: str) -> str | None:
     """The name in a module that looks most like another one, if any does."""
     from difflib import get_close_matches
 
+    close = get_close_matches(name, _names_in(module), 1, 0.8)
+    return f"{module}.{close[0]}" if close else None
+
+
+@cache
+def _names_in(module: str) -> list[str]:
     prefix = f"{module}."
     known = [n.removeprefix(prefix) for n in mlx_api.names() if n.startswith(prefix)]
-    close = get_close_matches(name, [n for n in known if "." not in n], 1, 0.8)
-    return f"{prefix}{close[0]}" if close else None
+    return [n for n in known if "." not in n]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: The names that users give to modules of MLX.
+LONGEST = 40  # characters of a name that is compared with MLX's
 _SHORT = {"mlx.core": "mx", "mlx.nn": "nn", "mlx.optimizers": "optim"}
 
 
@@ -90,7 +91,7 @@ def _advice(owner: str, name: str) -> _Advice:
     others = replacements.namesakes(owner, name)
     if others:
         return _Advice(f"Use `{_short(others[0])}`", others[0])
-    close = replacements.similar(owner, name)
+    close = replacements.similar(owner, name) if len(name) <= LONGEST else None
     if close is not None:
         return _Advice(f"Did you mean `{_short(close)}`?")
     return _Advice(f"Checked against MLX {mlx_api.version()}: remove it, or define it")
@@ -160,7 +161,7 @@ def _member_help(name: str) -> str:
     renamed = replacements.RENAMED.get(f"mlx.core.{name}")
     if renamed is not None:
         return f"Use `{_short(renamed)}(x)`"
-    close = replacements.similar("mlx.core.array", name)
+    close = replacements.similar("mlx.core.array", name) if len(name) <= LONGEST else None
     if close is not None:
         return f"Did you mean `.{close.rpartition('.')[2]}`?"
     return f"Checked against MLX {mlx_api.version()}: use a function of `mlx.core`"
@@ -170,7 +171,7 @@ def _member_fix(fact: MissingMemberFact, module: Module) -> ProposedFix | None:
     """Rewrite the call of the member, where that is the whole statement's expression."""
     from embercoach.analysis.mlx_api import replacements
 
-    call = _call_of(fact)
+    call = fact.call
     mx = mlx_alias(module)
     if call is None or mx is None or any(a.keyword or a.star for a in call.args):
         return None
@@ -186,14 +187,6 @@ def _member_fix(fact: MissingMemberFact, module: Module) -> ProposedFix | None:
     return ProposedFix(
         f"Write `{text}`" if len(text) < 40 else "Rewrite it", False, ((call, text),)
     )
-
-
-def _call_of(fact: MissingMemberFact) -> cst.Call | None:
-    """The call of the member that a fact is about, in its statement."""
-    from embercoach.analysis.syntax.trees import head_of
-
-    nodes = (fact.place.statement, *head_of(fact.place.statement))
-    return next((n for n in nodes if isinstance(n, cst.Call) and n.func is fact.node), None)
 
 
 @check("API-004")

@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
 
+#: Classes of a file that are fixed: the place of each is searched.
+MOST_FIXED = 20
+
 
 @check("NN-001")
 def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``class Model(nn.Module)`` whose ``__init__`` leaves out ``super().__init__()``."""
+    found = 0
     for info in module.functions:
         cls = info.cls
         if cls is None or info.name != "__init__" or cls.frame is None or not is_layer(cls):
             continue
         if not isinstance(info.node, cst.FunctionDef) or _initializes(info.node):
             continue
+        found += 1
         yield Report(
             "NN-001",
             info.node.name,
@@ -35,7 +40,7 @@ def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
             message=f"`{cls.name}.__init__()` does not call `super().__init__()`",
             help="Call `super().__init__()` first: it creates what `freeze` and training need",
             context="default",
-            change=_call_first(info, cls, module),
+            change=_call_first(info, cls, module) if found <= MOST_FIXED else None,
         )
 
 
