@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.values.joins import join
-from embercoach.analysis.values.lattice import NO_PULLS, Pulls, Value
+from embercoach.analysis.values.lattice import Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
@@ -61,7 +61,8 @@ class FunctionInfo:
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
     calls: set[FunctionInfo] = field(default_factory=set)
-    returned_pulls: Pulls = NO_PULLS
+    #: By name, parameters that are known to be arrays or modules, as the function is differentiated.
+    seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None
     declared: Value | None = None  # what the return annotation says, once it has been asked for
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from embercoach.analysis.calls.parameters import (
     annotated_result,
     canonical_values,
     closure_of,
+    declared_result,
     is_vague,
     parameter_value,
     plain,
@@ -25,13 +26,13 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
+from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
     join,
     join_all,
     options,
-    pulls_of,
     with_shape,
 )
 from embercoach.analysis.values.lattice import (
@@ -42,6 +43,7 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     Callable,
+    Dict,
     Instance,
     Kernel,
     LibraryObject,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.gradient_run import GradientRun
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
 
 MAX_DEPTH = 8
@@ -116,6 +119,8 @@ def _bind(
 def _result(
     frame: Frame, info: FunctionInfo, values: dict[str, Value], known_to: dict[str, Value] | None
 ) -> Value:
+    if frame.gradient is not None:
+        return _marked_result(frame, frame.gradient, info, values)
     annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
     makes_text = annotated is not None and constants.may_make_text(frame, info, annotated)
@@ -124,8 +129,7 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_vague(annotated))
     ) and not _may_be_kernel(info, annotated):
-        pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
-        return _with_traced(annotated, values) if not pulls else annotated
+        return _with_traced(annotated, values)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated or UNKNOWN
     elsewhere = False
@@ -150,6 +154,36 @@ def _result(
     if annotated is not None and _may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
     return _yielded(annotated, known) if generates and annotated is not None else known
+
+
+def _marked_result(
+    frame: Frame, run: GradientRun, info: FunctionInfo, values: dict[str, Value]
+) -> Value:
+    """The result of a call in a run that follows a gradient: from the body, in any case."""
+    annotated = declared_result(info)
+    if info.in_progress or frame.depth >= MAX_DEPTH:
+        return annotated
+    given = []
+    for parameter in info.parameters:
+        value = values.get(parameter.name)
+        marks = NO_PULLS if value is None else marks_of(value)
+        given.append(marked(parameter_value(info, parameter, value), marks))
+    key = info, tuple(given)
+    known = run.results.get(key)
+    if known is None:
+        run.results[key] = annotated
+        closure = constants.closure_at(frame, info) if info.outer is not None else None
+        depth = frame.depth + 1
+        known = _run(info, key[1], record=False, depth=depth, closure=closure, gradient=run)
+        if annotated is not UNKNOWN and not isinstance(known, (Sequence, Dict)):
+            known = marked(annotated, marks_of(known))
+        run.results[key] = known
+    return known
+
+
+def follow_gradient(info: FunctionInfo, values: tuple[Value, ...], run: GradientRun) -> Value:
+    """The result of a differentiated function, with the marks of what flows into it."""
+    return UNKNOWN if info.in_progress else _run(info, values, record=False, depth=0, gradient=run)
 
 
 def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value) -> Value:
@@ -260,7 +294,6 @@ def analyse(info: FunctionInfo) -> None:
         shown = len(info.shown_arrays) + len(info.denied_arrays)
         values = canonical_values(info)
         info.module.facts_of(info).clear()
-        info.returned_pulls = NO_PULLS
         info.analysed_with = values
         result = _run(info, values, record=True, depth=0)
         if len(info.shown_arrays) + len(info.denied_arrays) == shown:
@@ -277,17 +310,18 @@ def _run(
     depth: int,
     closure: Frame | None = None,
     exact: bool = False,
+    gradient: GradientRun | None = None,
 ) -> Value:
     """Run a body, ``exact`` for the constants of one call."""
     frame = _entered(info, values, record=record, depth=depth)
+    if gradient is not None:
+        frame.gradient, frame.work = gradient, gradient.work
     if closure is not None:
         frame.outer = closure
     if exact:
         frame.exact = True
         frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)
-    if record:
-        info.returned_pulls |= frame.pulls
     if frame.yielded is not None:
         return Sequence("iterator", detached(frame.yielded))
     if frame.returned is None:
@@ -388,7 +422,6 @@ def _execute(info: FunctionInfo, frame: Frame) -> bool:
             return execute(frame, node.body.body)
         frame.statement = info.statement or info.module.tree
         frame.returned = evaluate(frame, node.body)
-        frame.pulls |= pulls_of(frame.returned)
         return False
     finally:
         info.in_progress = busy

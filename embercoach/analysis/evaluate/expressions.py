@@ -18,7 +18,7 @@ from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents, strings
-from embercoach.analysis.values.joins import any_item, definite_array, join, join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, definite_array, join, join_all
 from embercoach.analysis.values.lattice import (
     INT,
     NONE,
@@ -296,7 +296,6 @@ def _yield(frame: Frame, node: cst.Yield) -> Value:
         value = element_of(frame, evaluate(frame, node.value.item))
     else:
         value = evaluate(frame, node.value)
-    frame.pulls |= pulls_of(value)
     frame.yielded = value if frame.yielded is None else join(frame.yielded, value)
     return UNKNOWN
 

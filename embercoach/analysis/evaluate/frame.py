@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.evaluate.names import Names
 from embercoach.analysis.facts.facts import Fact, FactPlace
 from embercoach.analysis.values.joins import join
-from embercoach.analysis.values.lattice import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
+from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated, NameSet
 from embercoach.analysis.values.persistent_maps import Keys
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.gradient_run import GradientRun
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.facts.facts import FunctionVisit
@@ -46,6 +47,7 @@ class Frame:
         "exact",
         "exits",
         "global_names",
+        "gradient",
         "info",
         "loop",
         "loop_names",
@@ -57,7 +59,6 @@ class Frame:
         "no_names",
         "outer",
         "periodic",
-        "pulls",
         "quiet_rounds",
         "rebound",
         "record",
@@ -85,6 +86,7 @@ class Frame:
         self.outer = outer
         self.record = record
         self.exact = False
+        self.gradient: GradientRun | None = None  # the run that follows a gradient
         self.must: MustExecute | None = None  # what a run for the calls that must execute notes
         self.rounds_left = 0  # of loops that may still be gone through one by one
         self.visit: FunctionVisit | None = (
@@ -111,7 +113,6 @@ class Frame:
         self.exits: list[tuple[bool, Snapshot]] | None = None
         self.returned: Value | None = None
         self.yielded: Value | None = None
-        self.pulls: Pulls = NO_PULLS
         self.statement: cst.CSTNode = module.tree
 
     @property

@@ -13,6 +13,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
 from embercoach.analysis.facts.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.values import extents, promotion
+from embercoach.analysis.values.gradient_marks import after_pull, marks_of, without_marks
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -126,7 +127,11 @@ def binary(
         return UNKNOWN
     a, b = as_array(left), as_array(right)
     if (a is None and b is None) or type(left) is Str:
-        return _host(frame, symbol, left, right, right_node)
+        result = _host(frame, symbol, left, right, right_node)
+        if result is UNKNOWN and frame.gradient is not None:
+            marks = marks_of(left) | marks_of(right)
+            return Array(traced=True, pulls=marks) if marks else UNKNOWN
+        return result
     if frame.record:
         frame.add(
             BinaryFact(node, frame.place(), symbol, left, right, left_node, right_node, in_place)
@@ -155,7 +160,7 @@ def _with_arrays(
     if b is not None and as_numpy(left) is not None:
         numpy = as_numpy(left)
         assert numpy is not None
-        return Numpy(numpy.kind, False, frozenset({node}) | array.pulls | numpy.pulls)
+        return Numpy(numpy.kind, False, after_pull(array.pulls | numpy.pulls, node))
     pulls = array.pulls | pulls_of(other)
     number = as_number(other)
     if type(other) is Setting:
@@ -362,8 +367,9 @@ def _compare(
     numpy = as_numpy(left)
     if numpy is not None and b is not None:
         # NumPy's own comparison goes first: it pulls the array, and its result is NumPy's.
-        return Numpy("bool", False, numpy.pulls | b.pulls | {node})
+        return Numpy("bool", False, after_pull(numpy.pulls | b.pulls, node))
     if isinstance(left, Str) or isinstance(right, Str):
         return BOOL  # MLX compares an array with anything that is not a number by identity
     traced = bool((a and a.traced) or (b and b.traced))
-    return Array("bool", False, False, traced, pulls_of(left) | pulls_of(right))
+    pulls = without_marks(pulls_of(left) | pulls_of(right))  # its gradient is zero
+    return Array("bool", False, False, traced, pulls)

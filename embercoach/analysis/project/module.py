@@ -19,6 +19,7 @@ from embercoach.analysis.work import Work, note_reading
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from embercoach.analysis.calls.gradient_roots import GradientRoot
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
@@ -89,6 +90,9 @@ class Module:
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
+        self.gradient_roots: list[GradientRoot] = []
+        #: Pulls that detach a gradient, once the file has been analysed.
+        self.detaching: dict[cst.CSTNode, GradientRoot] = {}
         self.launches: list[CallFact] | None = None  # as the calls of their functions make them
         self._state = "new"
         #: Whether it is settled which modules run before this one, where others import it.

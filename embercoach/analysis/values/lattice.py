@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 
 NumberKind = Literal["bool", "int", "float", "complex"]
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
-#: Nodes of host synchronisations that a value depends on.
-Pulls = frozenset["cst.CSTNode"]
+
+
+class GradientMark(NamedTuple):
+    """A mark of values where the gradient of a function is followed.
+
+    detached_at: the pull that has detached the value; None if it depends on the arguments that
+    the function is differentiated for.
+    """
+
+    detached_at: cst.CSTNode | None = None
+
+
+#: Nodes of host synchronisations that a value depends on, and marks of gradients.
+Pulls = frozenset["cst.CSTNode | GradientMark"]
 NO_PULLS: Pulls = frozenset()
 
 
@@ -290,6 +302,7 @@ class Transformed(Value):
 
     transform: str
     inner: Value
+    taken: int = 0  # positional arguments that a partial call has taken
 
 
 @dataclass(frozen=True, slots=True)
