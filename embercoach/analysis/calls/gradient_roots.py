@@ -163,6 +163,7 @@ def _show_module(frame: Frame, path: str) -> None:
     if isinstance(instance, Instance) and instance.info.module is frame.module:
         known = instance.info.attributes.get(name)
         if known is not None:
+            instance.info.shown_modules.add(name)
             instance.info.attributes[name] = MODULE if known is UNKNOWN else join(known, MODULE)
 
 

@@ -25,14 +25,12 @@ GRADIENT = GradientMark()
 LIVE: Pulls = frozenset((GRADIENT,))
 
 #: Functions and methods whose gradient is zero everywhere.
-ZERO_GRADIENT = frozenset(
-    (
-        "argmax argmin argsort argpartition floor ceil round sign floor_divide isnan isinf isfinite "
-        "isposinf isneginf equal not_equal greater greater_equal less less_equal isclose "
-        "logical_not logical_and logical_or all any array_equal allclose zeros_like ones_like "
-        "stop_gradient categorical bernoulli"
-    ).split()
-)
+_COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "isclose")
+_TESTS = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "all", "any", "array_equal")
+_LOGIC = ("allclose", "logical_not", "logical_and", "logical_or", "zeros_like", "ones_like")
+_STEPS = ("floor", "ceil", "round", "sign", "floor_divide", "categorical", "bernoulli")
+_PLACES = ("argmax", "argmin", "argsort", "argpartition", "stop_gradient")
+ZERO_GRADIENT = frozenset((*_COMPARISONS, *_TESTS, *_LOGIC, *_STEPS, *_PLACES))
 
 
 def after_pull(pulls: Pulls, node: cst.CSTNode) -> Pulls:
