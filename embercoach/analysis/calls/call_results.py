@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, without_marks
+from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
 from embercoach.analysis.values.joins import any_item, as_array, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -140,8 +140,9 @@ def _fill(
     traced = any(a.traced for a in arrays) or any(_traced(a.value) for a in arguments)
     dtype = _dtype(entry.dtype_rule, entry, arrays, weak, given)
     literal = all(a.literal for a in arrays) and entry.name not in _NOT_LITERAL
-    if pulls and entry.name.rpartition(".")[2] in ZERO_GRADIENT:
-        pulls = without_marks(pulls)
+    name = entry.name.rpartition(".")[2]
+    if pulls and name in ZERO_GRADIENT:
+        pulls = with_zero_gradient(pulls, name)
     return _replace_arrays(value, Array(dtype, literal, False, traced, pulls))
 
 

@@ -10,34 +10,29 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import follow_gradient
+from embercoach.analysis.calls.gradient_roots import DifferentiatedResult, GradientRoot
 from embercoach.analysis.calls.gradient_run import GradientRun
 from embercoach.analysis.calls.parameters import canonical_values
-from embercoach.analysis.values.gradient_marks import detached_at, differentiated
+from embercoach.analysis.values.gradient_marks import differentiated
 from embercoach.analysis.values.lattice import UNKNOWN, Sequence, Value
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.calls.gradient_roots import GradientRoot
     from embercoach.analysis.project.module import Module
 
 
-def detaching_pulls(module: Module) -> dict[cst.CSTNode, GradientRoot]:
-    """The pulls that detach a gradient, each with the first function that it does so for."""
-    found: dict[cst.CSTNode, GradientRoot] = {}
-    seen = set()
+def differentiated_results(module: Module) -> tuple[DifferentiatedResult, ...]:
+    """The results of the functions that a file differentiates, one for each way it does so."""
+    found: dict[tuple[object, ...], DifferentiatedResult] = {}
     for root in module.gradient_roots:
         key = root.info, root.names, root.of_parameters, root.first_result
-        if key in seen:
-            continue
-        seen.add(key)
-        for node in detached_at(differentiated_result(root)):
-            found.setdefault(node, root)
-    return found
+        if key not in found:
+            run = GradientRun(root.of_parameters)
+            found[key] = DifferentiatedResult(root, _result(root, run), run.is_complete)
+    return tuple(found.values())
 
 
-def differentiated_result(root: GradientRoot) -> Value:
+def _result(root: GradientRoot, run: GradientRun) -> Value:
     """The part of a function's result that is differentiated, with its marks."""
     values = [
         differentiated(value) if parameter.name in root.names else value
@@ -45,7 +40,7 @@ def differentiated_result(root: GradientRoot) -> Value:
     ]
     result: Value = UNKNOWN
     with suppress(WorkExceededError):
-        result = follow_gradient(root.info, tuple(values), GradientRun(root.of_parameters))
+        result = follow_gradient(root.info, tuple(values), run)
     if root.first_result and isinstance(result, Sequence) and result.items:
         return result.items[0]
     return result

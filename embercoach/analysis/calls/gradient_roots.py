@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
@@ -59,6 +59,17 @@ class GradientRoot:
     first_result: bool
     node: cst.CSTNode
     place: FactPlace
+
+
+class DifferentiatedResult(NamedTuple):
+    """What a differentiated function returns, with the marks of its gradient.
+
+    is_complete: no call was of something unknown, whose result may depend on the arguments.
+    """
+
+    root: GradientRoot
+    value: Value
+    is_complete: bool
 
 
 def note(

@@ -21,8 +21,10 @@ class GradientRun:
 
     of_parameters: the gradient is taken for the parameters of modules, whose results are marked.
     results: of the calls so far, by function and arguments.
+    is_complete: no call was of something unknown, whose result may depend on the arguments.
     """
 
     of_parameters: bool
+    is_complete: bool = True
     work: Work = field(default_factory=lambda: Work(_WORK))
     results: dict[tuple[FunctionInfo, tuple[Value, ...]], Value] = field(default_factory=dict)

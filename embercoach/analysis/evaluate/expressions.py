@@ -68,6 +68,8 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     value = members.member(frame, owner, node.attr.value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
+    if value is UNKNOWN and frame.gradient is not None:
+        frame.gradient.is_complete = False  # it may hold a weight
     if path is not None and node.attr.value in ("shape", "size"):
         is_measured = type(owner) is Array or value is SHAPE or value is INT
         return extents.measure(value, path) if is_measured else value

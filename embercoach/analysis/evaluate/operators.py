@@ -13,7 +13,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
 from embercoach.analysis.facts.facts import BinaryFact, CompareFact, FormatFact, InvertFact
 from embercoach.analysis.values import extents, promotion
-from embercoach.analysis.values.gradient_marks import after_pull, marks_of, without_marks
+from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with_zero_gradient
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -371,5 +371,5 @@ def _compare(
     if isinstance(left, Str) or isinstance(right, Str):
         return BOOL  # MLX compares an array with anything that is not a number by identity
     traced = bool((a and a.traced) or (b and b.traced))
-    pulls = without_marks(pulls_of(left) | pulls_of(right))  # its gradient is zero
+    pulls = with_zero_gradient(pulls_of(left) | pulls_of(right), symbol)
     return Array("bool", False, False, traced, pulls)

@@ -6,9 +6,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import analyse
-from embercoach.analysis.calls.gradient_flow import detaching_pulls
+from embercoach.analysis.calls.gradient_flow import differentiated_results
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.visits import launches_by_call
+from embercoach.analysis.values.gradient_marks import detached_at
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -30,7 +31,8 @@ def analyse_module(module: Module) -> list[Fact]:
         _analyse_functions(module)
     finally:
         _spread_roles(module)
-    module.detaching = detaching_pulls(module)
+    module.differentiated = differentiated_results(module)
+    module.detaching = frozenset().union(*(detached_at(r.value) for r in module.differentiated))
     if module.mentions_kernels and module.launches is None:
         module.launches = launches_by_call(module, module.facts())
     return module.facts()

@@ -19,7 +19,7 @@ from embercoach.analysis.work import Work, note_reading
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.analysis.calls.gradient_roots import GradientRoot
+    from embercoach.analysis.calls.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
@@ -91,8 +91,9 @@ class Module:
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
         self.gradient_roots: list[GradientRoot] = []
-        #: Pulls that detach a gradient, once the file has been analysed.
-        self.detaching: dict[cst.CSTNode, GradientRoot] = {}
+        #: Results of those, and the pulls that detach a gradient, once the file has been analysed.
+        self.differentiated: tuple[DifferentiatedResult, ...] = ()
+        self.detaching: frozenset[cst.CSTNode] = frozenset()
         self.launches: list[CallFact] | None = None  # as the calls of their functions make them
         self._state = "new"
         #: Whether it is settled which modules run before this one, where others import it.

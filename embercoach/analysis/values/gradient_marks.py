@@ -40,11 +40,21 @@ def after_pull(pulls: Pulls, node: cst.CSTNode) -> Pulls:
     return pulls | {node}
 
 
-def without_marks(pulls: Pulls) -> Pulls:
+def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
     """The pulls of the result of an operation whose gradient is zero."""
     if not pulls or not any(isinstance(pull, GradientMark) for pull in pulls):
         return pulls
-    return frozenset(pull for pull in pulls if not isinstance(pull, GradientMark))
+    kept = frozenset(p for p in pulls if not isinstance(p, GradientMark) or p.zero_by)
+    return kept | {GradientMark(zero_by=operation)} if GRADIENT in pulls else kept
+
+
+def zero_by(value: Value) -> str | None:
+    """The operation that alone makes a value depend on the arguments; None if others do too."""
+    pulls = pulls_of(value)
+    if GRADIENT in pulls or detached_at(value):
+        return None
+    names = sorted(p.zero_by for p in pulls if isinstance(p, GradientMark) and p.zero_by)
+    return names[0] if names else None
 
 
 def detached_at(value: Value) -> frozenset[cst.CSTNode]:

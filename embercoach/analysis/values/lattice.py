@@ -27,11 +27,14 @@ SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
 class GradientMark(NamedTuple):
     """A mark of values where the gradient of a function is followed.
 
-    detached_at: the pull that has detached the value; None if it depends on the arguments that
-    the function is differentiated for.
+    Without more, the value depends on the arguments that the function is differentiated for.
+
+    detached_at: the pull that has detached the value.
+    zero_by: the operation through which the value depends on the arguments, with a gradient of 0.
     """
 
     detached_at: cst.CSTNode | None = None
+    zero_by: str = ""
 
 
 #: Nodes of host synchronisations that a value depends on, and marks of gradients.
