@@ -31,46 +31,61 @@ RISKY = frozenset(
 )
 #: Names of small thresholds.
 _SMALL = ("eps", "tol", "tiny", "epsilon", "threshold")
+_COMPARISONS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "not_equal"))
 #: A clamped value is safe to divide by.
 _CLAMPS = frozenset(("maximum", "clip", "where"))
 
 
-class Guard(NamedTuple):
-    """A condition of ``mx.where`` about one value: the expression, and what it is there."""
-
-    subject: cst.BaseExpression
-    text: str
+HELP = "Replace the argument where it is masked: `mx.sqrt(mx.where(x > 0, x, 1))`"
 
 
 @check("GRAD-001", of=("mlx.core.where",))
 def guarded_gradient(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.where(x > 0, mx.sqrt(x), 0)``."""
     info = fact.place.function
-    positional = [a for a in fact.arguments if a.keyword is None and not a.star]
-    if info is None or len(positional) != 3 or not _has_gradient(info):
+    places = _positional(fact)
+    if info is None or len(places) != 3 or not _has_gradient(info):
         return
     texts = _Texts(module, info)
-    guards = list(texts.guards(positional[0].node))
+    guards = texts.guards(places[0])
     if not guards:
         return
-    facts = _operations(module, info)
-    for branch in positional[1:]:
-        for node in texts.operands(branch.node):
-            guarded = facts.get(node)
-            subject = None if guarded is None else _subject(guarded)
-            if guarded is None or subject is None:
-                continue
-            value, shown = subject
-            text = texts.of(value)
-            is_guarded = text is not None and any(text == guard.text for guard in guards)
-            if is_guarded and not texts.is_clamped(value):
-                yield Report.at(
-                    fact,
-                    "GRAD-001",
-                    message=f"gradient is NaN where `mx.where` masks {shown}",
-                    help="Replace the argument where it is masked: `mx.sqrt(mx.where(x > 0, x, 1))`",
-                )
+    operations = _operations(module, info)
+    for node in (*texts.operands(places[1]), *texts.operands(places[2])):
+        risk = _risk(operations.get(node))
+        if risk is None:
+            continue
+        of_argument = texts.of(risk.value) in guards and not texts.is_clamped(risk.value)
+        if of_argument or (risk.masks_result and texts.of(node) in guards):
+            yield _report(fact, f"gradient is NaN where `mx.where` masks {risk.operation}")
+            return
+
+
+@check("GRAD-001", of=("mlx.core.maximum",))
+def clamped_gradient(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.maximum(mx.sqrt(x * x), 1e-6)`` in a differentiated function."""
+    info = fact.place.function
+    places = _positional(fact)
+    if info is None or len(places) != 2 or not info.differentiated:
+        return
+    texts = _Texts(module, info)
+    operations = _operations(module, info)
+    for clamped, bound in (places, places[::-1]):
+        if not texts.is_small(bound, False):
+            continue
+        for node in (clamped, *texts.values(clamped)):
+            risk = _risk(operations.get(node))
+            if risk is not None and risk.masks_result and not texts.is_shifted(risk.value):
+                yield _report(fact, f"gradient is NaN where `mx.maximum` masks {risk.operation}")
                 return
+
+
+def _positional(fact: CallFact) -> list[cst.BaseExpression]:
+    return [a.node for a in fact.arguments if a.keyword is None and not a.star]
+
+
+def _report(fact: CallFact, message: str) -> Report:
+    return Report.at(fact, "GRAD-001", message=message, help=HELP)
 
 
 @lru_cache(maxsize=4)
@@ -91,33 +106,48 @@ def _has_gradient(info: FunctionInfo) -> bool:
     return False
 
 
-def _subject(fact: Fact) -> tuple[cst.BaseExpression, str] | None:
-    """What an operation has no finite gradient for, and the operation."""
+class Risk(NamedTuple):
+    """An operation without a finite gradient for some ``value``.
+
+    masks_result: that is where its result is 0.
+    """
+
+    value: cst.BaseExpression
+    operation: str
+    masks_result: bool = False
+
+
+def _risk(fact: Fact | None) -> Risk | None:
     if isinstance(fact, CallFact):
-        return _subject_of_call(fact)
+        return _risk_of_call(fact)
     if isinstance(fact, BinaryFact):
         if fact.operator == "/" and _is_float(fact.right):
-            return fact.right_node, "a division by 0"
+            return Risk(fact.right_node, "a division by 0")
         if fact.operator == "**" and _is_float(fact.left) and _is_root(fact.right_node):
-            return fact.left_node, "a power of 0"
+            return Risk(fact.left_node, "a power of 0")
     return None
 
 
-def _subject_of_call(fact: CallFact) -> tuple[cst.BaseExpression, str] | None:
+def _risk_of_call(fact: CallFact) -> Risk | None:
     symbol = fact.symbol
     name = symbol.removeprefix("mlx.core.") if symbol is not None else ""
     receiver = fact.receiver_node
     if symbol is None and receiver is not None and _is_float(fact.receiver):
         func = fact.node.func
         name = func.attr.value if isinstance(func, cst.Attribute) else ""
-        return (receiver, f"`{name}()`") if name in RISKY and not fact.arguments else None
+        is_risky = name in RISKY and not fact.arguments
+        return Risk(receiver, f"`{name}()`", name == "sqrt") if is_risky else None
     first, second = fact.positional(0), fact.positional(1)
-    if name in RISKY and first is not None and _is_float(first.value):
-        return first.node, f"`mx.{name}()`"
+    if first is None:
+        return None
+    if name in RISKY and _is_float(first.value):
+        return Risk(first.node, f"`mx.{name}()`", name == "sqrt")
+    if name == "linalg.norm" and _is_float(first.value) and fact.argument(1, "ord") is None:
+        return Risk(first.node, "`mx.linalg.norm()`", True)
     if name == "divide" and second is not None and _is_float(second.value):
-        return second.node, "a division by 0"
-    if name == "power" and first is not None and second is not None and _is_root(second.node):
-        return first.node, "a power of 0"
+        return Risk(second.node, "a division by 0")
+    if name == "power" and second is not None and _is_root(second.node):
+        return Risk(first.node, "a power of 0")
     return None
 
 
@@ -141,32 +171,60 @@ class _Texts:
         self._module = module
         self._info = info
 
-    def guards(self, condition: cst.BaseExpression) -> Iterator[Guard]:
+    def guards(self, condition: cst.BaseExpression) -> frozenset[str]:
         """The values that a condition compares with 0 or a small number."""
-        for node in self._conditions(condition):
-            if len(node.comparisons) != 1:
-                continue
-            target = node.comparisons[0]
-            if isinstance(target.operator, (cst.In, cst.NotIn, cst.Is, cst.IsNot)):
-                continue
-            for subject, bound in (
-                (node.left, target.comparator),
-                (target.comparator, node.left),
-            ):
-                text = self.of(_without_abs(subject))
-                if text is not None and _is_small(bound, _has_abs(subject)):
-                    yield Guard(subject, text)
+        found = set()
+        for left, right in self._comparisons(condition):
+            for subject, bound in ((left, right), (right, left)):
+                if self.is_small(bound, _has_abs(subject)):
+                    found |= self._names_of(_without_abs(subject))
+        return frozenset(found)
 
-    def _conditions(self, node: cst.BaseExpression) -> Iterator[cst.Comparison]:
-        if isinstance(node, cst.Comparison):
-            yield node
+    def _names_of(self, node: cst.BaseExpression) -> set[str]:
+        """An expression's text, and that of what its name is bound to."""
+        texts = map(self.of, (node, *self.values(node)))
+        return {text for text in texts if text is not None}
+
+    def _comparisons(
+        self, node: cst.BaseExpression
+    ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+        if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+            target = node.comparisons[0]
+            if not isinstance(target.operator, (cst.In, cst.NotIn, cst.Is, cst.IsNot)):
+                yield node.left, target.comparator
         elif isinstance(node, cst.Name):
             for value in bound_once(self._info, node.value):
-                if isinstance(value, (cst.Comparison, cst.BinaryOperation)):
-                    yield from self._conditions(value)
+                if isinstance(value, (cst.Comparison, cst.BinaryOperation, cst.Call)):
+                    yield from self._comparisons(value)
         elif isinstance(node, cst.BinaryOperation):
-            yield from self._conditions(node.left)
-            yield from self._conditions(node.right)
+            yield from self._comparisons(node.left)
+            yield from self._comparisons(node.right)
+        elif isinstance(node, cst.Call):
+            name = _called(node)
+            places = [a.value for a in node.args if a.keyword is None and not a.star]
+            if name in _COMPARISONS and len(places) == 2:
+                yield places[0], places[1]
+            elif name in ("logical_and", "logical_or", "logical_not"):
+                for place in places:
+                    yield from self._comparisons(place)
+
+    def is_small(self, node: cst.BaseExpression, of_abs: bool) -> bool:
+        """Return whether a bound is 0, a small number, or 1 for an absolute value."""
+        if isinstance(node, cst.UnaryOperation):
+            return self.is_small(node.expression, True)
+        if isinstance(node, (cst.Integer, cst.Float)):
+            number = abs(float(node.value.replace("_", "")))
+            return number < 0.01 or (of_abs and number == 1)
+        if isinstance(node, cst.Call):
+            name = _called(node)
+            if name == "array" and node.args:
+                return self.is_small(node.args[0].value, of_abs)
+            return name in ("zeros", "zeros_like") or (of_abs and name in ("ones", "ones_like"))
+        path = dotted(node)
+        if path is not None and any(word in path.lower() for word in _SMALL):
+            return True
+        values = self.values(node)
+        return any(not isinstance(v, cst.Name) and self.is_small(v, of_abs) for v in values)
 
     def operands(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """The operations that a value is made of, element by element."""
@@ -193,22 +251,31 @@ class _Texts:
         path = dotted(node)
         return path if path is not None else code_of(self._module, node)
 
+    def values(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """What a name is bound to, if once."""
+        return bound_once(self._info, node.value) if isinstance(node, cst.Name) else []
+
+    def is_shifted(self, node: cst.BaseExpression) -> bool:
+        """Return whether something that may be a small number is added to a value."""
+        for value in (node, *self.values(node)):
+            is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)
+            if is_sum and any(self.is_small(v, False) for v in (value.left, value.right)):
+                return True
+        return self.is_clamped(node)
+
     def is_clamped(self, node: cst.BaseExpression) -> bool:
         """Return whether a name has been given a value that is never zero."""
         if not isinstance(node, cst.Name):
             return False
         for value in bound_once(self._info, node.value):
             for inner in walk(value):
-                func = inner.func if isinstance(inner, cst.Call) else None
-                path = dotted(func) if func is not None else None
-                if path is not None and path.rpartition(".")[2] in _CLAMPS:
+                if isinstance(inner, cst.Call) and _called(inner) in _CLAMPS:
                     return True
         return False
 
 
 def _has_abs(node: cst.BaseExpression) -> bool:
-    path = dotted(node.func) if isinstance(node, cst.Call) else None
-    return path is not None and path.rpartition(".")[2] in ("abs", "fabs")
+    return isinstance(node, cst.Call) and _called(node) in ("abs", "fabs")
 
 
 def _without_abs(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -217,12 +284,6 @@ def _without_abs(node: cst.BaseExpression) -> cst.BaseExpression:
     return node
 
 
-def _is_small(node: cst.BaseExpression, of_abs: bool) -> bool:
-    """Return whether a bound is 0, a small number, or 1 for an absolute value."""
-    if isinstance(node, cst.UnaryOperation):
-        return _is_small(node.expression, True)
-    if isinstance(node, (cst.Integer, cst.Float)):
-        number = abs(float(node.value.replace("_", "")))
-        return number < 0.01 or (of_abs and number == 1)
-    path = dotted(node)
-    return path is not None and any(word in path.lower() for word in _SMALL)
+def _called(node: cst.Call) -> str:
+    """The last name of what is called."""
+    return (dotted(node.func) or "").rpartition(".")[2]
