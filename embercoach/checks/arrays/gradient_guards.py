@@ -75,7 +75,9 @@ def clamped_gradient(fact: CallFact, module: Module) -> Iterator[Report]:
             continue
         for node in (clamped, *texts.values(clamped)):
             risk = _risk(operations.get(node))
-            if risk is not None and risk.masks_result and not texts.is_shifted(risk.value):
+            if risk is None or not risk.masks_result or texts.is_shifted(risk.value):
+                continue
+            if "norm" not in risk.operation or texts.is_difference(risk.value):
                 yield _report(fact, f"gradient is NaN where `mx.maximum` masks {risk.operation}")
                 return
 
@@ -258,10 +260,18 @@ class _Texts:
     def is_shifted(self, node: cst.BaseExpression) -> bool:
         """Return whether something that may be a small number is added to a value."""
         for value in (node, *self.values(node)):
-            is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)
-            if is_sum and any(self.is_small(v, False) for v in (value.left, value.right)):
+            if not isinstance(value, cst.BinaryOperation):
+                continue
+            parts = (value.left, value.right)
+            if isinstance(value.operator, cst.Add) and any(self.is_small(v, False) for v in parts):
                 return True
         return self.is_clamped(node)
+
+    def is_difference(self, node: cst.BaseExpression) -> bool:
+        """Return whether a value is a difference, which is 0 for two equal vectors."""
+        values = (node, *self.values(node))
+        operators = [v.operator for v in values if isinstance(v, cst.BinaryOperation)]
+        return any(isinstance(operator, cst.Subtract) for operator in operators)
 
     def is_clamped(self, node: cst.BaseExpression) -> bool:
         """Return whether a name has been given a value that is never zero."""
