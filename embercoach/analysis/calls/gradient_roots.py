@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import (

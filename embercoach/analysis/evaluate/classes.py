@@ -50,7 +50,8 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
             value = evaluate_annotation(cls.frame, annotation)
             if value is not UNKNOWN:
                 return value
-        known = [v for v in (_assigned(cls, name), cls.variables.get(name)) if v is not None]
+        sources = _assigned(cls, name), frame.module.attributes.get((cls, name))
+        known = [v for v in (*sources, cls.variables.get(name)) if v is not None]
         if known:
             value = join_all(known)
             is_weight = _is_weight(frame, info, name) and as_array(value) is not None

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.gradient_results import bound_once
 from embercoach.checks.registry import Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,10 +121,10 @@ def _risk(fact: Fact | None) -> Risk | None:
     if isinstance(fact, CallFact):
         return _risk_of_call(fact)
     if isinstance(fact, BinaryFact):
-        if fact.operator == "/" and _is_float(fact.right):
-            return Risk(fact.right_node, "a division by 0")
-        if fact.operator == "**" and _is_float(fact.left) and _is_root(fact.right_node):
-            return Risk(fact.left_node, "a power of 0")
+        if fact.operator == "/" and _is_float(fact.right.value):
+            return Risk(fact.right.node, "a division by 0")
+        if fact.operator == "**" and _is_float(fact.left.value) and _is_root(fact.right.node):
+            return Risk(fact.left.node, "a power of 0")
     return None
 
 
@@ -251,7 +249,7 @@ class _Texts:
         if isinstance(node, (cst.Integer, cst.Float)):
             return None
         path = dotted(node)
-        return path if path is not None else code_of(self._module, node)
+        return path if path is not None else self._module.parsed.code(node)
 
     def values(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
         """What a name is bound to, if once."""
