@@ -23,7 +23,7 @@ from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.gradient_marks import LIVE, after_pull, marks_of
+from embercoach.analysis.values.gradient_marks import LIVE, after_pull
 from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
@@ -36,7 +36,6 @@ from embercoach.analysis.values.joins import (
 )
 from embercoach.analysis.values.lattice import (
     NONE,
-    TREE,
     UNKNOWN,
     Array,
     BoundMember,
@@ -102,19 +101,9 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if frame.must is not None:
         frame.must.note(node, arguments)
     result = apply(frame, node, callee, arguments, receiver, receiver_node)
-    if frame.gradient is not None and frame.gradient.is_complete:
-        given = [a.value for a in arguments] + ([] if receiver is None else [receiver])
-        frame.gradient.is_complete = _keeps_marks(callee, given, result)
+    if frame.gradient is not None:
+        frame.gradient.note(callee, receiver, arguments, result)
     return result
-
-
-def _keeps_marks(callee: Value, given: list[Value], result: Value) -> bool:
-    """Return whether a result is known to depend on no more than its marks say."""
-    if type(callee) is Symbol and callee.name.startswith("builtins."):
-        return True
-    if result is UNKNOWN or result is TREE or (type(result) is Union and UNKNOWN in result.options):
-        return False
-    return bool(marks_of(result)) or result is NONE or not any(map(marks_of, given))
 
 
 def deny_array(frame: Frame, node: cst.BaseExpression) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls import constants, shapes, star_kwargs
+from embercoach.analysis.calls.declared_results import may_be_kernel, with_traced, yielded_values
 from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
@@ -28,7 +29,6 @@ from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
-    any_item,
     as_array,
     join,
     join_all,
@@ -42,11 +42,8 @@ from embercoach.analysis.values.lattice import (
     STR,
     UNKNOWN,
     Array,
-    Callable,
     Dict,
-    Instance,
     Kernel,
-    LibraryObject,
     Sequence,
     Str,
     Value,
@@ -127,8 +124,8 @@ def _result(
         annotated is not None
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_vague(annotated))
-    ) and not _may_be_kernel(info, annotated):
-        return _with_traced(annotated, values)
+    ) and not may_be_kernel(info, annotated):
+        return with_traced(annotated, values)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN
@@ -151,9 +148,9 @@ def _result(
         known = _exactly(frame, info, known_to, known)
     if makes_text and annotated is not None:
         return known if type(known) is type(annotated) else annotated
-    if annotated is not None and _may_be_kernel(info, annotated):
+    if annotated is not None and may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
-    return _yielded(annotated, known) if generates and annotated is not None else known
+    return yielded_values(annotated, known) if generates and annotated is not None else known
 
 
 def _marked_result(
@@ -235,43 +232,6 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
             return vague
         known = asked[given] = _evaluated(frame, info, given, vague, exact=True)
     return known
-
-
-def _yielded(annotated: Value, inferred: Value) -> Value:
-    """The items of a generator: from the body, or from the annotation where it shows nothing."""
-    if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
-        return annotated
-    here, declared = inferred.items, annotated.items
-    if here is not None and declared is not None and len(here) == len(declared):
-        return Sequence(annotated.kind, None, tuple(map(_yielded_item, declared, here)))
-    return Sequence(annotated.kind, _yielded_item(any_item(annotated), any_item(inferred)))
-
-
-def _yielded_item(annotated: Value, inferred: Value) -> Value:
-    if isinstance(inferred, Sequence) and isinstance(annotated, Sequence):
-        return _yielded(annotated, inferred)
-    return annotated if UNKNOWN in options(inferred) else inferred
-
-
-def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
-    """Return whether a value annotated as a callable may be a kernel that the function builds.
-
-    Or, as an instance of a class, a wrapper of one.
-    """
-    kinds: tuple[type, ...] = (Callable, LibraryObject)
-    if info.module.builders:
-        kinds = (*kinds, Instance)
-    if not any(isinstance(o, kinds) for o in options(annotated)):
-        return False
-    return info.module.mentions_kernels
-
-
-def _with_traced(value: Value, values: dict[str, Value]) -> Value:
-    """The annotated result depends on what the call is given."""
-    if type(value) is Array:
-        traced = any(isinstance(v, Array) and v.traced for v in values.values())
-        return Array(value.dtype, False, False, traced)
-    return value
 
 
 def explore(info: FunctionInfo) -> None:
