@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls import constants, shapes, star_kwargs
-from embercoach.analysis.calls.declared_results import may_be_kernel, with_traced, yielded_values
 from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
@@ -27,6 +26,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
+from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
     as_array,
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.calls.gradient_run import GradientRun
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
+    from embercoach.analysis.gradients.gradient_run import GradientRun
 
 MAX_SUMMARIES = 6
 #: Parameters that are bound in the time of an evaluation.

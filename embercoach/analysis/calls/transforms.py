@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import gradient_roots, parameters
+from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier, gradient_roots
+from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
 from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
@@ -16,6 +16,7 @@ from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.joins import any_item, join
 from embercoach.analysis.values.lattice import (

@@ -6,9 +6,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import analyse
-from embercoach.analysis.calls.gradient_flow import differentiated_results
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.visits import launches_by_call
+from embercoach.analysis.gradients.gradient_flow import differentiated_results
 from embercoach.analysis.values.gradient_marks import detached_at
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from embercoach.analysis.work import Work, note_reading
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embercoach.analysis.calls.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.source_tree import SourceTree

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.calls.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.facts.facts import Fact, FactPlace
+    from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.module import Module
 
 #: Losses of ``mlx.nn`` that return one number for each example by default.

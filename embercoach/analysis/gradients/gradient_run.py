@@ -37,9 +37,8 @@ class GradientRun:
         """Note whether a call's result is known to depend on no more than its marks say."""
         if type(callee) is Symbol and callee.name.startswith("builtins."):
             return
-        if result is UNKNOWN or result is TREE:
-            self.is_complete = False
-        elif type(result) is Union and UNKNOWN in result.options:
+        is_partly_unknown = type(result) is Union and UNKNOWN in result.options
+        if result is UNKNOWN or result is TREE or is_partly_unknown:
             self.is_complete = False
         elif self.is_complete and result is not NONE and not marks_of(result):
             given = (UNKNOWN if receiver is None else receiver, *(a.value for a in arguments))

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import follow_gradient
-from embercoach.analysis.calls.gradient_roots import DifferentiatedResult, GradientRoot
-from embercoach.analysis.calls.gradient_run import GradientRun
 from embercoach.analysis.calls.parameters import canonical_values
+from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
+from embercoach.analysis.gradients.gradient_run import GradientRun
 from embercoach.analysis.values.gradient_marks import differentiated
 from embercoach.analysis.values.lattice import UNKNOWN, Sequence, Value
 from embercoach.analysis.work import WorkExceededError
