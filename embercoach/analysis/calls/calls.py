@@ -24,6 +24,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.gradient_marks import LIVE, after_pull
 from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
@@ -92,7 +93,10 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
         arguments = tuple(star_kwargs.written_out(arguments))
     if frame.must is not None:
         frame.must.note(node, arguments)
-    return apply(frame, node, callee, arguments, receiver, receiver_node)
+    result = apply(frame, node, callee, arguments, receiver, receiver_node)
+    if frame.gradient is not None:
+        frame.gradient.note(callee, receiver, arguments, result)
+    return result
 
 
 def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) -> Value:
@@ -241,10 +245,10 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
     """The result of a method of ``mx.array``."""
     if name == "item":
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
-        return Number(kind, None, None, array.pulls | {node})
+        return Number(kind, None, None, after_pull(array.pulls, node))
     if name == "tolist":
         item = Number(library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float"))
-        return Sequence("list", item, None, array.pulls | {node})
+        return Sequence("list", item, None, after_pull(array.pulls, node))
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
@@ -300,11 +304,16 @@ def _instance(
 def _library_object(
     frame: Frame, node: cst.Call, callee: LibraryObject, arguments: tuple[Argument, ...]
 ) -> Value:
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    is_module = callee.cls == classes.MODULE_CLASS
+    if frame.gradient is not None and frame.gradient.of_parameters:
+        pulls = pulls | LIVE if is_module or mlx_api.is_layer(callee.cls) else pulls
+    if is_module:
+        return Array(traced=True, pulls=pulls)
     entry = mlx_api.lookup(callee.cls)
     if entry is None or entry.call_returns is None:
         return UNKNOWN
     value = result_value(entry.call_returns)
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     if type(value) is Array:
         return Array(None, False, False, any(map(_is_traced, arguments)), pulls)
     return with_pulls(value, pulls)

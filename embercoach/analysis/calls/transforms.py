@@ -8,6 +8,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
@@ -54,20 +55,22 @@ ROLES = {
     "grad": "differentiated",
     "value_and_grad": "differentiated",
     "module_value_and_grad": "differentiated",
+    "checkpoint": "differentiated",
 }
+CHECKPOINTS = {"mlx.core.checkpoint", "mlx.nn.utils.checkpoint", "mlx.nn.checkpoint"}
 
 
 #: A function that is transformed more often is followed no further.
 MOST_TRANSFORMED = 16
 
 
-def wrapped(kind: str, inner: Value) -> Value:
+def wrapped(kind: str, inner: Value, taken: int = 0) -> Value:
     """A callable around another, as deep as is followed."""
     depth = 0
     value = inner
     while isinstance(value, Transformed):
         value, depth = value.inner, depth + 1
-    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner)
+    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner, taken)
 
 
 def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
@@ -99,17 +102,24 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     if kind == "partial":
         if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
             return inner
-        return wrapped("partial", inner)
+        return wrapped("partial", inner, len(positional) - 1)
     if kind == "same" and name.startswith("functools."):
         return inner
-    mark(frame, (node, frame.statement), inner, ROLES.get(kind))
+    if name in CHECKPOINTS:
+        kind = "checkpoint"
+    role, site = ROLES.get(kind), (node, frame.statement)
+    mark(frame, site, inner, role)
+    if role == "differentiated":
+        gradient_roots.note(frame, site, kind, inner, arguments)
     return wrapped(kind, inner)
 
 
 def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
     """``mx.vjp(f, primals, cotangents)`` differentiates right away."""
     if arguments:
-        mark(frame, (node, frame.statement), arguments[0].value, "differentiated")
+        site = node, frame.statement
+        mark(frame, site, arguments[0].value, "differentiated")
+        gradient_roots.note(frame, site, "vjp", arguments[0].value, arguments)
 
 
 def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
