@@ -184,7 +184,8 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         owner = callee.owner  # type: ignore[attr-defined]
         if as_array(owner) is not None:
             return True
-        if type(owner) is not Str and type(owner) is not LibraryObject:
+        appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
+        if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
             return False
     elif kind is Kernel or kind is LibraryObject:
         return True
