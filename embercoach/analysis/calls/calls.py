@@ -187,7 +187,7 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
         if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
             return False
-    elif kind is Kernel or kind is LibraryObject:
+    elif kind is Kernel or kind is LibraryObject or kind is Transformed:
         return True
     elif kind is Union:
         return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]

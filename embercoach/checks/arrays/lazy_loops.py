@@ -1,0 +1,128 @@
+"""LAZY-001 and LAZY-002: loops whose graph grows, as nothing evaluates it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import names_below
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.step_loops import descends, is_long, is_step, lineage_of, runs_model
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+
+_HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
+
+
+@check("LAZY-001")
+def growing_sum(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``total += loss`` and ``total = total + loss`` in a loop that evaluates neither."""
+    if not fact.place.loops or fact.place.loop is None:
+        return
+    statement = fact.place.statement
+    if fact.in_place:
+        target = fact.left_node
+        added: cst.BaseExpression | None = fact.right_node
+        value = fact.right
+    else:
+        if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
+            return
+        target = statement.targets[0].target  # type: ignore[assignment]
+        name = _name(target)
+        sides = ((fact.left_node, fact.right_node), (fact.right_node, fact.left_node))
+        added = next((b for a, b in sides if name in names_below(a)), None)
+        value = fact.right if added is fact.right_node else fact.left
+    if added is not None and fact.operator in ("+", "-") and as_array(value) is not None:
+        yield from _unevaluated(fact, fact.place, module, target, added)
+
+
+@check("LAZY-001", of=(".append",))
+def growing_list(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``losses.append(loss)`` in a loop that evaluates neither."""
+    argument = fact.positional(0)
+    if not fact.place.loops or fact.place.loop is None or fact.receiver_node is None:
+        return
+    if argument is not None and as_array(argument.value) is not None:
+        yield from _unevaluated(fact, fact.place, module, fact.receiver_node, argument.node)
+
+
+def _unevaluated(
+    fact: BinaryFact | CallFact,
+    place: FactPlace,
+    module: Module,
+    target: cst.BaseExpression,
+    added: cst.BaseExpression,
+) -> Iterator[Report]:
+    name = _name(target)
+    if name is None or _is_traced(place, module):
+        return
+    for loop in layout_of(module, place.function).loops(place.statement):
+        if not _is_kept(name, loop, place, module):
+            return
+        if is_long(loop) and _grows(name, added, loop, place, module):
+            break
+    else:
+        return
+    yield Report.at(
+        fact,
+        "LAZY-001",
+        message=f"`{name}` is not evaluated in the loop: its graph grows in every iteration",
+        help=_HELP.format(name),
+    )
+
+
+def _name(target: cst.CSTNode) -> str | None:
+    """The variable that accumulates: ``total``, or ``totals`` in ``totals[name]``."""
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target.value if isinstance(target, cst.Name) else None
+
+
+def _is_traced(place: FactPlace, module: Module) -> bool:
+    """Test whether the loop becomes one graph on purpose, or is a test's."""
+    function = place.function
+    if function is None:
+        return module.is_test
+    if function.compiled or function.differentiated or function.vmapped or function.is_test:
+        return True
+    return function.cls is not None and is_layer(function.cls)
+
+
+def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Test whether the variable reaches the next iteration of a loop."""
+    reaching = scope_of(module, place.function).reaching
+    bindings = (reaching.before(place.statement, name) if reaching else None) or ()
+    layout = layout_of(module, place.function)
+    inside = [
+        b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)
+    ]
+    return len(inside) < len(bindings) and all(b.statement is place.statement for b in inside)
+
+
+def _grows(
+    name: str, added: cst.BaseExpression, loop: cst.For | cst.While, place: FactPlace, module: Module
+) -> bool:
+    """Test whether a loop over data evaluates neither the variable nor what is added to it."""
+    lineage = lineage_of(added, place, loop, module)
+    if evaluation_of(module).may_evaluate(loop.body.body, {name, *lineage.names}):
+        return False
+    is_sum = not isinstance(place.statement, cst.Expr)
+    if is_step(loop, module, by_evaluation=is_sum) or (is_sum and descends(lineage, loop, module)):
+        return True
+    if not (is_sum or lineage.is_reduced):
+        return False  # parts of a result, such as chunks
+    levels = layout_of(module, place.function).outward(loop)
+    later = [statement for v in levels for statement in v.statements[v.index + 1 :]]
+    certainly = evaluation_of(module, is_certain=True)
+    return runs_model(lineage, loop, module) and certainly.may_evaluate(later, {name})
