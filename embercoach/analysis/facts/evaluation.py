@@ -96,6 +96,21 @@ class Evaluation:
                 break
         return False
 
+    def evaluates(self, body: cst.CSTNode, depth: int = 0) -> bool:
+        """Return whether a body, or a function of the file that it calls, evaluates any array."""
+        for node in walk(body, (cst.ClassDef,)):
+            if isinstance(node, (cst.Yield, cst.Await)):
+                return True
+            if isinstance(node, cst.Call):
+                local = self._local.get(node)
+                if self.effect(node) == "evaluates":
+                    return True
+                if local is not None and depth < _MOST_CALLS:
+                    definition = local.function.node
+                    if self.evaluates(definition.body, depth + 1):
+                        return True
+        return False
+
     def local_call(self, call: cst.CSTNode) -> LocalCall | None:
         """Return the fact of a call of a function of the file."""
         return self._local.get(call)
@@ -186,7 +201,7 @@ class Evaluation:
             return "evaluated"
         local = self._local.get(node)
         if effect == "unknown" and local is not None and depth < _MOST_CALLS:
-            return self._passed(local, given[:-1], depth)
+            return self._passed(local, given, depth)
         return self._unclear
 
     def _passed(self, call: LocalCall, given: list[Use], depth: int) -> Use:
@@ -195,11 +210,13 @@ class Evaluation:
             return self._unclear
         pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
         passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
-        derived = {a.value for a, use in zip(call.node.args, given, strict=True) if use != "none"}
+        derived = {a.value for a, use in zip(call.node.args, given, strict=False) if use != "none"}
         names = {name for name, value in passed.items() if value in derived}
-        definition = call.function.node
         if len(names) < len(derived):
             return self._unclear
+        definition = call.function.node
+        if given[-1] != "none" and call.is_bound:
+            names.add(call.function.parameters[0].name)
         if isinstance(definition, cst.Lambda):
             return self.use(definition.body, names, depth + 1)
         evaluates = self.may_evaluate(definition.body.body, names, depth + 1)

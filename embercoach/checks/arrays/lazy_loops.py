@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import BinaryFact, CallFact
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.step_loops import descends, is_long, is_step, lineage_of, runs_model
+from embercoach.checks.arrays.step_loops import (
+    descends,
+    gradient_names,
+    is_long,
+    is_step,
+    is_update,
+    lineage_of,
+    runs_model,
+    updates,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -80,6 +90,47 @@ def _unevaluated(
         message=f"`{name}` is not evaluated in the loop: its graph grows in every iteration",
         help=_HELP.format(name),
     )
+
+
+@check("LAZY-002")
+def unevaluated_update(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``optimizer.update(model, gradients)`` in a loop that evaluates nothing."""
+    if fact.place.loops and fact.place.loop is not None and is_update(fact):
+        owner = fact.node.func.value if isinstance(fact.node.func, cst.Attribute) else None
+        used = [owner, *(argument.node for argument in fact.arguments)]
+        paths = {path for node in used if node is not None and (path := dotted(node)) is not None}
+        yield from _without_evaluation(fact, paths, module)
+
+
+@check("LAZY-002")
+def unevaluated_step(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """The same, where a function of the file updates."""
+    if fact.place.loops and fact.place.loop is not None and updates(fact.function, module):
+        used = [argument.value for argument in fact.node.args]
+        if fact.is_bound and isinstance(fact.node.func, cst.Attribute):
+            used.append(fact.node.func.value)
+        paths = {path for node in used if (path := dotted(node)) is not None}
+        yield from _without_evaluation(fact, paths, module)
+
+
+def _without_evaluation(
+    fact: CallFact | LocalCall, paths: set[str], module: Module
+) -> Iterator[Report]:
+    place = fact.place
+    if _is_traced(place, module):
+        return
+    loops = layout_of(module, place.function).loops(place.statement)
+    loop = next((around for around in loops if is_long(around)), None)
+    if loop is None or evaluation_of(module).evaluates(loop.body):
+        return
+    names = paths | gradient_names(loop, module)
+    if not evaluation_of(module).may_evaluate(loop.body.body, names):
+        yield Report.at(
+            fact,
+            "LAZY-002",
+            message="the loop updates parameters and evaluates nothing: its graph grows",
+            help="End each iteration with `mx.eval(model.parameters(), optimizer.state)`",
+        )
 
 
 def _name(target: cst.CSTNode) -> str | None:

@@ -184,6 +184,22 @@ def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
     return False
 
 
+def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
+    """Return the names of what a loop gets from steps: losses, gradients."""
+    evaluation = evaluation_of(module)
+    names: set[str] = set()
+    for statement in small_statements(loop.body):
+        value = statement.value if isinstance(statement, cst.Assign) else None
+        if not isinstance(value, cst.Call):
+            continue
+        fact = evaluation.calls.get(value)
+        is_transformed = fact is not None and isinstance(fact.callee, Transformed)
+        if is_transformed or evaluation.local_call(value) is not None:
+            for target in statement.targets:  # type: ignore[union-attr]
+                names.update(target_names(target.target))
+    return names
+
+
 def runs_model(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
     """Return whether a model computes the array from the loop's data."""
     if not isinstance(loop, cst.For):
