@@ -14,6 +14,7 @@ from embercoach.analysis.calls import (
     library_calls,
     shapes,
     star_kwargs,
+    threads,
     transforms,
     visits,
     wrapper_calls,
@@ -128,6 +129,7 @@ def apply(
         mutation.escape(frame, callee, arguments)
     if handler is None:
         result: Value = UNKNOWN
+        threads.submit(frame, node, arguments)
     else:
         _note(frame, node, callee)
         result = handler(frame, node, callee, arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Fn
+from functools import partial
 
 import libcst as cst
 
@@ -15,6 +16,7 @@ from embercoach.analysis.calls import (
     shapes,
     sibling_files,
     string_methods,
+    threads,
     transforms,
 )
 from embercoach.analysis.calls.call_results import api_result
@@ -276,6 +278,7 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 
 _SPECIAL: dict[str, Handler] = {
+    **{name: partial(threads.start, name) for name in threads.STARTERS},
     **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,

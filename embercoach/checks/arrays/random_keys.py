@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
 _KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}
-_PREFIX = "mlx.core.random."
+PREFIX = "mlx.core.random."
 _WITHOUT_KEY = frozenset(("key", "seed", "state"))
 #: Helpers that pass a key on to each other, and uses of one key that are compared.
 _MOST_CALLS, _MOST_USES = 4, 64
@@ -118,7 +118,7 @@ class _Uses:
         self._calls: dict[FunctionInfo | None, list[LocalCall]] = {}
         for fact in facts:
             if type(fact) is CallFact:
-                node = _key_of(fact)
+                node = key_of(fact)
                 if node is not None:
                     self._keys.setdefault(fact.place.function, []).append((fact, node))
             elif type(fact) is LocalCall:
@@ -173,12 +173,18 @@ class _Uses:
             yield _Use(text, name, frozenset(bindings), fact, node)
 
 
-def _key_of(fact: CallFact) -> cst.BaseExpression | None:
-    """The key that a function of ``mlx.core.random`` is called with."""
+def draws(fact: CallFact) -> bool:
+    """Return whether a call draws random numbers."""
+    symbol = fact.symbol or ""
+    return symbol.startswith(PREFIX) and symbol[len(PREFIX) :] not in (*_WITHOUT_KEY, "split")
+
+
+def key_of(fact: CallFact) -> cst.BaseExpression | None:
+    """Return the key that a function of ``mlx.core.random`` is called with."""
     symbol = fact.symbol
-    if symbol is None or not symbol.startswith(_PREFIX):
+    if symbol is None or not symbol.startswith(PREFIX):
         return None
-    name = symbol[len(_PREFIX) :]
+    name = symbol[len(PREFIX) :]
     if name in _WITHOUT_KEY:
         return None
     argument = fact.keyword("key")
