@@ -258,7 +258,7 @@ def _bind(target: cst.CSTNode, names: set[str]) -> bool:
     while isinstance(target, cst.Subscript):
         target = target.value
     if not isinstance(target, (cst.Name, cst.Tuple, cst.List)):
-        return False
+        return dotted(target) in names
     names.update(target_names(target))
     return True
 

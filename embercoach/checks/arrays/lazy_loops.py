@@ -16,8 +16,10 @@ from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.step_loops import (
     descends,
+    is_counted,
     gradient_names,
     is_long,
+    is_private,
     is_step,
     is_update,
     lineage_of,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
+#: Iterations from which on any graph of all of them is large.
+_MANY = 1_000
 _HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
 
 
@@ -49,9 +53,9 @@ def growing_sum(fact: BinaryFact, module: Module) -> Iterator[Report]:
         if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
             return
         target = statement.targets[0].target  # type: ignore[assignment]
-        name = _name(target)
+        name = _name(target) or ""
         sides = ((fact.left_node, fact.right_node), (fact.right_node, fact.left_node))
-        added = next((b for a, b in sides if name in names_below(a)), None)
+        added = next((b for a, b in sides if _mentions(a, name)), None)
         value = fact.right if added is fact.right_node else fact.left
     if added is not None and fact.operator in ("+", "-") and as_array(value) is not None:
         yield from _unevaluated(fact, fact.place, module, target, added)
@@ -133,11 +137,28 @@ def _without_evaluation(
         )
 
 
+@check("LAZY-001", of=("mlx.utils.tree_map",))
+def growing_tree(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``ema = tree_map(f, ema, model.parameters())`` in a loop that evaluates other arrays."""
+    statement = fact.place.statement
+    if not fact.place.loops or not isinstance(statement, cst.Assign):
+        return
+    target = statement.targets[0].target
+    others = [argument.node for argument in fact.arguments[1:]]
+    if statement.value is fact.node and _name(target) in {_name(node) for node in others}:
+        yield from _unevaluated(fact, fact.place, module, target, others[0])
+
+
+def _mentions(node: cst.CSTNode, path: str) -> bool:
+    last = path.rpartition(".")[2]
+    return last in names_below(node)
+
+
 def _name(target: cst.CSTNode) -> str | None:
-    """The variable that accumulates: ``total``, or ``totals`` in ``totals[name]``."""
+    """The variable that accumulates: ``total``, ``self.total``, ``totals`` in ``totals[name]``."""
     while isinstance(target, cst.Subscript):
         target = target.value
-    return target.value if isinstance(target, cst.Name) else None
+    return dotted(target)
 
 
 def _is_traced(place: FactPlace, module: Module) -> bool:
@@ -152,6 +173,8 @@ def _is_traced(place: FactPlace, module: Module) -> bool:
 
 def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
     """Test whether the variable reaches the next iteration of a loop."""
+    if "." in name:
+        return is_private(name, loop, place, module)
     reaching = scope_of(module, place.function).reaching
     bindings = (reaching.before(place.statement, name) if reaching else None) or ()
     layout = layout_of(module, place.function)
@@ -176,4 +199,5 @@ def _grows(
     levels = layout_of(module, place.function).outward(loop)
     later = [statement for v in levels for statement in v.statements[v.index + 1 :]]
     certainly = evaluation_of(module, is_certain=True)
-    return runs_model(lineage, loop, module) and certainly.may_evaluate(later, {name})
+    grows = is_counted(loop, _MANY) or runs_model(lineage, loop, module)
+    return grows and certainly.may_evaluate(later, {name})

@@ -114,8 +114,8 @@ def is_long(loop: cst.For | cst.While) -> bool:
         return False
     if isinstance(iterable, cst.Call) and dotted(iterable.func) == "range":
         counts = [_integer(argument.value) for argument in iterable.args]
-        if all(count is not None for count in counts) and len(counts) < 3:
-            return max(c for c in counts if c is not None) > _SHORT
+        if None not in counts and len(counts) < 3:
+            return is_counted(loop, _SHORT + 1)
     targets = set(target_names(loop.target))
     return not any(_root(call.func) in targets for call in _calls(loop.body))
 
@@ -142,17 +142,46 @@ def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -
     return False
 
 
+def is_counted(loop: cst.For | cst.While, least: int) -> bool:
+    """Return whether a loop has a known number of iterations, at least so many."""
+    iterable = loop.iter if isinstance(loop, cst.For) else None
+    if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
+        return False
+    counts = [_integer(argument.value) for argument in iterable.args]
+    known = [count for count in counts if count is not None]
+    return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
+
+
 def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
     """Return whether a gradient is subtracted in each of many iterations."""
-    is_counted = isinstance(loop, cst.For) and isinstance(loop.iter, cst.Call)
-    if not is_counted or dotted(loop.iter.func) != "range":  # type: ignore[union-attr]
-        return False
-    counts = [_integer(argument.value) for argument in loop.iter.args]  # type: ignore[union-attr]
     facts = (evaluation_of(module).calls.get(call) for call in lineage.calls)
     callees = (fact.callee for fact in facts if fact is not None)
-    return None not in counts and any(
+    return is_counted(loop, _SHORT + 1) and any(
         isinstance(callee, Transformed) and callee.transform in _GRADIENTS for callee in callees
     )
+
+
+def is_private(
+    path: str, loop: cst.For | cst.While, place: FactPlace, module: Module
+) -> bool:
+    """Return whether one statement of a loop assigns an attribute, and no method reads it there."""
+    owner, _, attribute = path.rpartition(".")
+    cls = None if place.function is None else place.function.cls
+    if cls is None or "." in owner:
+        return False
+    for statement in small_statements(loop.body):
+        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+        if statement is not place.statement and path in map(dotted, targets):
+            return False
+    for call in _calls(loop.body):
+        if not isinstance(call.func, cst.Attribute) or dotted(call.func.value) != owner:
+            continue
+        local = evaluation_of(module).local_call(call)
+        if local is None and call.func.attr.value not in cls.setters:
+            return False
+        if local is not None and attribute in names_below(local.function.node.body):
+            return False
+    return True
 
 
 def _is_evaluation(fact: CallFact) -> bool:
