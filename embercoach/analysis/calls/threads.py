@@ -35,13 +35,14 @@ def start(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argument, ..
 
 def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
     """``executor.submit(f, x)`` does too, in a file that makes executors of threads alone."""
-    index = _METHODS.get(node.func.attr.value) if type(node.func) is cst.Attribute else None
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    index = _METHODS.get(name)
     if index is None or len(arguments) <= index or arguments[index].keyword is not None:
         return
     source = frame.module.source
     is_default = index == 1  # asyncio's own executor is one of threads
     if (_THREADS in source or is_default) and _PROCESSES not in source:
-        repeats = node.func.attr.value == "map"  # type: ignore[union-attr]
+        repeats = name == "map"
         _mark(frame, node, arguments[index].value, repeats=repeats)
 
 

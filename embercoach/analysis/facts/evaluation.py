@@ -5,6 +5,7 @@ A call that nothing is known of may evaluate its arguments. Asked for few loops 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -59,6 +60,10 @@ class Evaluation:
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
         self.calls: dict[cst.CSTNode, CallFact] = {}
+        #: Questions about each loop, and what is known of functions: each takes a walk.
+        self.asked: Counter[cst.CSTNode] = Counter()
+        self.updating: dict[cst.CSTNode, bool] = {}
+        self._evaluating: dict[cst.CSTNode, bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
         for fact in facts:
             if type(fact) is CallFact:
@@ -98,18 +103,28 @@ class Evaluation:
 
     def evaluates(self, body: cst.CSTNode, depth: int = 0) -> bool:
         """Return whether a body, or a function of the file that it calls, evaluates any array."""
-        for node in walk(body, (cst.ClassDef,)):
-            if isinstance(node, (cst.Yield, cst.Await)):
-                return True
-            if isinstance(node, cst.Call):
-                local = self._local.get(node)
-                if self.effect(node) == "evaluates":
-                    return True
-                if local is not None and depth < _MOST_CALLS:
-                    definition = local.function.node
-                    if self.evaluates(definition.body, depth + 1):
-                        return True
-        return False
+        known = self._evaluating.get(body)
+        if known is None:
+            self._evaluating[body] = False  # for functions that call each other
+            known = self._evaluating[body] = any(
+                self._may_end(node, depth) for node in walk(body, (cst.ClassDef,))
+            )
+        return known
+
+    def _may_end(self, node: cst.CSTNode, depth: int) -> bool:
+        """Test whether an expression evaluates an array, or lets other code run."""
+        if isinstance(node, (cst.Yield, cst.Await)):
+            return True
+        if not isinstance(node, cst.Call):
+            return False
+        local = self._local.get(node)
+        if self.effect(node) == "evaluates":
+            return True
+        return (
+            local is not None
+            and depth < _MOST_CALLS
+            and self.evaluates(local.function.node.body, depth + 1)
+        )
 
     def local_call(self, call: cst.CSTNode) -> LocalCall | None:
         """Return the fact of a call of a function of the file."""
@@ -120,7 +135,9 @@ class Evaluation:
         if kind is cst.SimpleStatementLine:
             return any(self._statement(s, names, depth) for s in node.body)  # type: ignore[attr-defined]
         if isinstance(node, SCOPES):
-            return self._escapes and any(dotted(n) in names for n in walk(node) if isinstance(n, cst.Name))
+            return self._escapes and any(
+                dotted(n) in names for n in walk(node) if isinstance(n, cst.Name)
+            )
         if isinstance(node, cst.BaseCompoundStatement):
             return self._compound(node, names, depth)
         value = getattr(node, "value", None)
@@ -134,7 +151,8 @@ class Evaluation:
         if use == "derived":
             if kind is cst.Assign:
                 targets = [t.target for t in node.targets]  # type: ignore[attr-defined]
-                return not all([_bind(target, names) for target in targets]) and self._escapes
+                bound = [_bind(target, names) for target in targets]
+                return not all(bound) and self._escapes
             if kind is cst.AugAssign or kind is cst.AnnAssign:
                 return not _bind(node.target, names) and self._escapes  # type: ignore[attr-defined]
         return False
@@ -200,7 +218,7 @@ class Evaluation:
         if effect == "evaluates":
             return "evaluated"
         local = self._local.get(node)
-        if effect == "unknown" and local is not None and depth < _MOST_CALLS:
+        if local is not None and depth < _MOST_CALLS:
             return self._passed(local, given, depth)
         return self._unclear
 
@@ -224,9 +242,7 @@ class Evaluation:
 
 
 _ESCAPING = frozenset(
-    (
-        *(cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp),
-    )
+    (*(cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp),)
 )
 
 

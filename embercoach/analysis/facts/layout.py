@@ -26,7 +26,7 @@ class Level(NamedTuple):
     owner: cst.CSTNode
     arm: str
     statements: Sequence[cst.CSTNode]
-    index: int
+    position: int
     outer: Level | None
 
 
@@ -78,13 +78,15 @@ class Layout:
         """
         ahead, behind = [*self.outward(first)][::-1], [*self.outward(second)][::-1]
         for depth, (one, other) in enumerate(zip(ahead, behind, strict=False)):
-            if one.owner is not other.owner or one.arm != other.arm or one.index > other.index:
+            if (
+                one.owner is not other.owner
+                or one.arm != other.arm
+                or one.position > other.position
+            ):
                 return False
-            if one.index < other.index:
+            if one.position < other.position:
                 inner, later = ahead[depth + 1 :], behind[depth + 1 :]
-                leaves = any(
-                    isinstance(v.statements[-1], (*_LEAVING, cst.Continue)) for v in inner
-                )
+                leaves = any(isinstance(v.statements[-1], (*_LEAVING, cst.Continue)) for v in inner)
                 return not leaves and not (_is_conditional(inner) and _is_conditional(later))
         return False
 

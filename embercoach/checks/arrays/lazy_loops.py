@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.dotted_paths import dotted
@@ -16,8 +15,8 @@ from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.step_loops import (
     descends,
-    is_counted,
     gradient_names,
+    is_counted,
     is_long,
     is_private,
     is_step,
@@ -31,18 +30,20 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.facts import BinaryFact, CallFact, FactPlace, LocalCall
     from embercoach.analysis.project.module import Module
 
 #: Iterations from which on any graph of all of them is large.
 _MANY = 1_000
+#: Accumulators of one loop that are looked at: each takes a walk of its body.
+_MOST_QUESTIONS = 24
 _HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
 
 
 @check("LAZY-001")
 def growing_sum(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``total += loss`` and ``total = total + loss`` in a loop that evaluates neither."""
-    if not fact.place.loops or fact.place.loop is None:
+    if not fact.place.loops or fact.place.loop is None or fact.operator not in ("+", "-"):
         return
     statement = fact.place.statement
     if fact.in_place:
@@ -52,12 +53,12 @@ def growing_sum(fact: BinaryFact, module: Module) -> Iterator[Report]:
     else:
         if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
             return
-        target = statement.targets[0].target  # type: ignore[assignment]
+        target = statement.targets[0].target
         name = _name(target) or ""
         sides = ((fact.left_node, fact.right_node), (fact.right_node, fact.left_node))
         added = next((b for a, b in sides if _mentions(a, name)), None)
         value = fact.right if added is fact.right_node else fact.left
-    if added is not None and fact.operator in ("+", "-") and as_array(value) is not None:
+    if added is not None and as_array(value) is not None:
         yield from _unevaluated(fact, fact.place, module, target, added)
 
 
@@ -178,18 +179,24 @@ def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Mod
     reaching = scope_of(module, place.function).reaching
     bindings = (reaching.before(place.statement, name) if reaching else None) or ()
     layout = layout_of(module, place.function)
-    inside = [
-        b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)
-    ]
+    inside = [b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)]
     return len(inside) < len(bindings) and all(b.statement is place.statement for b in inside)
 
 
 def _grows(
-    name: str, added: cst.BaseExpression, loop: cst.For | cst.While, place: FactPlace, module: Module
+    name: str,
+    added: cst.BaseExpression,
+    loop: cst.For | cst.While,
+    place: FactPlace,
+    module: Module,
 ) -> bool:
     """Test whether a loop over data evaluates neither the variable nor what is added to it."""
     lineage = lineage_of(added, place, loop, module)
-    if evaluation_of(module).may_evaluate(loop.body.body, {name, *lineage.names}):
+    evaluation = evaluation_of(module)
+    evaluation.asked[loop] += 1
+    if evaluation.asked[loop] > _MOST_QUESTIONS:
+        return False
+    if evaluation.may_evaluate(loop.body.body, {name, *lineage.names}):
         return False
     is_sum = not isinstance(place.statement, cst.Expr)
     if is_step(loop, module, by_evaluation=is_sum) or (is_sum and descends(lineage, loop, module)):
@@ -197,7 +204,7 @@ def _grows(
     if not (is_sum or lineage.is_reduced):
         return False  # parts of a result, such as chunks
     levels = layout_of(module, place.function).outward(loop)
-    later = [statement for v in levels for statement in v.statements[v.index + 1 :]]
+    later = [statement for v in levels for statement in v.statements[v.position + 1 :]]
     certainly = evaluation_of(module, is_certain=True)
     grows = is_counted(loop, _MANY) or runs_model(lineage, loop, module)
     return grows and certainly.may_evaluate(later, {name})

@@ -168,7 +168,10 @@ class _Uses:
         reaching = scope_of(self._module, function).reaching
         if name is None or reaching is None:
             return
-        bindings = reaching.before(fact.place.statement, name)
+        if function is not None and isinstance(function.node, cst.Lambda):
+            bindings = tuple(reaching.bindings.get(name, ()))
+        else:
+            bindings = reaching.before(fact.place.statement, name) or ()
         if bindings:
             yield _Use(text, name, frozenset(bindings), fact, node)
 

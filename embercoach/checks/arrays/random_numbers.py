@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import CallFact, LibraryWrite
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below, small_statements, target_names, walk
 from embercoach.analysis.values.lattice import LibraryObject, Number
@@ -18,6 +17,7 @@ from embercoach.checks.source_text import code_of, mlx_alias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.facts.facts import CallFact, LibraryWrite
     from embercoach.analysis.project.module import Module
 
 _STATE = "mlx.core.random.state"

@@ -161,9 +161,7 @@ def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> boo
     )
 
 
-def is_private(
-    path: str, loop: cst.For | cst.While, place: FactPlace, module: Module
-) -> bool:
+def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
     """Return whether one statement of a loop assigns an attribute, and no method reads it there."""
     owner, _, attribute = path.rpartition(".")
     cls = None if place.function is None else place.function.cls
@@ -202,15 +200,20 @@ def is_update(fact: CallFact) -> bool:
 
 def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
     """Return whether a function of the file updates weights."""
+    known = evaluation_of(module).updating
+    if function.node not in known:
+        known[function.node] = False  # for functions that call each other
+        calls = _calls(function.node)
+        known[function.node] = any(_updates(call, module, depth) for call in calls)
+    return known[function.node]
+
+
+def _updates(call: cst.Call, module: Module, depth: int) -> bool:
     evaluation = evaluation_of(module)
-    for call in _calls(function.node):
-        fact = evaluation.calls.get(call)
-        if fact is not None and is_update(fact):
-            return True
-        local = evaluation.local_call(call)
-        if local is not None and depth < _MOST_CALLS and updates(local.function, module, depth + 1):
-            return True
-    return False
+    fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+    if fact is not None and is_update(fact):
+        return True
+    return local is not None and depth < _MOST_CALLS and updates(local.function, module, depth + 1)
 
 
 def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
@@ -218,13 +221,13 @@ def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
     evaluation = evaluation_of(module)
     names: set[str] = set()
     for statement in small_statements(loop.body):
-        value = statement.value if isinstance(statement, cst.Assign) else None
-        if not isinstance(value, cst.Call):
+        if not isinstance(statement, cst.Assign) or not isinstance(statement.value, cst.Call):
             continue
+        value = statement.value
         fact = evaluation.calls.get(value)
         is_transformed = fact is not None and isinstance(fact.callee, Transformed)
         if is_transformed or evaluation.local_call(value) is not None:
-            for target in statement.targets:  # type: ignore[union-attr]
+            for target in statement.targets:
                 names.update(target_names(target.target))
     return names
 
@@ -256,7 +259,9 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
     if local is not None and not _is_layer_method(local.function):
         parameters = {p.name for p in local.function.parameters}
         inner = _calls(local.function.node)
-        return depth < _MOST_CALLS and any(_is_model(c, parameters, module, depth + 1) for c in inner)
+        return depth < _MOST_CALLS and any(
+            _is_model(c, parameters, module, depth + 1) for c in inner
+        )
     if fact is not None:
         callees = list(options(fact.callee))
         if any(isinstance(c, LibraryObject) and c.cls.startswith("mlx.nn.") for c in callees):

@@ -51,8 +51,10 @@ def _is_foreign(node: cst.BaseExpression, function: FunctionInfo, module: Module
         setters = () if function.cls is None else function.cls.setters.get(node.attr.value, ())
         first = function.parameters[0].name if function.is_method else None
         is_own = isinstance(node.value, cst.Name) and node.value.value == first
-        return is_own and bool(setters) and all(
-            s.name == "__init__" and not s.threaded for s in setters
+        return (
+            is_own
+            and bool(setters)
+            and all(s.name == "__init__" and not s.threaded for s in setters)
         )
     if not isinstance(node, cst.Name):
         return False
