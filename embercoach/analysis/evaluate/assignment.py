@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import LibraryWrite
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
 from embercoach.analysis.values.joins import any_item, join, join_all, options
 from embercoach.analysis.values.lattice import (

@@ -13,8 +13,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.scopes import by_parameter
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import SCOPES, children, target_names, walk
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import (
     BoundMember,

@@ -9,8 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import names_below
+from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.step_loops import (
@@ -46,20 +45,19 @@ def growing_sum(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if not fact.place.loops or fact.place.loop is None or fact.operator not in ("+", "-"):
         return
     statement = fact.place.statement
+    left, right = fact.left, fact.right
     if fact.in_place:
-        target = fact.left_node
-        added: cst.BaseExpression | None = fact.right_node
-        value = fact.right
-    else:
-        if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
-            return
+        target, added = left.node, right
+    elif isinstance(statement, cst.Assign) and statement.value is fact.node:
         target = statement.targets[0].target
         name = _name(target) or ""
-        sides = ((fact.left_node, fact.right_node), (fact.right_node, fact.left_node))
-        added = next((b for a, b in sides if _mentions(a, name)), None)
-        value = fact.right if added is fact.right_node else fact.left
-    if added is not None and as_array(value) is not None:
-        yield from _unevaluated(fact, fact.place, module, target, added)
+        if not any(_mentions(side.node, name) for side in (left, right)):
+            return
+        added = right if _mentions(left.node, name) else left
+    else:
+        return
+    if added.array is not None:
+        yield from _unevaluated(fact, fact.place, module, target, added.node)
 
 
 @check("LAZY-001", of=(".append",))

@@ -12,7 +12,7 @@ from embercoach.analysis.syntax.trees import names_below, small_statements, targ
 from embercoach.analysis.values.lattice import LibraryObject, Number
 from embercoach.checks.arrays.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of, mlx_alias
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     alias, change = mlx_alias(module), None
     if alias is not None:
-        text = f"{alias}.log({code_of(module, argument.node)})"
+        text = f"{alias}.log({module.parsed.code(argument.node)})"
         change = ProposedFix("Take the logarithm", False, ((argument.node, text),))
     yield Report.at(
         fact,

@@ -9,9 +9,9 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.syntax.trees import (
     children,
+    dotted,
     names_below,
     small_statements,
     target_names,
