@@ -14,7 +14,6 @@ from embercoach.analysis.calls import (
     library_calls,
     shapes,
     star_kwargs,
-    threads,
     transforms,
     visits,
     wrapper_calls,
@@ -129,7 +128,7 @@ def apply(
         mutation.escape(frame, callee, arguments)
     if handler is None:
         result: Value = UNKNOWN
-        threads.submit(frame, node, arguments)
+        transforms.submit(frame, node, arguments)
     else:
         _note(frame, node, callee)
         result = handler(frame, node, callee, arguments)

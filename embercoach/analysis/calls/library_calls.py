@@ -16,7 +16,6 @@ from embercoach.analysis.calls import (
     shapes,
     sibling_files,
     string_methods,
-    threads,
     transforms,
 )
 from embercoach.analysis.calls.call_results import api_result
@@ -278,7 +277,7 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 
 _SPECIAL: dict[str, Handler] = {
-    **{name: partial(threads.start, name) for name in threads.STARTERS},
+    **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,

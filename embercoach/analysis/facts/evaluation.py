@@ -60,7 +60,7 @@ class Evaluation:
         self._escapes = not is_certain
         self.calls: dict[cst.CSTNode, CallFact] = {}
         #: Questions about each loop, and what is known of functions: each takes a walk.
-        self.asked: Counter[cst.CSTNode] = Counter()
+        self.asked: Counter[cst.CSTNode | None] = Counter()
         self.updating: dict[cst.CSTNode, bool] = {}
         self._evaluating: dict[cst.CSTNode, bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Iterations from which on any graph of all of them is large.
 _MANY = 1_000
-#: Accumulators of one loop that are looked at: each takes a walk of its body.
+#: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
 _HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
 
@@ -78,7 +78,7 @@ def _unevaluated(
     added: cst.BaseExpression,
 ) -> Iterator[Report]:
     name = _name(target)
-    if name is None or _is_traced(place, module):
+    if name is None or _is_traced(place, module) or not _may_ask(place, module):
         return
     for loop in layout_of(module, place.function).loops(place.statement):
         if not _is_kept(name, loop, place, module):
@@ -120,7 +120,7 @@ def _without_evaluation(
     fact: CallFact | LocalCall, paths: set[str], module: Module
 ) -> Iterator[Report]:
     place = fact.place
-    if _is_traced(place, module):
+    if _is_traced(place, module) or not _may_ask(place, module):
         return
     loops = layout_of(module, place.function).loops(place.statement)
     loop = next((around for around in loops if is_long(around)), None)
@@ -160,6 +160,13 @@ def _name(target: cst.CSTNode) -> str | None:
     return dotted(target)
 
 
+def _may_ask(place: FactPlace, module: Module) -> bool:
+    """Count a question about a loop; False if there have been too many."""
+    asked = evaluation_of(module).asked
+    asked[place.loop] += 1
+    return asked[place.loop] <= _MOST_QUESTIONS
+
+
 def _is_traced(place: FactPlace, module: Module) -> bool:
     """Test whether the loop becomes one graph on purpose, or is a test's."""
     function = place.function
@@ -191,9 +198,6 @@ def _grows(
     """Test whether a loop over data evaluates neither the variable nor what is added to it."""
     lineage = lineage_of(added, place, loop, module)
     evaluation = evaluation_of(module)
-    evaluation.asked[loop] += 1
-    if evaluation.asked[loop] > _MOST_QUESTIONS:
-        return False
     if evaluation.may_evaluate(loop.body.body, {name, *lineage.names}):
         return False
     is_sum = not isinstance(place.statement, cst.Expr)

@@ -45,7 +45,7 @@ _UPDATES = frozenset(("update", "apply_gradients"))
 
 
 class Lineage(NamedTuple):
-    """What an array in a loop comes from.
+    """The origin of an array in a loop.
 
     names: bound in the loop.
     calls: calls of models, and those that nothing is known of.
