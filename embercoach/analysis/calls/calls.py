@@ -139,6 +139,7 @@ def apply(
         mutation.escape(frame, callee, arguments)
     if handler is None:
         result: Value = UNKNOWN
+        transforms.submit(frame, node, arguments)
     else:
         _note(frame, node, callee)
         result = handler(frame, node, callee, arguments)
@@ -195,9 +196,10 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         owner = callee.owner  # type: ignore[attr-defined]
         if as_array(owner) is not None:
             return True
-        if type(owner) is not Str and type(owner) is not LibraryObject:
+        appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
+        if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
             return False
-    elif kind is Kernel or kind is LibraryObject:
+    elif kind is Kernel or kind is LibraryObject or kind is Transformed:
         return True
     elif kind is Union:
         return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]

@@ -245,6 +245,15 @@ class FormatFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LibraryWrite(Fact):
+    """An assignment to a member of a library, ``symbol``, or with ``is_item`` to an item of it."""
+
+    node: cst.BaseExpression
+    symbol: str
+    is_item: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexFact(Fact):
     """``base[...]`` with an array where an index or a slice bound stands."""
 
