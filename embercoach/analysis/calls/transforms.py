@@ -1,14 +1,18 @@
-"""Function transforms: what ``mx.compile``, ``mx.grad`` and ``mx.vmap`` make of a function."""
+"""What ``mx.compile``, ``mx.grad``, ``mx.vmap`` and threads make of a function."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.facts.facts import CompiledCall, CompileFact
+from embercoach.analysis.gradients import gradient_roots
+from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
@@ -17,7 +21,6 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     BoundMember,
-    BoundTransform,
     Function,
     Instance,
     LibraryObject,
@@ -28,8 +31,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from embercoach.analysis.calls.definitions import FunctionInfo, Site
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
@@ -57,20 +58,22 @@ ROLES = {
     "grad": "differentiated",
     "value_and_grad": "differentiated",
     "module_value_and_grad": "differentiated",
+    "checkpoint": "differentiated",
 }
+CHECKPOINTS = {"mlx.core.checkpoint", "mlx.nn.utils.checkpoint", "mlx.nn.checkpoint"}
 
 
 #: A function that is transformed more often is followed no further.
 MOST_TRANSFORMED = 16
 
 
-def wrapped(kind: str, inner: Value) -> Value:
+def wrapped(kind: str, inner: Value, taken: int = 0) -> Value:
     """A callable around another, as deep as is followed."""
     depth = 0
     value = inner
     while isinstance(value, Transformed):
         value, depth = value.inner, depth + 1
-    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner)
+    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner, taken)
 
 
 def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
@@ -112,10 +115,15 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
         if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
             given = tuple(a for a in arguments if a.keyword is not None or a.star)
             return BoundTransform(inner.name, given) if given else inner
-        return wrapped("partial", inner)
+        return wrapped("partial", inner, len(positional) - 1)
     if kind == "same" and name.startswith("functools."):
         return inner
-    mark(frame, (node, frame.statement), inner, ROLES.get(kind))
+    if name in CHECKPOINTS:
+        kind = "checkpoint"
+    role, site = ROLES.get(kind), (node, frame.statement)
+    mark(frame, site, inner, role)
+    if role == "differentiated":
+        gradient_roots.note(frame, site, kind, inner, arguments)
     if kind == "compile" and frame.record:
         frame.add(CompileFact(node, frame.place(), inner, arguments))
     return wrapped(kind, inner)
@@ -128,9 +136,12 @@ def decorate(frame: Frame, decorator: cst.Decorator, applied: Value, value: Valu
     kind = TRANSFORMS.get(applied.name, ("", 0))[0]
     if kind not in ROLES:
         return value
-    mark(frame, (decorator.decorator, decorator), value, ROLES[kind])
+    site = decorator.decorator, decorator
+    arguments = applied.arguments if isinstance(applied, BoundTransform) else ()
+    mark(frame, site, value, ROLES[kind])
+    if ROLES[kind] == "differentiated":
+        gradient_roots.note(frame, site, kind, value, arguments)
     if kind == "compile" and frame.record and isinstance(value, (Function, Transformed)):
-        arguments = applied.arguments if isinstance(applied, BoundTransform) else ()
         function = value.info if isinstance(value, Function) else None
         place = frame.place()._replace(statement=decorator)
         frame.add(CompileFact(decorator.decorator, place, value, arguments, function))
@@ -140,7 +151,9 @@ def decorate(frame: Frame, decorator: cst.Decorator, applied: Value, value: Valu
 def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
     """``mx.vjp(f, primals, cotangents)`` differentiates right away."""
     if arguments:
-        mark(frame, (node, frame.statement), arguments[0].value, "differentiated")
+        site = node, frame.statement
+        mark(frame, site, arguments[0].value, "differentiated")
+        gradient_roots.note(frame, site, "vjp", arguments[0].value, arguments)
 
 
 def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -186,3 +199,46 @@ def _single_array(arguments: tuple[Argument, ...]) -> bool:
 
 def _callable(value: Value) -> bool:
     return isinstance(value, (Function, Instance, Transformed, BoundMember, LibraryObject))
+
+
+#: Functions that take one to run in another thread: its keyword, and its place.
+THREAD_STARTERS = {
+    "threading.Thread": ("target", 1),
+    "threading.Timer": ("function", 1),
+    "asyncio.to_thread": ("func", 0),
+}
+#: Methods that take one, and its place: of an executor whose type is not known, and of a loop.
+_METHODS = {"submit": 0, "map": 0, "run_in_executor": 1}
+_THREADS, _PROCESSES = "ThreadPoolExecutor", "ProcessPoolExecutor"
+
+
+def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``threading.Thread(target=f)`` runs ``f`` in another thread."""
+    keyword, index = THREAD_STARTERS[name]
+    positional = [a.value for a in arguments if a.keyword is None and not a.star]
+    named = next((a.value for a in arguments if a.keyword == keyword), None)
+    _mark_threaded(
+        frame, node, named or (positional[index] if len(positional) > index else UNKNOWN)
+    )
+    return UNKNOWN
+
+
+def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
+    """``executor.submit(f, x)`` does too, in a file that makes executors of threads alone."""
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    index = _METHODS.get(name)
+    if index is None or len(arguments) <= index or arguments[index].keyword is not None:
+        return
+    source = frame.module.source
+    is_default = index == 1  # asyncio's own executor is one of threads
+    if (_THREADS in source or is_default) and _PROCESSES not in source:
+        repeats = name == "map"
+        _mark_threaded(frame, node, arguments[index].value, repeats=repeats)
+
+
+def _mark_threaded(frame: Frame, node: cst.Call, value: Value, *, repeats: bool = False) -> None:
+    mark(frame, (node, frame.statement), value, "threaded")
+    while isinstance(value, Transformed):
+        value = value.inner
+    if isinstance(value, Function) and (frame.loops or repeats):
+        value.info.threaded_often = True

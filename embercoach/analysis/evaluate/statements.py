@@ -16,11 +16,12 @@ from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.trees import dotted, target_names
-from embercoach.analysis.values.joins import any_item, join, pulls_of
+from embercoach.analysis.values.bound_transforms import BoundTransform
+from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
-    BoundTransform,
+    Array,
     Class,
     Dict,
     FilePath,
@@ -28,6 +29,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Number,
     Sequence,
+    Shape,
     Symbol,
     Value,
 )
@@ -47,7 +49,20 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
         frame.assign_path(node.value.value, value)
     for target in node.targets:
         assign(frame, target.target, value)
+        if type(target.target) is cst.Tuple and type(node.value) is cst.Attribute:
+            _show_axes(frame, target.target, node.value)
     return True
+
+
+def _show_axes(frame: Frame, target: cst.Tuple, value: cst.Attribute) -> None:
+    """``b, l, d = x.shape``: the array named so has three axes."""
+    path = dotted(value.value) if value.attr.value == "shape" else None
+    if path is None or any(type(e) is cst.StarredElement for e in target.elements):
+        return
+    array = evaluate(frame, value.value)
+    if type(array) is Array and (array.shape is None or array.shape.sizes is None):
+        axes = Shape((None,) * len(target.elements))
+        frame.names[path] = with_shape(array, axes)
 
 
 def _is_bare(node: cst.BaseExpression) -> bool:
@@ -102,7 +117,6 @@ def _expression(frame: Frame, node: cst.Expr) -> bool:
 def _return(frame: Frame, node: cst.Return) -> bool:
     value: Value = NONE if node.value is None else _evaluate_last(frame, node.value)
     frame.returned = value if frame.returned is None else join(frame.returned, value)
-    frame.pulls |= pulls_of(value)
     if frame.must is not None:
         frame.must.returns += 1
     return False
