@@ -1,4 +1,4 @@
-"""What ``mx.compile``, ``mx.grad``, ``mx.vmap`` and threads make of a function."""
+"""Transforms of functions: ``mx.compile``, ``mx.grad``, ``mx.vmap``, and their use in threads."""
 
 from __future__ import annotations
 
