@@ -21,6 +21,7 @@ from embercoach.analysis.calls import (
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
@@ -75,15 +76,7 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if type(func) is cst.Attribute:
         receiver_node = func.value
         receiver = evaluate(frame, receiver_node)
-        callee = (
-            evaluate(frame, func)
-            if type(receiver) is Instance
-            else members.member(frame, receiver, func.attr.value)
-        )
-        if callee is UNKNOWN and type(receiver) is not Symbol:
-            callee = _unknown_method(receiver, func.attr.value)
-            if type(receiver) is Array:
-                deny_array(frame, receiver_node)
+        callee = _method(frame, node, func, receiver)
     else:
         callee = evaluate(frame, func)
         if type(callee) is Array:
@@ -104,6 +97,20 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if frame.gradient is not None:
         frame.gradient.note(callee, receiver, arguments, result)
     return result
+
+
+def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) -> Value:
+    """Evaluate the callee of ``receiver.name(...)``."""
+    if type(receiver) is Instance:
+        return evaluate(frame, func)
+    callee = members.member(frame, receiver, func.attr.value)
+    if frame.record:
+        missing_members.record_call(frame, node, func, receiver, callee)
+    if callee is UNKNOWN and type(receiver) is not Symbol:
+        callee = _unknown_method(receiver, func.attr.value)
+    if type(receiver) is Array and type(callee) is not BoundMember:
+        deny_array(frame, func.value)
+    return callee
 
 
 def deny_array(frame: Frame, node: cst.BaseExpression) -> None:
@@ -132,6 +139,7 @@ def apply(
         mutation.escape(frame, callee, arguments)
     if handler is None:
         result: Value = UNKNOWN
+        transforms.submit(frame, node, arguments)
     else:
         _note(frame, node, callee)
         result = handler(frame, node, callee, arguments)
@@ -188,9 +196,10 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         owner = callee.owner  # type: ignore[attr-defined]
         if as_array(owner) is not None:
             return True
-        if type(owner) is not Str and type(owner) is not LibraryObject:
+        appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
+        if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
             return False
-    elif kind is Kernel or kind is LibraryObject:
+    elif kind is Kernel or kind is LibraryObject or kind is Transformed:
         return True
     elif kind is Union:
         return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]

@@ -58,6 +58,8 @@ class FunctionInfo:
     compiled: bool = False
     vmapped: bool = False
     differentiated: bool = False
+    threaded: bool = False  # runs in a thread other than the one that imports the module
+    threaded_often: bool = False  # in several threads
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)

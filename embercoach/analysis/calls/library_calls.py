@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Fn
+from functools import partial
 
 import libcst as cst
 
@@ -277,6 +278,7 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 
 _SPECIAL: dict[str, Handler] = {
+    **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.calls import calls, string_methods
-from embercoach.analysis.evaluate import booleans, exactness, members, operators, subscripts
+from embercoach.analysis.evaluate import (
+    booleans,
+    exactness,
+    members,
+    operators,
+    subscripts,
+)
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
@@ -66,6 +73,8 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
             return narrowed
     owner = evaluate(frame, node.value)
     value = members.member(frame, owner, node.attr.value)
+    if frame.record:
+        missing_members.record_member(frame, node, owner, value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if value is UNKNOWN and frame.gradient is not None:

@@ -18,10 +18,11 @@ from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.syntax.trees import dotted, target_names
-from embercoach.analysis.values.joins import any_item, join
+from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
+    Array,
     Class,
     Dict,
     FilePath,
@@ -29,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Number,
     Sequence,
+    Shape,
     Symbol,
     Value,
 )
@@ -48,7 +50,20 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
         frame.assign_path(node.value.value, value)
     for target in node.targets:
         assign(frame, target.target, value)
+        if type(target.target) is cst.Tuple and type(node.value) is cst.Attribute:
+            _show_axes(frame, target.target, node.value)
     return True
+
+
+def _show_axes(frame: Frame, target: cst.Tuple, value: cst.Attribute) -> None:
+    """``b, l, d = x.shape``: the array named so has three axes."""
+    path = dotted(value.value) if value.attr.value == "shape" else None
+    if path is None or any(type(e) is cst.StarredElement for e in target.elements):
+        return
+    array = evaluate(frame, value.value)
+    if type(array) is Array and (array.shape is None or array.shape.sizes is None):
+        axes = Shape((None,) * len(target.elements))
+        frame.names[path] = with_shape(array, axes)
 
 
 def _is_bare(node: cst.BaseExpression) -> bool:

@@ -79,7 +79,7 @@ def _spread_roles(module: Module) -> None:
     inner: dict[FunctionInfo | None, list[FunctionInfo]] = {}
     for info in module.functions:
         inner.setdefault(info.outer, []).append(info)
-    for role in ("compiled", "vmapped", "differentiated"):
+    for role in ("compiled", "vmapped", "differentiated", "threaded"):
         pending = [info for info in module.functions if getattr(info, role)]
         seen = set(pending)
         while pending:
