@@ -98,17 +98,6 @@ class FunctionInfo:
         """Return whether the first parameter is bound to the instance or the class."""
         return self.cls is not None and not self.is_static
 
-    @property
-    def is_test(self) -> bool:
-        """Return whether pytest or unittest would run it, or run it for a test."""
-        outer = self.outer
-        return (
-            self.module.is_test
-            or self.name.startswith("test")
-            or (self.cls is not None and self.cls.name.startswith("Test"))
-            or (outer is not None and outer.is_test)
-        )
-
 
 @dataclass(slots=True, eq=False)
 class ClassInfo:

@@ -1,0 +1,110 @@
+"""The use of values that the host has read: back on the device, in a branch, or nowhere in MLX."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall, TruthFact
+from embercoach.analysis.syntax.trees import small_statements, walk
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array, pulls_of
+from embercoach.analysis.values.lattice import NO_PULLS, Kernel, LibraryObject
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import FactPlace, Operand
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Pulls, Value
+
+
+def ends_on_host(function: FunctionInfo, pull: cst.CSTNode) -> bool:
+    """Test whether a pull in a function is a sink: no loop runs it, and no array needs its value.
+
+    The value is saved, logged, returned, or used as a size. The next operations of the GPU don't
+    depend on it, and the function runs once per request, so the pull is where it must be.
+    """
+    if function.compiled or function.vmapped or function.differentiated:
+        return False  # it runs in every step
+    module = function.module
+    return function not in hot_functions(module) and pull not in _returning(module)
+
+
+def is_forward(function: FunctionInfo | None) -> bool:
+    """Test whether a function is a layer's ``__call__``."""
+    return (
+        function is not None
+        and function.name == "__call__"
+        and function.cls is not None
+        and is_layer(function.cls)
+    )
+
+
+@lru_cache(maxsize=2)
+def hot_functions(module: Module) -> frozenset[FunctionInfo]:
+    """The functions that a loop of the same file calls."""
+    return frozenset(
+        fact.function
+        for fact in module.facts()
+        if isinstance(fact, LocalCall) and fact.place.loops and not fact.place.periodic
+    )
+
+
+@lru_cache(maxsize=2)
+def _returning(module: Module) -> Pulls:
+    """The pulls whose values become operands of arrays, or decide what is computed next."""
+    found: set[cst.CSTNode] = set()
+    for fact in module.facts():
+        if isinstance(fact, CallFact):
+            found |= _passed(fact)
+            if _is_tested(fact.node, fact.place):
+                found.add(fact.node)
+        elif isinstance(fact, (BinaryFact, CompareFact)):
+            if fact.left.array is not None or fact.right.array is not None:
+                found |= _host_pulls(fact.left) | _host_pulls(fact.right)
+        elif isinstance(fact, TruthFact) and _decides(fact):
+            found.add(fact.node)
+    return frozenset(found)
+
+
+def _host_pulls(operand: Operand) -> Pulls:
+    return _pulls(operand.value)
+
+
+def _pulls(value: Value) -> Pulls:
+    """The pulls of a host value; those of an array have been counted where it was computed."""
+    return NO_PULLS if as_array(value) is not None else pulls_of(value)
+
+
+def _passed(fact: CallFact) -> Pulls:
+    """The pulls whose values a call takes as data, not as sizes or indices."""
+    if isinstance(fact.callee, (LibraryObject, Kernel)):
+        return NO_PULLS.union(*(_pulls(a.value) for a in fact.arguments))
+    return NO_PULLS.union(
+        *(
+            _pulls(argument.value)
+            for param, argument in fact.matched
+            if param.takes_scalar_or_array or param.expects_array or param.accepts == "any"
+        )
+    )
+
+
+def _is_tested(node: cst.CSTNode, place: FactPlace) -> bool:
+    """Test whether a call stands in the test of an ``if`` that does not only raise."""
+    statement = place.statement
+    if not isinstance(statement, (cst.If, cst.While)) or _is_guard(statement):
+        return False
+    return any(node is inner for inner in walk(statement.test))
+
+
+def _decides(fact: TruthFact) -> bool:
+    return fact.form != "assert" and not _is_guard(fact.place.statement)
+
+
+def _is_guard(statement: cst.CSTNode) -> bool:
+    """Test whether a statement is ``if ...: raise``."""
+    if not isinstance(statement, cst.If) or statement.orelse is not None:
+        return False
+    return any(isinstance(small, cst.Raise) for small in small_statements(statement.body))
