@@ -276,3 +276,19 @@ def test_a_sum_of_elements_evaluates_nothing() -> None:
     program = "@mx.compile\ndef f(x: mx.array):\n    return sum(x)"
     (finding,) = findings(program, FAMILY)
     assert (finding.code, finding.context) == (f"{FAMILY}-007", "function")
+
+
+@pytest.mark.parametrize(
+    ("test", "guarded"),
+    [
+        ("x is not None and (x != 0).all()", True),
+        ("n > 3 and x.any()", True),
+        ("n > 3 and n < 9 and x.any()", True),
+        ("x.any() and y.any()", False),
+        ("n > 3 and x.any() and y.any()", True),
+    ],
+)
+def test_a_guard_stays_before_the_test_of_an_array(test: str, guarded: bool) -> None:
+    last = findings(function(f"if {test}:\n    return 1"), f"{FAMILY}-004")[-1]
+    assert ("Keep the guard" in last.help) == guarded
+    assert ("logical_and" in last.help) != guarded

@@ -320,3 +320,31 @@ def test_contexts(context: str, number: str, expression: str) -> None:
 )
 def test_other_values_and_names(program: str) -> None:
     assert codes(program, FAMILY) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "help_text"),
+    [
+        ("np.where(x)", "Select with mx.where(condition, x, y), or convert once at the end"),
+        ("np.where(x, x, x)", "Use mx.where"),
+        ("np.exp(x)", "Use mx.exp"),
+        ("np.nonzero(x)", "Use MLX's own functions, or convert once at the end"),
+    ],
+)
+def test_the_function_of_mlx_takes_the_same_arguments(expression: str, help_text: str) -> None:
+    (finding,) = findings(f"import numpy as np\n{function(f'return {expression}')}", FAMILY)
+    assert finding.help == help_text
+
+
+@pytest.mark.parametrize(
+    ("loop", "gathers"),
+    [
+        ("for i in range(n):\n    a = x[i].item()", False),
+        ("for v in x:\n    a = v.item()", False),
+        ("for i in chosen:\n    a = x[i].item()", True),
+        ("a = {i: x[i].item() for i in chosen}", True),
+    ],
+)
+def test_a_loop_over_chosen_elements_gathers_them(loop: str, gathers: bool) -> None:
+    (finding,) = findings(function(loop), f"{FAMILY}-008")
+    assert ("x[indices].tolist()" in finding.help) == gathers

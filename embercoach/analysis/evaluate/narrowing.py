@@ -55,7 +55,16 @@ def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: Trut
         else:
             assert isinstance(node, cst.BooleanOperation)
             operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
-            record_truth(frame, target, _quiet(frame, target, value), operator)
+            guarded = frame.record and _is_guarded(frame, node)
+            record_truth(frame, target, _quiet(frame, target, value), operator, guarded=guarded)
+
+
+def _is_guarded(frame: Frame, node: cst.BooleanOperation) -> bool:
+    """Return whether the operand before the last one is a host value, such as ``x is None``."""
+    before = node.left
+    while type(before) is cst.BooleanOperation:
+        before = before.right
+    return definite_array(_quiet(frame, before, UNKNOWN)) is None
 
 
 def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
@@ -67,10 +76,17 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
         frame.record = recording
 
 
-def record_truth(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
+def record_truth(
+    frame: Frame,
+    node: cst.BaseExpression,
+    value: Value,
+    form: TruthForm,
+    *,
+    guarded: bool = False,
+) -> None:
     """Note that the truth of a value is taken, if it is an array."""
     if frame.record and definite_array(value) is not None:
-        frame.add(TruthFact(node, frame.place(), value, form))
+        frame.add(TruthFact(node, frame.place(), value, form, guarded))
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:

@@ -149,7 +149,9 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
             "chained comparison of mx.arrays" if chained else f"`{fact.form}` on an mx.array"
         )
         help_text = (
-            "Use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`) on the device"
+            "Keep the guard, and select with mx.where or branch on a host value such as a shape"
+            if fact.guarded
+            else "Use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`) on the device"
         )
     else:
         code, operation = "GRAPH-BREAK-003", f"{_FORMS[fact.form]} on an mx.array"
