@@ -226,6 +226,10 @@ EVALUATED = {
     "some statements later": "mx.eval(x)\n    n = 3\n    print(n)\n    x.item()",
     "on a branch": "mx.eval(x)\n    if y.ndim:\n        x.item()",
     "an item": "mx.eval(x)\n    x[0].item()",
+    "a view": "mx.eval(x)\n    x.reshape(-1)[0].item()",
+    "an item of a dictionary": (
+        "out = {'a': x, 'b': y}\n    mx.eval(out['a'])\n    out['a'][0].astype(mx.int32).item()"
+    ),
 }
 
 
@@ -241,6 +245,15 @@ NOT_EVALUATED = {
     "on one branch": "if y.ndim:\n        mx.eval(x)\n    x.item()",
     "afterwards": "x.item()\n    mx.eval(x)",
     "derived": "mx.eval(x)\n    x.sum().item()",
+    "another item of a dictionary": (
+        "out = {'a': x, 'b': y}\n    mx.eval(out['a'])\n    out['b'].item()"
+    ),
+    "a dictionary made again": (
+        "out = {'a': x}\n    mx.eval(out['a'])\n    out = {'a': x + y}\n    out['a'].item()"
+    ),
+    "after mx.async_eval of another on one branch": (
+        "if y.ndim:\n        mx.async_eval(y)\n    x.item()"
+    ),
 }
 
 

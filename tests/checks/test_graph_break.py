@@ -292,3 +292,38 @@ def test_a_guard_stays_before_the_test_of_an_array(test: str, guarded: bool) -> 
     last = findings(function(f"if {test}:\n    return 1"), f"{FAMILY}-004")[-1]
     assert ("Keep the guard" in last.help) == guarded
     assert ("logical_and" in last.help) != guarded
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # `hasattr` narrows what is an array or a number.
+        ("return n.item() if hasattr(n, 'item') else int(n)", ["001"]),
+        ("if hasattr(n, 'item'):\n        n = n.item()\n    return int(n)", ["001"]),
+        ("if not hasattr(n, 'item'):\n        return int(n)\n    return n.item()", ["001"]),
+        ("if not hasattr(x, 'item'):\n        return int(x)", []),
+        # What `mx.eval` evaluates is MLX's, also where the file names other libraries.
+        ("t = f(x)\n    mx.eval(t)\n    return t.item()", ["001"]),
+        ("t = f(x)\n    mx.async_eval(t)\n    return t.item()", ["001"]),
+        ("t = f(x)\n    mx.eval(t)\n    t = f(x)\n    return t.item()", []),
+        ("t = f(x)\n    return t.item()", []),
+    ],
+)
+def test_narrowed_and_evaluated_values(body: str, expected: list[str]) -> None:
+    program = (
+        "import numpy as np\nfrom typing import Union\n"
+        f"def work(x: mx.array, n: Union[int, mx.array], f):\n    {body}\n"
+    )
+    assert codes(program, FAMILY) == [f"{FAMILY}-{number}" for number in expected]
+
+
+def test_a_text_in_return_tensors_hides_no_evaluated_array() -> None:
+    program = """
+def generate(model, tokenizer, sampler):
+    inputs = tokenizer("a", return_tensors="np")
+    token = sampler(model(inputs["input_ids"]))
+    mx.eval(token)
+    return token.item()
+"""
+    (finding,) = findings(program, f"{FAMILY}-001")
+    assert finding.context == "evaluated"

@@ -323,6 +323,16 @@ def test_other_values_and_names(program: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("receiver", "expected"),
+    [("options.sizes", []), ("sizes", [f"{FAMILY}-001"]), ("self.table.column", [])],
+)
+def test_an_attribute_with_a_tolist_may_be_no_array(receiver: str, expected: list[str]) -> None:
+    assert (
+        codes(f"def f(self, options, sizes):\n    return {receiver}.tolist()", FAMILY) == expected
+    )
+
+
+@pytest.mark.parametrize(
     ("expression", "help_text"),
     [
         ("np.where(x)", "Select with mx.where(condition, x, y), or convert once at the end"),

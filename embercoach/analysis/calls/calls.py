@@ -79,6 +79,8 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
             if type(receiver) is Instance
             else members.member(frame, receiver, func.attr.value)
         )
+        if receiver is UNKNOWN and func.attr.value in members.ARRAY_ONLY:
+            callee = evidence.array_only_method(frame, receiver_node, func.attr.value, callee)
         if callee is UNKNOWN and type(receiver) is not Symbol:
             callee = _unknown_method(receiver, func.attr.value)
             if type(receiver) is Array:
