@@ -51,7 +51,8 @@ def array_only_method(frame: Frame, node: cst.BaseExpression, name: str, assumed
     path = dotted(node)
     if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
         return BoundMember(Array(traced=True), name)
-    return UNKNOWN if name == "tolist" and isinstance(node, cst.Attribute) else assumed
+    vague = name == "tolist" and isinstance(node, cst.Attribute) and not frame.module.is_test
+    return UNKNOWN if vague else assumed
 
 
 def learn_method(

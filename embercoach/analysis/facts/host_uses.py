@@ -1,21 +1,19 @@
-"""The use of values that the host has read: back on the device, in a branch, or nowhere in MLX."""
+"""The use of values that the host has read: as data of later operations, or on the host only."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall, TruthFact
-from embercoach.analysis.syntax.trees import small_statements, walk
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import NO_PULLS, Kernel, LibraryObject
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace, Operand
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Pulls, Value
 
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 def ends_on_host(function: FunctionInfo, pull: cst.CSTNode) -> bool:
     """Test whether a pull in a function is a sink: no loop runs it, and no array needs its value.
 
-    The value is saved, logged, returned, or used as a size. The next operations of the GPU don't
-    depend on it, and the function runs once per request, so the pull is where it must be.
+    The value is saved, logged, returned, tested, or used as a size: it never goes back to the
+    device as data, and the function runs once per request.
     """
     if function.compiled or function.vmapped or function.differentiated:
         return False  # it runs in every step
@@ -54,23 +52,18 @@ def hot_functions(module: Module) -> frozenset[FunctionInfo]:
 
 @lru_cache(maxsize=2)
 def _returning(module: Module) -> Pulls:
-    """The pulls whose values become operands of arrays, or decide what is computed next."""
+    """The pulls whose values become operands of arrays."""
     found: set[cst.CSTNode] = set()
     for fact in module.facts():
         if isinstance(fact, CallFact):
             found |= _passed(fact)
-            if _is_tested(fact.node, fact.place):
-                found.add(fact.node)
-        elif isinstance(fact, (BinaryFact, CompareFact)):
-            if fact.left.array is not None or fact.right.array is not None:
-                found |= _host_pulls(fact.left) | _host_pulls(fact.right)
-        elif isinstance(fact, TruthFact) and _decides(fact):
-            found.add(fact.node)
+        elif isinstance(fact, (BinaryFact, CompareFact)) and _takes_array(fact):
+            found |= _pulls(fact.left.value) | _pulls(fact.right.value)
     return frozenset(found)
 
 
-def _host_pulls(operand: Operand) -> Pulls:
-    return _pulls(operand.value)
+def _takes_array(fact: BinaryFact | CompareFact) -> bool:
+    return fact.left.array is not None or fact.right.array is not None
 
 
 def _pulls(value: Value) -> Pulls:
@@ -89,22 +82,3 @@ def _passed(fact: CallFact) -> Pulls:
             if param.takes_scalar_or_array or param.expects_array or param.accepts == "any"
         )
     )
-
-
-def _is_tested(node: cst.CSTNode, place: FactPlace) -> bool:
-    """Test whether a call stands in the test of an ``if`` that does not only raise."""
-    statement = place.statement
-    if not isinstance(statement, (cst.If, cst.While)) or _is_guard(statement):
-        return False
-    return any(node is inner for inner in walk(statement.test))
-
-
-def _decides(fact: TruthFact) -> bool:
-    return fact.form != "assert" and not _is_guard(fact.place.statement)
-
-
-def _is_guard(statement: cst.CSTNode) -> bool:
-    """Test whether a statement is ``if ...: raise``."""
-    if not isinstance(statement, cst.If) or statement.orelse is not None:
-        return False
-    return any(isinstance(small, cst.Raise) for small in small_statements(statement.body))
