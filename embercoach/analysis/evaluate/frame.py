@@ -214,7 +214,7 @@ class Frame:
         """Continue with the join of the branches that fall through.
 
         In a loop, a branch with ``mx.async_eval`` is the pipeline's: the other one ends it.
-        ``periodic``: one of the branches runs in some iterations only, so it is no pipeline.
+        ``periodic``: one of the branches runs in some iterations only, so it does not pipeline.
         """
         branches = list(snapshots)
         if not branches:

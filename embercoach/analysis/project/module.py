@@ -240,7 +240,7 @@ class Module:
 def is_test_file(path: Path) -> bool:
     """Return whether pytest collects a file by its default ``python_files``, or it serves tests.
 
-    A function outside such files is no test, whatever its name: ``test_step`` of a trainer.
+    A function outside such files is not a test, whatever its name: ``test_step`` of a trainer.
     """
     name = path.name
     if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
