@@ -48,10 +48,10 @@ def array_only_method(frame: Frame, node: cst.BaseExpression, name: str, assumed
     What ``mx.eval`` has evaluated is MLX's: of other values it does nothing.
     An attribute may be a container with a ``tolist`` of another kind: ``options.sizes.tolist()``.
     """
-    path = dotted(node)
+    name, path = func.attr.value, dotted(func.value)
     if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
         return BoundMember(Array(traced=True), name)
-    vague = name == "tolist" and isinstance(node, cst.Attribute) and not frame.module.is_test
+    vague = name == "tolist" and isinstance(func.value, cst.Attribute) and not frame.module.is_test
     return UNKNOWN if vague else assumed
 
 

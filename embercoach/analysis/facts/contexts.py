@@ -90,7 +90,7 @@ def _has_role(function: FunctionInfo | None, *roles: str) -> bool:
 
 
 def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
-    return function is not None and function.differentiated and pull in function.returned_pulls
+    return function is not None and pull in function.module.detaching
 
 
 #: Methods whose result of an evaluated array is a view, or a copy by one small kernel.
