@@ -101,6 +101,11 @@ class FunctionInfo:
         """Return whether the first parameter is bound to the instance or the class."""
         return self.cls is not None and not self.is_static
 
+    @property
+    def is_test(self) -> bool:
+        """Return whether pytest collects its file, or the file serves tests."""
+        return self.module.is_test
+
 
 @dataclass(slots=True, eq=False)
 class ClassInfo:

@@ -42,7 +42,7 @@ def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
 _CORE = ("mlx.core.", "mlx.nn.losses.")
 
 
-def array_only_method(frame: Frame, node: cst.BaseExpression, name: str, assumed: Value) -> Value:
+def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Value:
     """A method of an unknown value that arrays of any library have; ``assumed`` by the file.
 
     What ``mx.eval`` has evaluated is MLX's: of other values it does nothing.
@@ -51,8 +51,9 @@ def array_only_method(frame: Frame, node: cst.BaseExpression, name: str, assumed
     name, path = func.attr.value, dotted(func.value)
     if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
         return BoundMember(Array(traced=True), name)
-    vague = name == "tolist" and isinstance(func.value, cst.Attribute) and not frame.module.is_test
-    return UNKNOWN if vague else assumed
+    if frame.module.is_test or name != "tolist":
+        return assumed
+    return UNKNOWN if isinstance(func.value, cst.Attribute) else assumed
 
 
 def learn_method(

@@ -53,13 +53,13 @@ def hot_functions(module: Module) -> frozenset[FunctionInfo]:
 @lru_cache(maxsize=2)
 def _returning(module: Module) -> Pulls:
     """The pulls whose values become operands of arrays."""
-    found: set[cst.CSTNode] = set()
+    found: list[Pulls] = []
     for fact in module.facts():
         if isinstance(fact, CallFact):
-            found |= _passed(fact)
+            found.append(_passed(fact))
         elif isinstance(fact, (BinaryFact, CompareFact)) and _takes_array(fact):
-            found |= _pulls(fact.left.value) | _pulls(fact.right.value)
-    return frozenset(found)
+            found += _pulls(fact.left.value), _pulls(fact.right.value)
+    return NO_PULLS.union(*found)
 
 
 def _takes_array(fact: BinaryFact | CompareFact) -> bool:
