@@ -106,6 +106,8 @@ def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) 
     if type(receiver) is Instance:
         return evaluate(frame, func)
     callee = members.member(frame, receiver, func.attr.value)
+    if receiver is UNKNOWN and func.attr.value in members.ARRAY_ONLY:
+        callee = evidence.array_only_method(frame, func, callee)
     if frame.record:
         missing_members.record_call(frame, node, func, receiver, callee)
     if callee is UNKNOWN and type(receiver) is not Symbol:

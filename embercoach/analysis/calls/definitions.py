@@ -104,14 +104,8 @@ class FunctionInfo:
 
     @property
     def is_test(self) -> bool:
-        """Return whether pytest or unittest would run it, or run it for a test."""
-        outer = self.outer
-        return (
-            self.module.is_test
-            or self.name.startswith("test")
-            or (self.cls is not None and self.cls.name.startswith("Test"))
-            or (outer is not None and outer.is_test)
-        )
+        """Return whether pytest collects its file, or the file serves tests."""
+        return self.module.is_test
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,7 @@ from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import keyed_path
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.joins import (
@@ -235,7 +235,7 @@ def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
             if isinstance(argument.node, (cst.List, cst.Tuple))
             else [argument.node]
         )
-        paths += [p for t in targets if (p := dotted(t)) is not None]
+        paths += [p for t in targets if (p := keyed_path(t)) is not None]
         if isinstance(argument.value, (Tree, Instance, LibraryObject)):
             # A training step's weights and state: all that led to them has been computed.
             paths += [n for n, v in frame.names.items() if as_array(v) is not None]

@@ -11,6 +11,7 @@ from embercoach.analysis import (
     mlx_api,
 )
 from embercoach.analysis.facts.facts import match
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -40,6 +41,20 @@ def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
 
 
 _CORE = ("mlx.core.", "mlx.nn.losses.")
+
+
+def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Value:
+    """A method of an unknown value that arrays of any library have; ``assumed`` by the file.
+
+    What ``mx.eval`` has evaluated is MLX's: of other values it does nothing.
+    An attribute may be a container with a ``tolist`` of another kind: ``options.sizes.tolist()``.
+    """
+    name, path = func.attr.value, dotted(func.value)
+    if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
+        return BoundMember(Array(traced=True), name)
+    if frame.module.is_test or name != "tolist":
+        return assumed
+    return UNKNOWN if isinstance(func.value, cst.Attribute) else assumed
 
 
 def learn_method(

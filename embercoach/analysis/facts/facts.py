@@ -279,11 +279,12 @@ class CompareFact(Fact):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TruthFact(Fact):
-    """The truth value of an expression is taken."""
+    """The truth value of an expression is taken; ``guarded`` by a host value before ``and``."""
 
     node: cst.BaseExpression
     value: Value
     form: TruthForm
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -244,7 +244,10 @@ class Module:
 
 
 def is_test_file(path: Path) -> bool:
-    """Return whether a path is a test by the conventions of pytest and unittest."""
+    """Return whether pytest collects a file by its default ``python_files``, or it serves tests.
+
+    A function outside such files is not a test, whatever its name: ``test_step`` of a trainer.
+    """
     name = path.name
     if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True
