@@ -10,14 +10,17 @@ from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.facts.facts import AttributeFact, StoreFact
 from embercoach.analysis.syntax.dotted_paths import dotted
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import any_item, join, join_all, options
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
     Array,
     Dict,
+    Instance,
     Sequence,
     Str,
     Union,
@@ -47,7 +50,10 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
     path = dotted(target)
     owner = evaluate(frame, target.value)
-    mutation.record(frame, owner, target.attr.value, value)
+    name = target.attr.value
+    mutation.record(frame, owner, name, value)
+    if frame.record and type(owner) is Instance and is_layer(owner.info):
+        frame.add(AttributeFact(target, frame.place(), owner.info, name, value))
     if path is not None:
         frame.assign_path(path, value)
 
@@ -96,6 +102,8 @@ def _element_of_any(frame: Frame, value: Value) -> Value:
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     base = evaluate(frame, target.value)
     evaluate(frame, target)  # for the facts of its indices
+    if frame.record and as_array(base) is not None:
+        frame.add(StoreFact(target, frame.place(), base, value))
     if type(base) is Array and base.role is not None:
         fourier.touch(frame, target, value)
     path = dotted(target.value)

@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import IndexFact
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import any_item, as_array, join_all, with_pulls
+from embercoach.analysis.values.joins import any_item, as_array, join_all, options, with_pulls
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -55,12 +55,14 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         part = element.slice
         if type(part) is cst.Index:
             index = evaluate(frame, part.value)
-            if frame.record and array is None and as_array(index) is not None:
+            if frame.record and as_array(index) is not None:
                 _record_index(frame, part.value, base, index, "index")
         else:
             is_slice = True
             assert isinstance(part, cst.Slice)
             _bounds(frame, part, base)
+    if frame.record:
+        _note_part(frame, node, base)
     if array is not None:
         role = None if array.role is None else fourier.sliced(array.role, node)
         return Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
@@ -68,6 +70,14 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         evidence.show_array(frame, node.value, base)
         return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))
+
+
+def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:
+    """Note the parts of what is certainly an array: each is a copy."""
+    if all(type(option) is Array or option is NONE for option in options(base)):
+        frame.module.array_parts.add(node)
+    else:
+        frame.module.array_parts.discard(node)
 
 
 def _bounds(frame: Frame, part: cst.Slice, base: Value) -> None:

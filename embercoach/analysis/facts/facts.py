@@ -11,7 +11,7 @@ from embercoach.analysis.values.lattice import Symbol, Value
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.name_sets import Evaluated, NameSet
@@ -189,9 +189,29 @@ class FormatFact(Fact):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexFact(Fact):
-    """``base[...]`` with an array where an index or a slice bound stands."""
+    """``base[...]`` with an array where an index or a slice bound stands; of arrays too."""
 
     node: cst.BaseExpression
     base: Value
     index: Value
     form: Literal["index", "slice"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StoreFact(Fact):
+    """``base[...] = value`` of an array; ``in_place`` for an augmented assignment."""
+
+    node: cst.Subscript
+    base: Value
+    value: Value
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AttributeFact(Fact):
+    """``owner.name = value`` for an instance of a class that is derived from ``mlx.nn.Module``."""
+
+    node: cst.Attribute
+    owner: ClassInfo
+    name: str
+    value: Value

@@ -1,0 +1,121 @@
+"""INDEX-003: in-place updates through indices that may repeat."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import IndexFact
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import SCALAR
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import BinaryFact
+    from embercoach.analysis.project.module import Module
+
+#: Methods of ``x.at[index]`` by operator.
+METHODS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
+#: Functions of NumPy, MLX and Python that compute indices without repetitions.
+UNIQUE = frozenset(
+    [
+        *("arange", "argsort", "argpartition", "permutation", "range", "sample", "shuffle"),
+        *("where", "nonzero", "flatnonzero", "argwhere", "unique", "enumerate", "set"),
+    ]
+)
+#: Reductions, whose results without an axis are single indices.
+SINGLE = frozenset(["argmax", "argmin", "max", "min", "sum", "item", "len", "int"])
+
+
+@check("INDEX-003")
+def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``a[index] += v``, ``a[index] = a[index] + v``."""
+    method = METHODS.get(fact.operator)
+    target = None if method is None else _target(fact)
+    if target is None or target not in module.array_parts:
+        return
+    found = _array_indices(module)
+    given = (e.slice.value for e in target.slice if isinstance(e.slice, cst.Index))
+    indices = [index for node in given if (index := found.get(node)) is not None]
+    if not indices or not all(_may_repeat(index, module) for index in indices):
+        return
+    yield Report.at(
+        fact,
+        "INDEX-003",
+        node=target,
+        message="an update through an index array counts repeated indices once",
+        help=f"Use `x = x.at[index].{method}(value)`, which accumulates",
+        change=_with_at(fact, target, str(method), module),
+        subject=target.value,
+    )
+
+
+def _target(fact: BinaryFact) -> cst.Subscript | None:
+    """The elements that are updated: of ``a[i] += v``, or of ``a[i] = a[i] + v``."""
+    if fact.in_place:
+        return fact.left_node if isinstance(fact.left_node, cst.Subscript) else None
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
+        return None
+    target = statement.targets[0].target
+    if len(statement.targets) != 1 or not isinstance(target, cst.Subscript):
+        return None
+    return target if target.deep_equals(fact.left_node) else None
+
+
+@lru_cache(maxsize=2)
+def _array_indices(module: Module) -> dict[cst.CSTNode, IndexFact]:
+    """The arrays that are indices in a file, by their nodes."""
+    return {f.node: f for f in module.facts() if isinstance(f, IndexFact) and f.form == "index"}
+
+
+def _may_repeat(index: IndexFact, module: Module) -> bool:
+    """Return whether an index is an array of which nothing shows that its elements differ."""
+    array = as_array(index.index)
+    if array is None or array.dtype == "bool" or array.shape == SCALAR:
+        return False
+    name = index.node.value if isinstance(index.node, cst.Name) else None
+    if name is not None and (name in index.place.array_names or "mask" in name):
+        return False
+    scope = scope_of(module, index.place.function)
+    source = resolve_name(Expression(index.node, scope)).node
+    if isinstance(source, cst.Subscript):
+        return False  # perhaps a single index
+    for node in walk(source):
+        if isinstance(node, cst.Call) and _called(node) in UNIQUE:
+            return False
+    if isinstance(source, cst.Call) and _called(source) in SINGLE:
+        return any(arg.keyword is not None and arg.keyword.value == "axis" for arg in source.args)
+    literals = [int(n.value, 0) for n in walk(source) if isinstance(n, cst.Integer)]
+    is_display = isinstance(source, cst.Call) and any(
+        isinstance(n, (cst.List, cst.Tuple)) for n in walk(source)
+    )
+    return not is_display or len(set(literals)) < len(literals)
+
+
+def _called(node: cst.Call) -> str | None:
+    """The last name of what a call calls."""
+    function = node.func
+    if isinstance(function, cst.Attribute):
+        return function.attr.value
+    return function.value if isinstance(function, cst.Name) else None
+
+
+def _with_at(
+    fact: BinaryFact, target: cst.Subscript, method: str, module: Module
+) -> ProposedFix | None:
+    """``a = a.at[index].add(v)``, for a name."""
+    if not isinstance(target.value, cst.Name):
+        return None
+    name = target.value.value
+    indices = ", ".join(code_of(module, element.slice) for element in target.slice)
+    value = code_of(module, fact.right_node)
+    text = f"{name} = {name}.at[{indices}].{method}({value})"
+    return ProposedFix("Accumulate with .at", False, ((fact.place.statement, text),))
