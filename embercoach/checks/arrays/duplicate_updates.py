@@ -30,6 +30,15 @@ UNIQUE = frozenset(
         *("where", "nonzero", "flatnonzero", "argwhere", "unique", "enumerate", "set"),
     ]
 )
+#: Functions whose results repeat, as a rule.
+REPEATING = frozenset(
+    [
+        *("randint", "categorical", "floor", "round", "searchsorted", "digitize", "repeat", "tile"),
+        *("astype", "floor_divide", "remainder", "argmax", "argmin"),
+    ]
+)
+#: Functions whose results are filled with one number.
+FILLED = frozenset(["zeros", "zeros_like", "ones", "ones_like", "full", "full_like"])
 #: Reductions, whose results without an axis are single indices.
 SINGLE = frozenset(["argmax", "argmin", "max", "min", "sum", "item", "len", "int"])
 
@@ -45,6 +54,9 @@ def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
     given = (e.slice.value for e in target.slice if isinstance(e.slice, cst.Index))
     indices = [index for node in given if (index := found.get(node)) is not None]
     if not indices or not all(_may_repeat(index, module) for index in indices):
+        return
+    counts = _accumulates(fact, target, module)
+    if not counts and not any(_repeats(index, module) for index in indices):
         return
     yield Report.at(
         fact,
@@ -88,16 +100,46 @@ def _may_repeat(index: IndexFact, module: Module) -> bool:
     source = resolve_name(Expression(index.node, scope)).node
     if isinstance(source, cst.Subscript):
         return False  # perhaps a single index
-    for node in walk(source):
-        if isinstance(node, cst.Call) and _called(node) in UNIQUE:
-            return False
-    if isinstance(source, cst.Call) and _called(source) in SINGLE:
-        return any(arg.keyword is not None and arg.keyword.value == "axis" for arg in source.args)
-    literals = [int(n.value, 0) for n in walk(source) if isinstance(n, cst.Integer)]
-    is_display = isinstance(source, cst.Call) and any(
-        isinstance(n, (cst.List, cst.Tuple)) for n in walk(source)
-    )
-    return not is_display or len(set(literals)) < len(literals)
+    calls = {_called(node): node for node in walk(source) if isinstance(node, cst.Call)}
+    if not UNIQUE.isdisjoint(calls):
+        return False
+    outer = _called(source) if isinstance(source, cst.Call) else None
+    return outer not in SINGLE or any(_takes_axis(node) for node in calls.values())
+
+
+def _takes_axis(node: cst.Call) -> bool:
+    return any(arg.keyword is not None and arg.keyword.value == "axis" for arg in node.args)
+
+
+def _repeats(index: IndexFact, module: Module) -> bool:
+    """Return whether an index array is made in a way that repeats numbers."""
+    scope = scope_of(module, index.place.function)
+    source = resolve_name(Expression(index.node, scope)).node
+    nodes = list(walk(source))
+    if any(isinstance(node, (cst.List, cst.Tuple)) for node in nodes):
+        whole = [node.value for node in nodes if isinstance(node, cst.Integer)]
+        return len(set(whole)) < len(whole)
+    if any(isinstance(node, cst.Call) and _called(node) in REPEATING for node in nodes):
+        return True
+    operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
+    return any(isinstance(operator, (cst.FloorDivide, cst.Modulo)) for operator in operators)
+
+
+def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> bool:
+    """Return whether an update counts, or adds to what was just filled with one number.
+
+    Where no index repeats, there is no need to do either.
+    """
+    if fact.operator not in "+-":
+        return False
+    scope = scope_of(module, fact.place.function)
+    added = resolve_name(Expression(fact.right_node, scope)).node
+    if isinstance(added, (cst.Integer, cst.Float)):
+        return True
+    if isinstance(added, cst.Call) and _called(added) in FILLED:
+        return True
+    start = resolve_name(Expression(target.value, scope)).node
+    return not fact.place.loops and isinstance(start, cst.Call) and _called(start) in FILLED
 
 
 def _called(node: cst.Call) -> str | None:
