@@ -103,6 +103,8 @@ def _may_repeat(index: IndexFact, module: Module) -> bool:
     calls = {_called(node): node for node in walk(source) if isinstance(node, cst.Call)}
     if not UNIQUE.isdisjoint(calls):
         return False
+    if _lists_numbers(source) and not _lists_twice(source):
+        return False
     outer = _called(source) if isinstance(source, cst.Call) else None
     return outer not in SINGLE or any(_takes_axis(node) for node in calls.values())
 
@@ -115,14 +117,23 @@ def _repeats(index: IndexFact, module: Module) -> bool:
     """Return whether an index array is made in a way that repeats numbers."""
     scope = scope_of(module, index.place.function)
     source = resolve_name(Expression(index.node, scope)).node
+    if _lists_numbers(source):
+        return _lists_twice(source)
     nodes = list(walk(source))
-    if any(isinstance(node, (cst.List, cst.Tuple)) for node in nodes):
-        whole = [node.value for node in nodes if isinstance(node, cst.Integer)]
-        return len(set(whole)) < len(whole)
     if any(isinstance(node, cst.Call) and _called(node) in REPEATING for node in nodes):
         return True
     operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
     return any(isinstance(operator, (cst.FloorDivide, cst.Modulo)) for operator in operators)
+
+
+def _lists_numbers(source: cst.CSTNode) -> bool:
+    return any(isinstance(node, (cst.List, cst.Tuple)) for node in walk(source))
+
+
+def _lists_twice(source: cst.CSTNode) -> bool:
+    """Return whether a number is written twice in an expression."""
+    numbers = [node.value for node in walk(source) if isinstance(node, cst.Integer)]
+    return len(set(numbers)) < len(numbers)
 
 
 def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> bool:
