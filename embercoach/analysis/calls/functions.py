@@ -15,6 +15,7 @@ from embercoach.analysis.calls.parameters import (
     annotated_result,
     canonical_values,
     closure_of,
+    default_dtypes,
     is_vague,
     parameter_value,
     plain,
@@ -74,6 +75,8 @@ def call_function(
     """
     frame.work.left -= len(info.parameters) // PARAMETERS_A_STEP
     values = _bind(info, bound, arguments)
+    if not any(argument.star for argument in arguments):
+        values.update(default_dtypes(info, values))
     if frame.record:
         if frame.info is not None:
             frame.info.calls.add(info)

@@ -21,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     Array,
     Class,
     Dict,
+    DType,
     Instance,
     Number,
     Numpy,
@@ -33,6 +34,8 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import remembered
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 
 MAX_PIECES = 64
@@ -138,7 +141,7 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
 def _refines(given: Value, annotated: Value) -> bool:
     """Return whether the caller's value is more precise than the annotation."""
     kinds = {type(o) for o in options(annotated)}
-    return type(given) in kinds and type(given) in (Array, Sequence, Dict, Str, type(NONE))
+    return type(given) in kinds and type(given) in (Array, Sequence, Dict, DType, Str, type(NONE))
 
 
 def _traced(value: Value) -> Value:
@@ -163,6 +166,16 @@ def _is_none(node: cst.BaseExpression) -> bool:
 def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
     frame = Frame(info.module, None, closure_of(info), record=False)
     return plain(evaluate(frame, node))
+
+
+def default_dtypes(info: FunctionInfo, given: Collection[str]) -> Iterator[tuple[str, Value]]:
+    """The dtypes that parameters have by default in a call that does not pass them."""
+    for parameter in info.parameters:
+        default = parameter.default
+        if parameter.name not in given and type(default) is cst.Attribute:
+            value = _quiet_default(info, default)
+            if type(value) is DType:
+                yield parameter.name, value
 
 
 def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
