@@ -167,7 +167,8 @@ def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls
 def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
     if short in _FLAT:
-        return Numpy(_result_kind(short, arguments), False, pulls, None, True)
+        kind = _result_kind(short, arguments)
+        return Numpy(kind, False, pulls, "int64" if kind == "int" else "float64", True)
     return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
 
 
@@ -180,7 +181,10 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
     if name.startswith("numpy.testing."):
         return NONE
     kind = _array_kind(short, arguments)
-    return Numpy(kind, False, pulls, _dtype_argument(arguments), short in _FLAT)
+    dtype = _dtype_argument(arguments)
+    if dtype is None and kind == "int" and short in CONVERSIONS and len(arguments) == 1:
+        dtype = "int64" if isinstance(arguments[0].value, Sequence) else None
+    return Numpy(kind, False, pulls, dtype, short in _FLAT)
 
 
 _FLAT = frozenset({"arange", "linspace", "logspace"})

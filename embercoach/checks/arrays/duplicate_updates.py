@@ -50,7 +50,7 @@ def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
     target = None if method is None else _target(fact)
     if target is None or target not in module.array_parts:
         return
-    found = _array_indices(module)
+    found = array_indices(module)
     given = (e.slice.value for e in target.slice if isinstance(e.slice, cst.Index))
     indices = [index for node in given if (index := found.get(node)) is not None]
     if not indices or not all(_may_repeat(index, module) for index in indices):
@@ -83,7 +83,7 @@ def _target(fact: BinaryFact) -> cst.Subscript | None:
 
 
 @lru_cache(maxsize=2)
-def _array_indices(module: Module) -> dict[cst.CSTNode, IndexFact]:
+def array_indices(module: Module) -> dict[cst.CSTNode, IndexFact]:
     """The arrays that are indices in a file, by their nodes."""
     return {f.node: f for f in module.facts() if isinstance(f, IndexFact) and f.form == "index"}
 

@@ -29,6 +29,8 @@ TRIANGLES = frozenset(f"mlx.core.{name}" for name in ("tri", "tril", "triu"))
 TABLES = TRIANGLES | {"mlx.core.arange", "mlx.core.linspace"}
 #: Functions in the initial values of parameters, such as the logarithms of Mamba's decay rates.
 STARTS = frozenset(f"mlx.core.{name}" for name in ("random", "log", "zeros", "ones", "full"))
+#: What a file that trains calls.
+TRAINING = "value_and_grad"
 #: Expressions that are followed from an attribute through names.
 MOST_SOURCES = 64
 #: Layers of MLX without parameters.
@@ -56,6 +58,7 @@ def constant_parameter(fact: AttributeFact, module: Module) -> Iterator[Report]:
         "NN-002",
         message=f"constant array `{_short(fact.name)}` is a trainable parameter",
         help="Begin its name with `_`, or call `self.freeze(keys=[...], recurse=False)`",
+        context="differentiated" if TRAINING in module.source else None,
     )
 
 
