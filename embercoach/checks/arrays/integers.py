@@ -135,9 +135,8 @@ def float64_on_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("DTYPE-009", of=(".astype",))
 def cast_to_float64(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.astype(mx.float64)``."""
-    if fact.arguments and fact.arguments[0].value == DType("float64"):
-        if fact.keyword("stream") is None and len(fact.arguments) == 1:
-            yield from _float64(fact, module)
+    if len(fact.arguments) == 1 and fact.arguments[0].value == DType("float64"):
+        yield from _float64(fact, module)
 
 
 def _float64(fact: Fact, module: Module) -> Iterator[Report]:

@@ -81,8 +81,8 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
 def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
     if binding.kind == "element":
         return binding.name in place.array_names
-    return binding.kind == "assigned" and binding.value is not None and _is_part(
-        binding.value, module
+    return (
+        binding.kind == "assigned" and binding.value is not None and _is_part(binding.value, module)
     )
 
 

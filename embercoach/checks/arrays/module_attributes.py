@@ -36,12 +36,14 @@ MOST_SOURCES = 64
 #: Layers of MLX without parameters.
 BARE = frozenset(
     f"mlx.nn.{name}"
-    for name in """
-ALiBi AvgPool1d AvgPool2d AvgPool3d CELU Dropout Dropout2d Dropout3d ELU GELU GLU HardShrink
-HardTanh Hardswish Identity LeakyReLU LogSigmoid LogSoftmax MaxPool1d MaxPool2d MaxPool3d Mish
-ReLU ReLU2 ReLU6 RoPE SELU SiLU Sigmoid SinusoidalPositionalEncoding Softmax Softmin Softplus
-Softshrink Softsign Step Tanh Upsample
-""".split()
+    for name in (
+        *("ALiBi", "AvgPool1d", "AvgPool2d", "AvgPool3d", "CELU", "Dropout", "Dropout2d"),
+        *("Dropout3d", "ELU", "GELU", "GLU", "HardShrink", "HardTanh", "Hardswish", "Identity"),
+        *("LeakyReLU", "LogSigmoid", "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish"),
+        *("ReLU", "ReLU2", "ReLU6", "RoPE", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmin"),
+        *("SinusoidalPositionalEncoding", "Softplus", "Softshrink", "Softsign", "Step", "Tanh"),
+        "Upsample",
+    )
 )
 
 
