@@ -169,7 +169,8 @@ def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Va
     if short in _FLAT:
         kind = _result_kind(short, arguments)
         return Numpy(kind, False, pulls, "int64" if kind == "int" else "float64", True)
-    return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
+    kind = _result_kind(short, arguments)
+    return Numpy(kind, short in _UFUNCS, pulls, "float64" if kind == "float" else None)
 
 
 def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:

@@ -127,7 +127,10 @@ def _repeats(index: IndexFact, module: Module) -> bool:
 
 
 def _lists_numbers(source: cst.CSTNode) -> bool:
-    return any(isinstance(node, (cst.List, cst.Tuple)) for node in walk(source))
+    """Return whether an expression is ``mx.array`` of a list."""
+    if not isinstance(source, cst.Call) or _called(source) != "array" or not source.args:
+        return False
+    return isinstance(source.args[0].value, (cst.List, cst.Tuple))
 
 
 def _lists_twice(source: cst.CSTNode) -> bool:

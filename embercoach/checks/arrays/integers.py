@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import BoundMember, DType
@@ -39,7 +40,9 @@ def unsigned_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
         return
     if right is None and (number is None or number.kind != "int" or not number.const):
         return
-    if _is_guarded(fact, module):
+    scope = scope_of(module, fact.place.function)
+    source = resolve_name(Expression(fact.left_node, scope)).node
+    if isinstance(source, cst.BinaryOperation) or _is_guarded(fact, module):
         return
     yield Report.at(
         fact,

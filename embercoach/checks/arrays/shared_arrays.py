@@ -15,7 +15,7 @@ from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.facts.facts import BinaryFact, Fact, StoreFact
@@ -81,16 +81,21 @@ def _aliases(update: _Update, name: str, module: Module) -> Iterator[tuple[str, 
         return
     for binding in _copies(module, update.fact.place.function).get(name, ()):
         if reaching.before(statement, binding.name) == (binding,) and (
-            reaching.before(binding.statement, name) == here
+            _objects(reaching.before(binding.statement, name)) == _objects(here)
         ):
             yield binding.name, binding
-    (first, *more) = here
+    (first, *more) = _objects(here) or here
     if more or not isinstance(first.value, cst.Name) or first.kind != "assigned":
         return
     other = first.value.value
     held = reaching.before(statement, other)
     if held and len(held) == 1 and held == reaching.before(first.statement, other):
         yield other, held[0]
+
+
+def _objects(bindings: tuple[Binding, ...] | None) -> tuple[Binding, ...]:
+    """The bindings but for updates in place, which keep the object."""
+    return tuple(binding for binding in bindings or () if binding.kind != "updated")
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +130,10 @@ def _comes_later(
         return False
     begin = start if loop is None else reads.order.get(id(loop), start)
     end = start if loop is None else reads.ends.get(id(loop), start)
+    branches = reads.branches[id(statement)]
     for at, reader in reads.of.get(name, ()):
+        if any(branches.get(test, branch) != branch for test, branch in reads.at(reader)):
+            continue  # in another branch
         if at <= start and not (loop is not None and begin <= at <= end):
             continue
         if reader is statement and loop is None:
@@ -141,32 +149,77 @@ class _Reads(NamedTuple):
 
     order: the place of each statement, by its ``id``.
     ends: the place of the last statement in each loop.
+    branches: of each statement, the branches of tests that it is in, by the ``id`` of the test.
     """
 
     of: dict[str, list[tuple[int, cst.CSTNode]]]
     order: dict[int, int]
     ends: dict[int, int]
+    branches: dict[int, dict[int, bool]]
+
+    def at(self, statement: cst.CSTNode) -> Iterable[tuple[int, bool]]:
+        """The tests around a statement, and which branch it is in."""
+        return self.branches[id(statement)].items()
 
 
 @lru_cache(maxsize=64)
 def _reads(module: Module, function: FunctionInfo | None) -> _Reads:
     root = module.tree if function is None else function.node.body
-    reads = _Reads({}, {}, {})
+    reads = _Reads({}, {}, {}, {})
     body = (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)
     for statement in walk(root, body):
         if not isinstance(statement, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
             continue
         at = reads.order[id(statement)] = len(reads.order)
-        target = getattr(statement, "target", None)
+        around = reads.branches.setdefault(id(statement), {})
+        _note_branches(statement, around, reads)
+        bound = _bound_nodes(statement)
         whole = isinstance(statement, (cst.FunctionDef, cst.ClassDef))
         for inner in walk(statement) if whole else head_of(statement):
-            if isinstance(inner, cst.Name) and inner is not target:
+            if isinstance(inner, cst.Attribute):
+                bound.add(id(inner.attr))
+            elif isinstance(inner, cst.Arg) and inner.keyword is not None:
+                bound.add(id(inner.keyword))
+            elif isinstance(inner, cst.Name) and id(inner) not in bound:
                 reads.of.setdefault(inner.value, []).append((at, statement))
     for loop in walk(root, body):
         if isinstance(loop, (cst.For, cst.While)):
             last = [reads.order[id(s)] for s in small_statements(loop.body) if id(s) in reads.order]
             reads.ends[id(loop)] = max(last, default=0)
     return reads
+
+
+def _note_branches(statement: cst.CSTNode, around: dict[int, bool], reads: _Reads) -> None:
+    """Note the branches that the statements right below one are in."""
+    for name in ("body", "orelse"):
+        suite = getattr(statement, name, None)
+        below = around
+        if isinstance(statement, cst.If):
+            below = {**around, id(statement): name == "body"}
+        if isinstance(suite, cst.If):
+            reads.branches[id(suite)] = below
+            continue
+        if isinstance(suite, cst.Else):
+            suite = suite.body
+        for line in getattr(suite, "body", ()):
+            simple = isinstance(line, cst.SimpleStatementLine)
+            for inner in line.body if simple else (line,):
+                reads.branches[id(inner)] = below
+    for handler in getattr(statement, "handlers", ()):
+        _note_branches(handler, around, reads)
+
+
+def _bound_nodes(statement: cst.CSTNode) -> set[int]:
+    """The names that a statement binds, by their ``id``."""
+    pending: list[cst.CSTNode] = [*_targets(statement)]
+    pending.append(getattr(statement, "target", statement))
+    found: set[int] = set()
+    while pending:
+        target = pending.pop()
+        found.add(id(target))
+        if isinstance(target, (cst.Tuple, cst.List)):
+            pending += [element.value for element in target.elements]
+    return found
 
 
 def _repeated_item(fact: Fact, node: cst.Subscript, module: Module) -> Iterator[Report]:
@@ -248,6 +301,10 @@ def _calls(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
     return found
 
 
+def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
+    return [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+
+
 def _call_with_later_read(function: FunctionInfo, name: str, module: Module) -> LocalCall | None:
     """A call after which the caller reads the array that it passed."""
     for call in _calls(module).get(function, ()):
@@ -259,9 +316,14 @@ def _call_with_later_read(function: FunctionInfo, name: str, module: Module) -> 
         reaching = scope_of(module, place.function).reaching
         if not isinstance(given, cst.Name) or reaching is None:
             continue
+        if any(
+            isinstance(n, cst.Name) and n.value == given.value for n in _targets(place.statement)
+        ):
+            continue  # the name holds the result then
         reads = _reads(module, place.function)
         for binding in reaching.before(place.statement, given.value) or ():
             around = (place.statement, place.loop, given.value, binding, reaching)
-            if _comes_later(reads, *around):
+            here = [at for at, reader in reads.of[given.value] if reader is place.statement]
+            if len(here) > 1 or _comes_later(reads, *around):
                 return call
     return None

@@ -179,4 +179,13 @@ def _is_number(expression: Expression) -> bool:
 def _is_shifted(expression: Expression, module: Module) -> bool:
     """Return whether a difference is exponentiated: of values and their maximum, as a rule."""
     node = resolve_name(expression).node
+    if isinstance(node, cst.Name):
+        found = expression.scope.find(node.value)
+        reaching = None if found is None else found[0].reaching
+        held = () if reaching is None else reaching.bindings.get(node.value, ())
+        return any(binding.kind == "updated" or _subtracts(binding.value) for binding in held)
+    return _subtracts(node)
+
+
+def _subtracts(node: cst.CSTNode | None) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract)
