@@ -34,9 +34,9 @@ def unsigned_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
     left, right = as_array(fact.left), as_array(fact.right)
     number = as_number(fact.right)
     dtype = None if left is None else left.dtype
-    if left is None or dtype not in UNSIGNED or left.literal:
+    if left is None or dtype not in UNSIGNED or left.scalar:
         return
-    if right is not None and (right.dtype not in UNSIGNED or right.literal):
+    if right is not None and right.dtype not in UNSIGNED:
         return
     if right is None and (number is None or number.kind != "int" or not number.const):
         return
