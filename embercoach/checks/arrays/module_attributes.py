@@ -160,7 +160,7 @@ def has_parameters(value: Value) -> bool:
 
 
 def _is_held_elsewhere(fact: AttributeFact) -> bool:
-    """Return whether the layers may have names of their own: ``(self.up, self.down)``."""
+    """Return whether the layers may have separate names: ``(self.up, self.down)``."""
     statement = fact.place.statement
     given = statement.value if isinstance(statement, (cst.Assign, cst.AnnAssign)) else None
     if isinstance(given, cst.Tuple):

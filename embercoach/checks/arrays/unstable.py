@@ -146,7 +146,7 @@ def _local_functions(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
 
 
 def _only_result(function: FunctionInfo) -> cst.BaseExpression | None:
-    """What a function returns, if it has one ``return``."""
+    """The expression that a function returns, if it has one ``return``."""
     if isinstance(function.node, cst.Lambda):
         return function.node.body
     statements = small_statements(function.node.body)
