@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.project.project import Project
 from embercoach.checks.file_reports import place_reports, reports_of
-from embercoach.checks.programs.kernel_budgets import problem_of
 from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES, load, load_kernel_checks
 from embercoach.metal.work_budget import WorkBudget
@@ -59,10 +58,9 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     """
     with reading(source):
         module = project.open(path, source)
-        reports, exceeded = reports_of(module)
+        reports, problem = reports_of(module)
         findings = place_reports(module, reports)
     dependencies = tuple(sorted(module.all_dependencies()))
-    problem = exceeded or problem_of(module)
     project.release()
     return FileReport(findings, dependencies, problem)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
-from embercoach.checks.programs.kernels import has_kernel
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import Report, checks_of, checks_on, load_kernel_checks
 from embercoach.finding import Edit, Finding, Fix, Step
@@ -17,7 +16,7 @@ from embercoach.finding import Edit, Finding, Fix, Step
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.facts.stops import Stop
+    from embercoach.analysis.facts.stops import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
 
 
@@ -28,19 +27,9 @@ BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
 #: Characters of source that a step quotes.
 MOST_QUOTED = 60
 
-#: The stops of a finding's flow, and of its related places.
-_Stops: TypeAlias = "tuple[list[Stop], list[Stop]]"
 
-
-class Reports(NamedTuple):
-    """The reports of a module, and why they are incomplete, if they are."""
-
-    reports: list[Report]
-    exceeded: str | None
-
-
-def reports_of(module: Module) -> Reports:
-    """The reports of a module, without those that another report covers.
+def reports_of(module: Module) -> tuple[list[Report], str | None]:
+    """The reports of a module, without covered ones, and why they are incomplete if they are.
 
     Where the file exceeds its work budget, these are the reports of the facts up to that point.
     Work is counted, so they are the same in every run.
@@ -51,7 +40,8 @@ def reports_of(module: Module) -> Reports:
     except WorkExceededError as error:
         facts, exceeded = module.facts(), _exceeded(error)
         module.work.left = Work.of("", is_shared=False).left  # for the checks
-    if module.mentions_kernels or any(map(has_kernel, facts)):
+    kernels = module.mentions_kernels or has_kernels(facts)
+    if kernels:
         load_kernel_checks()
     found: list[Report] = []
     try:
@@ -63,7 +53,11 @@ def reports_of(module: Module) -> Reports:
                 found.extend(file_check(module, facts))
     except WorkExceededError as error:
         exceeded = exceeded or _exceeded(error)
-    return Reports(_uncovered(module, found), exceeded)
+    if kernels:
+        from embercoach.checks.programs.kernel_plans import budget_of
+
+        exceeded = exceeded or budget_of(module).problem
+    return _uncovered(module, found), exceeded
 
 
 def _exceeded(error: WorkExceededError) -> str:
@@ -92,11 +86,16 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
     if not reports:
         return ()
     origins = Origins(module)
-    contexts = [r.context or context_of(r.place, module.is_test) for r in reports]
-    stop_lists = [_stops(*pair, origins) for pair in zip(reports, contexts, strict=True)]
+    traces = [
+        origins.trace(
+            r.place, r.context, subject=r.subject, with_start=r.code.startswith(BY_CONTEXT)
+        )
+        for r in reports
+    ]
     statements: dict[cst.CSTNode, cst.CSTNode] = {}
     # Flows share stops.
-    stops = {id(stop): stop for pair in stop_lists for stops in pair for stop in stops}
+    related = (stop for report in reports for stop in report.related)
+    stops = {id(s): s for s in (*related, *(s for t in traces for s in (*t.flow, *t.start)))}
     for stop in stops.values():
         statements[stop.node] = stop.statement
         if stop.quoted is not None:
@@ -109,23 +108,8 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
     lines = LineOffsets(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
     return tuple(
-        _finding(
-            report,
-            context,
-            tuple(tuple([steps[id(stop)] for stop in stops]) for stops in pair),
-            spans,
-            lines,
-        )
-        for report, context, pair in zip(reports, contexts, stop_lists, strict=True)
+        [_finding(*pair, spans, steps, lines) for pair in zip(reports, traces, strict=True)]
     )
-
-
-def _stops(report: Report, context: str, origins: Origins) -> _Stops:
-    """The origin of the array, and the start of the context."""
-    flow = [] if report.subject is None else origins.of_value(report.subject, report.place)
-    depends = report.code.startswith(BY_CONTEXT)
-    start = origins.of_context(context, report.place) if depends else []
-    return flow, [*start, *report.related]
 
 
 class LineOffsets:
@@ -167,9 +151,9 @@ def _starts_of_lines(source: str) -> list[int]:
 
 def _finding(
     report: Report,
-    context: str,
-    steps: tuple[tuple[Step, ...], ...],
+    trace: OriginTrace,
     spans: dict[cst.CSTNode, Span],
+    steps: dict[int, Step],
     lines: LineOffsets,
 ) -> Finding:
     span = _within(spans[report.node], report.text_span, lines)
@@ -192,9 +176,10 @@ def _finding(
         span.end_column + 1,
         report.message,
         report.help,
-        context,
+        trace.context,
         fix,
-        *steps,
+        tuple([steps[id(stop)] for stop in trace.flow]),
+        tuple([steps[id(stop)] for stop in (*trace.start, *report.related)]),
     )
 
 

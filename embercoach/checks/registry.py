@@ -123,10 +123,11 @@ KERNEL_CHECKS = tuple(
 
 
 class Check(NamedTuple):
-    """A registered check. ``of`` names the functions whose calls it takes, None for any call."""
+    """A registered check, and the names and prefixes of functions whose calls it takes."""
 
     function: Callable[..., Iterator[Any]]
-    of: frozenset[str] | None
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
 
 
 CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
@@ -134,7 +135,7 @@ CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
 F = TypeVar("F", bound=Callable[..., "Iterator[Report] | Iterator[MetalReport]"])
 
 
-def check(*codes: str, of: Iterable[str] | None = None) -> Callable[[F], F]:
+def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     """Register a check: a generator of reports about one fact, or about one file.
 
     The annotation of its first parameter is the fact's type, one of ``FACTS``.
@@ -142,12 +143,13 @@ def check(*codes: str, of: Iterable[str] | None = None) -> Callable[[F], F]:
     Args:
         codes: the codes that it may report.
         of: for calls: qualified names of library functions (``"builtins.int"``), prefixes of such
-            names (``"numpy."``) and methods (``".item"``). None for any call.
+            names (``"numpy."``) and methods (``".item"``, or ``"."`` for all). Any call by default.
 
     Raises:
         TypeError: the first parameter has another annotation.
     """
-    names = None if of is None else frozenset(of)
+    names = frozenset(of)
+    prefixes = tuple(name for name in names if not name or name.endswith("."))
 
     def register(function: F) -> F:
         fact = next(iter(function.__annotations__.values()), None)
@@ -157,7 +159,7 @@ def check(*codes: str, of: Iterable[str] | None = None) -> Callable[[F], F]:
                 f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
             )
         CODES.update(codes)
-        CHECKS[fact].append(Check(function, names))
+        CHECKS[fact].append(Check(function, names, prefixes))
         _of_call.cache_clear()
         return function
 
@@ -192,19 +194,14 @@ def checks_of(fact: Fact) -> Sequence[Callable[..., Iterator[Report]]]:
     callee = fact.callee
     if type(callee) is Symbol:
         return _of_call(callee.name)
-    return _of_call(f".{callee.name}" if type(callee) is BoundMember else None)
+    return _of_call(f".{callee.name}" if type(callee) is BoundMember else "")
 
 
 @lru_cache(maxsize=4096)
-def _of_call(name: str | None) -> tuple[Callable[..., Iterator[Report]], ...]:
-    """The checks of calls of a function, a ``.method``, or of anything else."""
+def _of_call(name: str) -> tuple[Callable[..., Iterator[Report]], ...]:
+    """The checks of calls of a function, a ``.method``, or of anything else (an empty name)."""
     return tuple(
         check.function
         for check in CHECKS["CallFact"]
-        if check.of is None
-        or (name is not None and (name in check.of or name.startswith(_prefixes(check.of))))
+        if name in check.names or name.startswith(check.prefixes)
     )
-
-
-def _prefixes(names: frozenset[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name.endswith("."))

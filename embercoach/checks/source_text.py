@@ -1,4 +1,4 @@
-"""Source text for fixes and messages."""
+"""Facts of a source that fixes depend on: the name of ``mlx.core``, and text that is output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 _aliases: WeakKeyDictionary[Module, str | None] = WeakKeyDictionary()
 _shown: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
-
-
-def code_of(module: Module, node: cst.CSTNode) -> str:
-    """A node's own source text."""
-    return module.parsed.code(node)
 
 
 def mlx_alias(module: Module) -> str | None:

@@ -1,18 +1,20 @@
-"""Probable mistakes in configurations: found over a run, and printed."""
+"""Mistakes in configurations, certain and probable: found over a run, and printed."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config.errors import ConfigWarning
 from embercoach.config.patterns import PathPatterns
+from embercoach.engine.problem import Problem
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
+    from embercoach.config import ConfigError
     from embercoach.engine.checkouts import Plan
 
 #: Keys of tables from patterns of files.
@@ -25,13 +27,22 @@ def warn(warnings: Iterable[ConfigWarning]) -> None:
         print_text(f"embercoach: warning: {warning}", sys.stderr)
 
 
+def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
+    """Report configuration errors of checkouts, whose files are not checked."""
+    here = Path.cwd()
+    for mistake in mistakes:
+        assert mistake.path is not None
+        path = mistake.path
+        shown = path.relative_to(here) if path.is_relative_to(here) else path
+        message = f"configuration: {mistake.message}; its files were not checked"
+        yield Problem(str(shown), mistake.line or 1, 1, message)
+
+
 def idle_patterns(plan: Plan) -> Iterator[ConfigWarning]:
     """Warn of patterns of files that match no file, where a run covers all that they are for."""
-    if not plan.division.is_whole:
-        return
     for scope in plan.scopes:
         file, root = scope.file, scope.settings.root
-        if file is None or not _covers(plan.walked, root):
+        if file is None or not plan.division.is_whole or not _covers(plan.walked, root):
             continue
         if scope.top.exclude is not None or scope.top.extend_exclude:
             continue  # what the command line leaves out may be what they are for

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from embercoach.cli import codes
-from embercoach.cli.config_warnings import idle_patterns, warn
+from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
 from embercoach.cli.progress import progress_of
-from embercoach.cli.run_origin import origin_of, problems_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
 from embercoach.engine.checkouts import CheckoutDivision, Plan
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from embercoach.report.origin import RunOrigin
     from embercoach.report.outcome import Comparison
 
-    class Check(Protocol):
+    class CheckRunner(Protocol):
         """Checks the files of a run, or those of some configurations."""
 
         def __call__(
@@ -170,6 +169,8 @@ def execute(request: CheckRequest) -> int:
     origin = None
     # The program's digest takes a tenth of a small run's time.
     if request.output_format in WITH_ORIGIN and not done:
+        from embercoach.cli.run_origin import origin_of
+
         origin = origin_of(outcome, request.shard)
     answer = Answer(result=result, sources=SourceTexts(), done=done, origin=origin)
     return _report(request, plan.scopes, answer, baselines, configurations)
@@ -194,7 +195,7 @@ def _guards(
 
 def _fixed(
     request: CheckRequest,
-    check: Check,
+    check: CheckRunner,
     results: dict[ConfigurationScope, RunResult],
     problems: list[Problem],
 ) -> tuple[RunResult, str]:
@@ -220,12 +221,12 @@ def _fixes_done(fixes: int, files: int) -> str:
     return f"Fixed {plural(fixes, 'finding')} in {plural(files, 'file')}." if fixes else ""
 
 
-def _again(check: Check, scope: ConfigurationScope) -> RunResult:
+def _again(check: CheckRunner, scope: ConfigurationScope) -> RunResult:
     return check([scope]).scopes[scope]
 
 
 def _annotated(
-    check: Check, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
+    check: CheckRunner, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
 ) -> tuple[RunResult, str]:
     """Add suppressions to files; the result after that and what was done."""
     from embercoach.engine.suppression.annotation import annotate_files

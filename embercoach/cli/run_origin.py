@@ -1,30 +1,13 @@
-"""The origin of a run, and problems with configurations of single checkouts."""
+"""The origin of a run."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.engine.problem import Problem
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from embercoach.config import ConfigError
     from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.discovery.shard import Shard
     from embercoach.report.origin import RunOrigin
-
-
-def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
-    """Report configuration errors of checkouts, whose files are not checked."""
-    here = Path.cwd()
-    for mistake in mistakes:
-        assert mistake.path is not None
-        path = mistake.path
-        shown = path.relative_to(here) if path.is_relative_to(here) else path
-        message = f"configuration: {mistake.message}; its files were not checked"
-        yield Problem(str(shown), mistake.line or 1, 1, message)
 
 
 def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigin:

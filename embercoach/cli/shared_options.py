@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from embercoach.cli.option_types import Codes, Commas, joined
+from embercoach.cli.option_types import Codes, Commas
 from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 
@@ -97,6 +97,19 @@ MERGED = {
 }
 
 
+def output_format(
+    *formats: str, default: str = "text", help_text: str = "Output format."
+) -> Option:
+    """The option for the format of what is printed."""
+    return click.option(
+        "--output-format",
+        type=click.Choice(formats),
+        default=default,
+        show_default=True,
+        help=help_text,
+    )
+
+
 def choice(function: _Function) -> _Function:
     """Add the options that select files and rules."""
     return _with(function, _CHOICE)
@@ -123,6 +136,11 @@ def _with(function: _Function, options: Sequence[Option]) -> _Function:
     return function
 
 
+def _joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """A repeated option's lists as one."""
+    return tuple([word for words in values for word in words])
+
+
 def overrides(options: dict[str, Any]) -> Overrides:
     """The settings on the command line.
 
@@ -136,11 +154,11 @@ def overrides(options: dict[str, Any]) -> Overrides:
         raise click.UsageError("--baseline must be a file, got an empty text")
     return Overrides(
         profile=options["profile"],
-        select=joined(options["select"]) or None,
-        extend_select=joined(options.get("extend_select", ())),
-        ignore=joined(options["ignore"]),
-        exclude=joined(options.get("exclude", ())) or None,
-        extend_exclude=joined(options.get("extend_exclude", ())),
+        select=_joined(options["select"]) or None,
+        extend_select=_joined(options.get("extend_select", ())),
+        ignore=_joined(options["ignore"]),
+        exclude=_joined(options.get("exclude", ())) or None,
+        extend_exclude=_joined(options.get("extend_exclude", ())),
         show_notes=options.get("show_notes"),
         respect_gitignore=options.get("respect_gitignore"),
         max_file_size=options.get("max_file_size"),

@@ -106,10 +106,11 @@ class Cache:
     ``severities`` (by code, profile and context) spares reading rule pages; who judges adds to it.
     """
 
-    def __init__(self, root: Path, fingerprint: str) -> None:
+    def __init__(self, root: Path, fingerprint: str, states: States) -> None:
         """Read a project's results; none if there are none or the file is damaged."""
         self.root = str(root)
         self.fingerprint = fingerprint
+        self._states = states
         self.entries: dict[str, CacheEntry] = {}
         self.severities: _Severities = {}
         self._severities_known = 0
@@ -126,27 +127,31 @@ class Cache:
     def _file(self) -> Path:
         return self._folder / f"{PREFIX}{self.fingerprint}"
 
-    def get(self, path: str, digest: str, states: States) -> Inspection | None:
+    def learn(self, path: str, digest: str) -> None:
+        """Note the content of a file that is about to be asked for."""
+        self._states.learn(path, digest)
+
+    def get(self, path: str, digest: str) -> Inspection | None:
         """The result for a file's content, if its dependencies have not changed."""
         entry = self.entries.get(self._shorten(path))
         if entry is None or entry.digest != digest:
             return None
-        if not all(self._holds(need, states) for need in entry.needs):
+        if not all(map(self._holds, entry.needs)):
             return None
         return restored(entry.kind, digest, entry.payload)
 
-    def _holds(self, need: tuple[str, str], states: States) -> bool:
+    def _holds(self, need: tuple[str, str]) -> bool:
         held = self._held.get(need)
         if held is None:
-            held = self._held[need] = states.of(self._lengthen(need[0])) == need[1]
+            held = self._held[need] = self._states.of(self._lengthen(need[0])) == need[1]
         return held
 
-    def put(self, path: str, inspection: Inspection, states: States) -> None:
+    def put(self, path: str, inspection: Inspection) -> None:
         """Cache a result, unless a dependency may have changed meanwhile."""
         needs = []
         for other in inspection.dependencies:
-            state = states.of(other)
-            if not states.settled(other):
+            state = self._states.of(other)
+            if not self._states.settled(other):
                 return
             needs.append((self._shorten(other), state))
         entry = CacheEntry(inspection.digest, inspection.kind, tuple(needs), stored(inspection))

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError
-from embercoach.config.checkout_folders import Checkouts
+from embercoach.config.configuration_files import folder_of
 from embercoach.engine.discovery.files import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
+from embercoach.project_files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -25,19 +26,23 @@ if TYPE_CHECKING:
     Found = tuple[SourceFile, ConfigurationScope]
 
 
+#: What stands at the top of a checkout.
+MARKS = (*PROJECT_FILES, *CHECKOUT_FOLDERS, OWN_FILE)
+
+
 class CheckoutDivision:
     """Which checkout, and which shard, each file is in."""
 
     def __init__(self, paths: Iterable[str], shard: Shard | None = None) -> None:
         """Look at the paths of a run."""
         self._shard = shard
-        checkouts = Checkouts()
+        self._marked: dict[Path, bool] = {}
         #: The paths, by checkout.
         self.paths: dict[Path, list[str]] = {}
         self._given: dict[str, Path] = {}
         self._divided: set[str] = set()
         for path in paths:
-            checkout = checkouts.of(path)
+            checkout = self._top(path)
             self.paths.setdefault(checkout, []).append(path)
             self._given[os.path.abspath(path)] = checkout  # noqa: PTH100
 
@@ -45,6 +50,26 @@ class CheckoutDivision:
     def is_whole(self) -> bool:
         """Return whether other shards have no files."""
         return self._shard is None
+
+    def _top(self, path: str) -> Path:
+        """The nearest folder at or above a path that looks like a checkout's top, absolute.
+
+        Where there is none it is the folder itself, so that unpacked packages count each by itself,
+        and for a file the current folder if it lies there.
+        """
+        folder = folder_of(path)
+        for candidate in (folder, *folder.parents):
+            if self._is_marked(candidate):
+                return candidate
+        here = Path.cwd()
+        is_file = Path(path).is_file()
+        return here if is_file and folder.is_relative_to(here) else folder
+
+    def _is_marked(self, folder: Path) -> bool:
+        marked = self._marked.get(folder)
+        if marked is None:
+            marked = self._marked[folder] = any((folder / name).exists() for name in MARKS)
+        return marked
 
     def checkout(self, place: str) -> Path | None:
         """The innermost checkout of the paths that a file, given as an absolute path, lies in."""

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.analysis.work import WorkExceededError
-from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, language_of
+from embercoach.engine.languages import (
+    METAL,
+    NOTEBOOK,
+    OBJECTIVE_C,
+    language_of,
+    may_hold_directives,
+)
 from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.finding import PlacedError
@@ -134,8 +140,6 @@ class Inspector:
         builders: tuple[KernelBuilder, ...],
         max_size: float | None,
     ) -> Inspection:
-        from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
-
         language = language_of(path.name)
         notebook = None
         if language == NOTEBOOK:
@@ -149,7 +153,11 @@ class Inspector:
         too_large = size_problem(len(text), language, max_size)
         if too_large is not None:
             return _problem("failed", digest, too_large)
-        directives = read_directives(text, language) if may_hold_directives(data) else ()
+        directives: tuple[Directive, ...] = ()
+        if may_hold_directives(data):
+            from embercoach.engine.suppression.suppressions import read_directives
+
+            directives = read_directives(text, language)
         if any(directive.kind == "skip-file" for directive in directives):
             return Inspection("skipped", digest)
         from embercoach import checks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.notebooks import SUFFIX as NOTEBOOK_SUFFIX
@@ -33,6 +34,8 @@ SHEBANG = 512
 #: What a comment starts with that ends with its line.
 MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTIVE_C: "//"}
 
+#: Every suppression contains one of these.
+_SUPPRESSING = re.compile(rb"noqa|embercoach", re.IGNORECASE)
 #: Every file that a check may report something about contains one of these.
 _OF_PYTHON = (b"mlx", b"metal_kernel")
 _RELEVANT: dict[Language, tuple[bytes, ...]] = {
@@ -42,6 +45,11 @@ _RELEVANT: dict[Language, tuple[bytes, ...]] = {
     METAL: (b"{",),
     OBJECTIVE_C: (b"MTL", b"Metal", b"metal"),
 }
+
+
+def may_hold_directives(data: bytes) -> bool:
+    """Return whether a file may contain suppressions and must be tokenized."""
+    return _SUPPRESSING.search(data) is not None
 
 
 def language_of(path: str) -> Language:

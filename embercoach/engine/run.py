@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,8 @@ def joined(results: Iterable[RunResult]) -> RunResult:
     findings = {finding for result in results for finding in result.findings}
     problems = {problem for result in results for problem in result.problems}
     return RunResult(
-        tuple(sorted(findings, key=lambda finding: finding.sort_key)),
-        tuple(sorted(problems, key=lambda problem: problem.sort_key)),
+        tuple(sorted(findings, key=attrgetter("sort_key"))),
+        tuple(sorted(problems, key=attrgetter("sort_key"))),
         sum(result.files_checked for result in results),
         sum(result.files_skipped for result in results),
         sum(result.suppressed for result in results),
@@ -119,7 +120,7 @@ def run(
     else:
         name, data = stdin
         file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
-        part = RunPart(settings, None, States(time.time_ns()), [(file, data)])
+        part = RunPart(settings, None, [(file, data)])
         jobs = 1
     check([part], jobs=jobs, on_progress=on_progress, debug=debug)
     return joined(part.results)
@@ -129,14 +130,15 @@ def prepare(
     groups: Iterable[tuple[Settings, Iterable[SourceFile]]], *, cache: bool = True
 ) -> list[RunPart]:
     """A part of a run for each group of files with the same settings; parts share caches."""
-    states = States(time.time_ns())
+    states: States | None = None
     caches: dict[tuple[Path, tuple[KernelBuilder, ...]], Cache] = {}
     parts = []
     for settings, files in groups:
         key = (settings.root, settings.kernel_builders)
         if cache and key not in caches:
-            caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders))
-        parts.append(RunPart(settings, caches.get(key), states, [(file, None) for file in files]))
+            states = states or States(time.time_ns())
+            caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders), states)
+        parts.append(RunPart(settings, caches.get(key), [(file, None) for file in files]))
     return parts
 
 
@@ -204,7 +206,6 @@ class RunPart:
         self,
         settings: Settings,
         cache: Cache | None,
-        states: States,
         files: Sequence[tuple[SourceFile, bytes | None]],
     ) -> None:
         """Take files with their bytes, or None for what is on disk."""
@@ -214,7 +215,6 @@ class RunPart:
         self.cache = cache
         self.results: list[RunResult] = []
         self._judge = Judge(settings, None if cache is None else cache.severities)
-        self._states = states
 
     def begin(self) -> list[tuple[SourceFile, bytes | None, int]]:
         """Report the files that are skipped or cached; return the others with their sizes."""
@@ -234,7 +234,7 @@ class RunPart:
                 self.fail(file, message)
             elif self.cache is not None:
                 digest = digest_of(data)
-                self._states.learn(str(file.path), digest)
+                self.cache.learn(str(file.path), digest)
                 known.append((file, digest, len(data)))
             else:
                 unknown.append((file, given, len(data)))
@@ -245,7 +245,7 @@ class RunPart:
     def keep(self, file: SourceFile, inspection: Inspection) -> None:
         """Report an inspection, and cache it."""
         if self.cache is not None and inspection.kind != "failed":
-            self.cache.put(str(file.path), inspection, self._states)
+            self.cache.put(str(file.path), inspection)
         self.results.append(reported(self._judge, file, inspection))
 
     def fail(self, file: SourceFile, message: str) -> None:
@@ -264,7 +264,7 @@ class RunPart:
     ) -> Iterator[tuple[SourceFile, None, int]]:
         """Report the files that the cache has; yield the others."""
         for file, digest, size in files:
-            inspection = cache.get(str(file.path), digest, self._states)
+            inspection = cache.get(str(file.path), digest)
             if inspection is None:
                 yield file, None, size
             else:

@@ -103,6 +103,8 @@ class LineIndex:
     def __init__(self, text: str) -> None:
         self.text = text
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+        #: How many lines there are; a line end at the end of the text opens no further one.
+        self.count = len(self.starts) - (self.starts[-1] == len(text) and len(self.starts) > 1)
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of a character offset; offsets past the end mean the end."""
@@ -122,8 +124,3 @@ class LineIndex:
             return ""
         end = self.starts[number] if number < len(self.starts) else len(self.text)
         return self.text[self.starts[number - 1] : end].rstrip("\r\n")
-
-    @property
-    def count(self) -> int:
-        """How many lines there are; a line end at the end of the text opens no further one."""
-        return len(self.starts) - (self.starts[-1] == len(self.text) and len(self.starts) > 1)

@@ -38,8 +38,6 @@ class Declaration:
         dimensions: texts between the brackets of an array, outermost first.
         value: text of the initializer, None without one.
         depth: nesting of scopes, 0 for the outermost of the text.
-        fixed: ``const`` or ``constexpr`` is among the specifiers; of a pointer it is what it
-            points to that is constant.
     """
 
     name: str
@@ -51,7 +49,6 @@ class Declaration:
     dimensions: tuple[str, ...] = ()
     value: str | None = None
     depth: int = 0
-    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,7 @@ class Use:
         kind: where it stands; a guess in the places where C++ itself is ambiguous.
         elsewhere: a declaration of the same name that is out of scope, or comes later.
         variable: it is indexed or assigned, so it can be neither a constant nor a type.
+        component: of a thread attribute ``x``, another swizzle, or None.
     """
 
     name: str
@@ -69,6 +67,7 @@ class Use:
     place: TextSpan
     elsewhere: TextSpan | None = None
     variable: bool = False
+    component: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +128,6 @@ class WrittenCall:
 
     name: str
     template: tuple[str, ...]
-    place: TextSpan
-
-
-@dataclass(frozen=True, slots=True)
-class AttributeUse:
-    """A use of a thread attribute; ``component`` is ``x``, another swizzle, or None."""
-
-    name: str
-    component: str | None
     place: TextSpan
 
 

@@ -121,3 +121,9 @@ def test_files_are_read_as_bodies_are() -> None:
     )
     found = check_metal(text).findings
     assert sorted((f.line, f.column) for f in found if f.code == CODE) == [(6, 19), (7, 24)]
+
+
+@pytest.mark.parametrize("call", ["min(i)", "max()", "min(i, n, 3u)"])
+def test_calls_with_too_few_or_too_many_arguments(call: str) -> None:
+    body = f"threadgroup float t[32]; {I}t[i] = 1; y[i] = t[31 - {call}];"
+    assert findings(launched(body), CODE) == []

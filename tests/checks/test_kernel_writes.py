@@ -8,6 +8,8 @@ from tests.checks.findings import findings, launched, messages
 
 CODE = "KERNEL-WRITE-001"
 HEADER = """
+#define WRITABLE device float*
+#define READABLE const device float*
 void fill(device float* p) { p[0] = 1; }
 void show(const device float* p) {}
 template <typename T> void any(device T* p) {}
@@ -29,6 +31,7 @@ def complaints(body: str) -> list[str]:
         ("eps = 1;", "write to input `eps`"),
         ("x_shape[0] = 1;", "write to read-only `x_shape`"),
         ("device float* p = x + 4; y[0] = p[0];", "writable pointer `p` to input `x`"),
+        ("WRITABLE p = x; y[0] = p[0];", "writable pointer `p` to input `x`"),
         ("const device float* p = x; p[1] = 2;", "through `p`"),
         ("auto p = x + 1; p[0] = 2;", "through `p`"),
         ("auto p = x; auto q = p + 1; q[0] = 2;", "through `q`"),
@@ -56,6 +59,8 @@ def test_flagged(body: str, reported: str) -> None:
         "x += 4; y[0] = x[0];",
         "const device float* p = x; p += 1; p = x; y[0] = p[0];",
         "device const float* p = x; y[0] = *p;",
+        "READABLE p = x; y[0] = p[0];",
+        "device auto* p = x; y[0] = p[0];",
         "{ float x[3]; x[0] = 1; y[0] = x[0]; }",
         "float v = x[0]; v += 1; y[0] = v;",
         "auto v = x[0]; v += 1; y[0] = v;",

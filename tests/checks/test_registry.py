@@ -14,12 +14,30 @@ from embercoach.analysis.project.project import Project
 from embercoach.checks.registry import CHECKS, FACTS, check, checks_of
 
 
-def names_for(source: str) -> set[str]:
-    """The checks that see the last recorded call of a program."""
-    head = "import math\nimport numpy as np\nimport mlx.core as mx\nx = mx.ones(2)\n"
-    module = Project().open(Path("/nowhere/a.py"), head + source)
-    calls = [fact for fact in analyse_module(module) if isinstance(fact, CallFact)]
-    return {check.__name__ for check in checks_of(calls[-1])}
+def last_call(source: str) -> CallFact:
+    """The last recorded call of a program."""
+    head = "import math\nimport numpy as np\nimport mlx.core as mx\nimport mlx.nn as nn\n"
+    module = Project().open(Path("/nowhere/a.py"), f"{head}x = mx.ones(2)\n{source}")
+    return [fact for fact in analyse_module(module) if isinstance(fact, CallFact)][-1]
+
+
+@pytest.mark.parametrize(
+    ("source", "symbol", "entry", "matched"),
+    [
+        ("mx.sum(x, axis=0)", "mlx.core.sum", "mlx.core.sum", ["a", "axis"]),
+        ("x.sum(0)", None, "mlx.core.array.sum", ["axis"]),
+        ("nn.ReLU()(x)", None, "mlx.nn.ReLU.__call__", ["x"]),
+        ("np.exp(x)", "numpy.exp", None, []),
+    ],
+)
+def test_a_call_knows_what_mlx_says_of_it(
+    source: str, symbol: str | None, entry: str | None, matched: list[str]
+) -> None:
+    call = last_call(source)
+    assert call.symbol == symbol
+    assert (call.entry and call.entry.name) == entry
+    assert [parameter.name for parameter, _ in call.matched] == matched
+    assert (call.array is not None) == source.startswith("x.")
 
 
 @pytest.mark.parametrize(
@@ -32,18 +50,20 @@ def names_for(source: str) -> set[str]:
         ("float(x)", "scalar_cast", "builtin_reduction"),
         ("mx.eval(x)", "eval_in_inner_loop", "round_trip"),
         ("mx.array(x)", "round_trip", "eval_in_inner_loop"),
+        ("x.square()", "scalar_argument", "item_call"),
+        ("mx.square(x)", "array_as_int", "text_call"),
     ],
 )
 def test_a_check_sees_the_calls_that_it_wants(source: str, seen: str, unseen: str) -> None:
-    found = names_for(source)
+    found = {check.__name__ for check in checks_of(last_call(source))}
     assert seen in found
     assert unseen not in found
-    anything = {check.__name__ for check, wanted in CHECKS["CallFact"] if wanted is None}
+    anything = {one.function.__name__ for one in CHECKS["CallFact"] if "" in one.names}
     assert anything < found
 
 
 def test_every_wanted_name_of_mlx_exists() -> None:
-    wanted = {name for _, names in CHECKS["CallFact"] for name in names or ()}
+    wanted = {name for one in CHECKS["CallFact"] for name in one.names - {"", "."}}
     of_mlx = {name for name in wanted if name.startswith("mlx.") and not name.endswith(".")}
     assert of_mlx
     assert all(mlx_api.lookup(name) is not None for name in of_mlx)

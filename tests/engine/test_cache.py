@@ -152,7 +152,7 @@ def test_results_of_files_that_are_gone_go_too(project: Path) -> None:
     (project / "b.py").unlink()
     (project / "a.py").write_text("import mlx\n")
     check()
-    cache = Cache(project, fingerprint_module.fingerprint())
+    cache = Cache(project, fingerprint_module.fingerprint(), States(0))
     assert sorted(cache.entries) == ["a.py", "d.py"]
 
 
@@ -281,18 +281,18 @@ def test_without_the_cache_nothing_is_written(project: Path) -> None:
 
 def put(cache: Cache, name: str) -> None:
     inspection = Inspection("checked", digest_of(name.encode()), (), "[[],[]]")
-    cache.put(name, inspection, States(0))
+    cache.put(name, inspection)
 
 
 def test_two_processes_results_are_merged(project: Path) -> None:
     for name in ("x1", "x2"):
         (project / name).touch()
-    one, two = Cache(project, "f"), Cache(project, "f")
+    one, two = Cache(project, "f", States(0)), Cache(project, "f", States(0))
     put(one, str(project / "x1"))
     put(two, str(project / "x2"))
     one.save()
     two.save()
-    assert sorted(Cache(project, "f").entries) == ["x1", "x2"]
+    assert sorted(Cache(project, "f", States(0)).entries) == ["x1", "x2"]
 
 
 def save_often(folder: str) -> int:
@@ -301,7 +301,7 @@ def save_often(folder: str) -> int:
     for number in range(30):
         # Asked first: another process may write the file as soon as it was not read.
         written = (root / FOLDER / "results-f").exists()
-        cache = Cache(root, "f")
+        cache = Cache(root, "f", States(0))
         broken += written and not cache.entries
         path = root / f"file{os.getpid()}_{number}"
         path.touch()
@@ -316,7 +316,7 @@ def test_writing_at_the_same_time_never_breaks_the_file(tmp_path: Path) -> None:
 
     with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as pool:
         assert sum(pool.map(save_often, [str(tmp_path)] * 3)) == 0
-    assert len(Cache(tmp_path, "f").entries) >= 30
+    assert len(Cache(tmp_path, "f", States(0)).entries) >= 30
     assert not list((tmp_path / FOLDER).glob(".writing-*"))
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from embercoach import rulebook
 from embercoach.config import Settings
 from embercoach.engine.inspection import Inspection
+from embercoach.engine.languages import may_hold_directives
 from embercoach.engine.payload import restored, stored
-from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
+from embercoach.engine.suppression.suppressions import read_directives
 from embercoach.engine.verdict import Judge
 from embercoach.finding import Finding, Fix
 from embercoach.fixes.application import apply

@@ -49,10 +49,10 @@ def _documents() -> tuple[Any, ...]:
     for program in seeds.python_programs()[:40:4]:
         folder = Path(tempfile.mkdtemp(prefix="embercoach-fuzz-")).resolve()
         (folder / "a.py").write_text(program, encoding="utf-8")
-        kept = Cache(folder, FINGERPRINT)
+        kept = Cache(folder, FINGERPRINT, States(1 << 62))
         for name in ("a.py", "b.py"):
             path = folder / name
-            kept.put(str(path), Inspector().inspect(program.encode(), path), States(1 << 62))
+            kept.put(str(path), Inspector().inspect(program.encode(), path))
         kept.severities["DTYPE-001", "ember", "loop"] = "error"
         kept.save()
         _, header, body = (folder / FOLDER / f"results-{FINGERPRINT}").read_bytes().split(b"\n", 2)
@@ -86,11 +86,10 @@ def _content(data: bytes) -> bytes:
 def _execute(data: bytes) -> None:
     folder = _folder()
     (folder / FOLDER / f"results-{FINGERPRINT}").write_bytes(_content(data))
-    kept = Cache(folder, FINGERPRINT)
-    states = States(time.time_ns())
+    kept = Cache(folder, FINGERPRINT, States(time.time_ns()))
     judge, results = Judge(settings(), kept.severities), []
     for name, entry in list(kept.entries.items())[:8]:
-        inspection = kept.get(str(folder / name), entry.digest, states)
+        inspection = kept.get(str(folder / name), entry.digest)
         if inspection is not None:
             results.append(reported(judge, SourceFile(folder / name, name), inspection))
     if sampled(data, 16):

@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate.dispatch import call_value, member
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
 from embercoach.analysis.values.joins import any_item, as_array, as_number, join_all, pulls_of
 from embercoach.analysis.values.lattice import (

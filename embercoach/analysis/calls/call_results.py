@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.facts.facts import match
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import any_item, as_array, join_all, pulls_of
@@ -35,10 +36,8 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.facts.facts import Argument
-    from embercoach.analysis.mlx_api import ApiEntry, Param
+    from embercoach.analysis.mlx_api import ApiEntry
 
 _ATOMS: dict[str, Value] = {
     "array": ARRAY,
@@ -83,21 +82,6 @@ def _value(result: Result) -> Value:
     if result.head == "union":
         return join_all(parts)
     return _ATOMS.get(result.head, UNKNOWN)
-
-
-def match(entry: ApiEntry, arguments: tuple[Argument, ...]) -> Iterator[tuple[Param, Argument]]:
-    """Pair a call's arguments with the parameters that take them; stops at a ``*args``."""
-    index = 0
-    for argument in arguments:
-        if argument.star:
-            return
-        if argument.keyword is None:
-            param = entry.positional(index)
-            index += 1
-        else:
-            param = entry.param(argument.keyword)
-        if param is not None:
-            yield param, argument
 
 
 def api_result(

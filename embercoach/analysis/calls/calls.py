@@ -22,7 +22,7 @@ from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
@@ -104,7 +104,7 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
 
 def deny_array(frame: Frame, node: cst.BaseExpression) -> None:
     """A parameter assumed to be an array is asked for what no array has."""
-    if frame.info is not None and isinstance(node, cst.Name):
+    if frame.info is not None and not frame.traceless and isinstance(node, cst.Name):
         frame.info.denied_arrays.add(node.value)
 
 

@@ -12,12 +12,11 @@ from dataclasses import replace
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import api_result, match
+from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.values.extents import Operand, is_length, role_of, text_of
+from embercoach.analysis.facts.facts import Argument, match
+from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.values.extents import ExpressionValue, is_length, role_of, text_of
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -127,12 +126,12 @@ def _paths(node: cst.CSTNode) -> frozenset[str]:
     return frozenset(found)
 
 
-def operate(result: Value, symbol: str, left: Operand, right: Operand) -> Value:
+def operate(result: Value, symbol: str, left: ExpressionValue, right: ExpressionValue) -> Value:
     """The result of an operation on arrays, with the role that it has by theirs."""
     return _with_role(result, _role_of_result(symbol, left, right))
 
 
-def _role_of_result(symbol: str, left: Operand, right: Operand) -> Role | None:
+def _role_of_result(symbol: str, left: ExpressionValue, right: ExpressionValue) -> Role | None:
     a, b = role_of(left[0]), role_of(right[0])
     if symbol not in ("*", "/"):
         return None
@@ -169,7 +168,7 @@ def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
     )
 
 
-def _scaled(spectrum: Spectrum, symbol: str, other: Operand) -> Spectrum:
+def _scaled(spectrum: Spectrum, symbol: str, other: ExpressionValue) -> Spectrum:
     """Return a spectrum times or over something that is not a spectrum."""
     if symbol == "*" and _is_filter(other[0]):
         return replace(spectrum, filtered=True)

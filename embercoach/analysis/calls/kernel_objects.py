@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.facts import Argument, CallFact
+from embercoach.analysis.facts.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.joins import any_item, join_all, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
+    Function,
     Kernel,
     Sequence,
     Str,
@@ -19,7 +20,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import libcst as cst
 
@@ -107,3 +108,14 @@ def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
 def holds_kernel(value: Value) -> bool:
     """Return whether a value may be a kernel, or holds some."""
     return any(True for _ in kernels_held(value))
+
+
+def has_kernels(facts: Iterable[Fact]) -> bool:
+    """Return whether a call defines, launches or returns a kernel."""
+    return any(
+        holds_kernel(fact.result)
+        if type(fact.callee) is Function
+        else fact.symbol == METAL_KERNEL or any(True for _ in kernels_in(fact.callee))
+        for fact in facts
+        if type(fact) is CallFact
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.facts import match
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import (
     SCALAR,

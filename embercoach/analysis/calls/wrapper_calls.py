@@ -16,8 +16,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (

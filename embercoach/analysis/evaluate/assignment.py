@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import AttributeFact, StoreFact
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import join, join_all
 from embercoach.analysis.values.lattice import NONE, Number, Union, Value
 

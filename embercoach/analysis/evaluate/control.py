@@ -12,8 +12,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate, execute
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.evaluate.narrowing import narrow, test
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.joins import as_array, without_alternatives
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis import (
     mlx_api,
 )
-from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.facts import match
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,

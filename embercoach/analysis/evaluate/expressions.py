@@ -16,7 +16,7 @@ from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import FormatFact
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
 from embercoach.analysis.values.joins import any_item, definite_array, join, join_all, pulls_of
 from embercoach.analysis.values.lattice import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.evaluate.members import mlx_member
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import UNKNOWN, ModuleRef, Str, Symbol, Value
 
 if TYPE_CHECKING:

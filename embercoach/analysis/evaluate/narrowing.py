@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import TruthFact, TruthForm
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import definite_array, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,

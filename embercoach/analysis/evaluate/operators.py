@@ -11,7 +11,13 @@ from embercoach.analysis.calls import fourier, shapes, sibling_files, string_met
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
-from embercoach.analysis.facts.facts import BinaryFact, CompareFact, FormatFact, InvertFact
+from embercoach.analysis.facts.facts import (
+    BinaryFact,
+    CompareFact,
+    FormatFact,
+    InvertFact,
+    Operand,
+)
 from embercoach.analysis.values import extents, promotion
 from embercoach.analysis.values.joins import (
     any_item,
@@ -128,9 +134,8 @@ def binary(
     if (a is None and b is None) or type(left) is Str:
         return _host(frame, symbol, left, right, right_node)
     if frame.record:
-        frame.add(
-            BinaryFact(node, frame.place(), symbol, left, right, left_node, right_node, in_place)
-        )
+        operands = Operand.of(left, left_node), Operand.of(right, right_node)
+        frame.add(BinaryFact(node, frame.place(), symbol, *operands, in_place))
     result = _with_arrays(node, symbol, left, right, a, b)
     if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
         result = with_shape(result, shapes.of_operation(symbol, left, right))
@@ -356,7 +361,8 @@ def _compare(
             return UNKNOWN
         return Number("bool", None, None, pulls_of(left) | pulls_of(right))
     if frame.record:
-        frame.add(CompareFact(node, frame.place(), symbol, left, right, left_node, right_node))
+        operands = Operand.of(left, left_node), Operand.of(right, right_node)
+        frame.add(CompareFact(node, frame.place(), symbol, *operands))
     if membership:
         return Number("bool", None, None, pulls_of(left) | pulls_of(right))
     numpy = as_numpy(left)

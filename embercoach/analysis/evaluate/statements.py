@@ -16,8 +16,7 @@ from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import StoreFact
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.joins import any_item, join, pulls_of
 from embercoach.analysis.values.lattice import (
     NONE,

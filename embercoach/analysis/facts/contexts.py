@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.syntax.dotted_paths import dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from embercoach.analysis.values.lattice import Symbol, Value
+from embercoach.analysis import mlx_api
+from embercoach.analysis.values.joins import as_array, as_number, as_numpy, options
+from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, Unknown, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Array, Number, Numpy
     from embercoach.analysis.values.name_sets import Evaluated, NameSet
 
 TruthForm = Literal[
@@ -51,6 +57,41 @@ class Argument(NamedTuple):
     node: cst.BaseExpression
     keyword: str | None
     star: str
+
+
+def match(entry: ApiEntry, arguments: tuple[Argument, ...]) -> Iterator[tuple[Param, Argument]]:
+    """Pair a call's arguments with the parameters that take them; stops at a ``*args``."""
+    index = 0
+    for argument in arguments:
+        if argument.star:
+            return
+        if argument.keyword is None:
+            param = entry.positional(index)
+            index += 1
+        else:
+            param = entry.param(argument.keyword)
+        if param is not None:
+            yield param, argument
+
+
+class Operand(NamedTuple):
+    """An operand: its value, its expression, and what it is by all evidence.
+
+    ``is_certain``: the value is known on every path.
+    """
+
+    value: Value
+    node: cst.BaseExpression
+    array: Array | None
+    number: Number | None
+    numpy: Numpy | None
+    is_certain: bool
+
+    @classmethod
+    def of(cls, value: Value, node: cst.BaseExpression) -> Operand:
+        """The operand of that value."""
+        is_certain = not any(type(option) is Unknown for option in options(value))
+        return cls(value, node, as_array(value), as_number(value), as_numpy(value), is_certain)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -94,6 +135,11 @@ class CallFact(Fact):
 
     ``receiver`` is the owner of a method call (``x`` in ``x.item()``), with its expression.
     ``visit`` is set where a launch is reported as one call of the function around it makes it.
+
+    symbol: the qualified name of the library function that is called.
+    array: the array whose method is called.
+    entry: what MLX's table says of the function, method or layer that is called.
+    matched: the parameters of ``entry`` with the arguments that they take.
     """
 
     node: cst.Call
@@ -103,11 +149,26 @@ class CallFact(Fact):
     receiver: Value | None = None
     receiver_node: cst.BaseExpression | None = None
     visit: FunctionVisit | None = None
+    symbol: str | None = field(init=False, default=None)
+    array: Array | None = field(init=False, default=None)
+    entry: ApiEntry | None = field(init=False, default=None)
+    matched: tuple[tuple[Param, Argument], ...] = field(init=False, default=())
 
-    @property
-    def symbol(self) -> str | None:
-        """The qualified name of the library function that is called, if it is one."""
-        return self.callee.name if isinstance(self.callee, Symbol) else None
+    def __post_init__(self) -> None:
+        """Look up once what many checks ask for."""
+        callee, entry = self.callee, None
+        if isinstance(callee, Symbol):
+            object.__setattr__(self, "symbol", callee.name)
+            entry = mlx_api.lookup(callee.name) if callee.name.startswith("mlx.") else None
+        elif isinstance(callee, BoundMember):
+            array = as_array(callee.owner)
+            object.__setattr__(self, "array", array)
+            entry = None if array is None else mlx_api.array_member(callee.name)
+        elif isinstance(callee, LibraryObject):
+            entry = mlx_api.member(callee.cls, "__call__")
+        if entry is not None:
+            object.__setattr__(self, "entry", entry)
+            object.__setattr__(self, "matched", tuple(match(entry, self.arguments)))
 
     def positional(self, index: int) -> Argument | None:
         """The positional argument at an index, None after a ``*args``."""
@@ -142,10 +203,8 @@ class BinaryFact(Fact):
 
     node: cst.BinaryOperation | cst.AugAssign
     operator: str
-    left: Value
-    right: Value
-    left_node: cst.BaseExpression
-    right_node: cst.BaseExpression
+    left: Operand
+    right: Operand
     in_place: bool = False
 
 
@@ -163,10 +222,8 @@ class CompareFact(Fact):
 
     node: cst.Comparison
     operator: str
-    left: Value
-    right: Value
-    left_node: cst.BaseExpression
-    right_node: cst.BaseExpression
+    left: Operand
+    right: Operand
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
-from embercoach.analysis.facts.stops import Stop, binding_stop, parameter_text
+from embercoach.analysis.facts.stops import OriginTrace, Stop, binding_stop, parameter_text
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
@@ -71,7 +72,27 @@ class Origins:
         #: The names that the comprehensions in a statement bind, by the statement's ``id``.
         self._comprehended: dict[int, frozenset[str]] = {}
 
-    def of_value(self, node: cst.CSTNode, place: FactPlace) -> list[Stop]:
+    def trace(
+        self,
+        place: FactPlace,
+        context: str | None,
+        *,
+        subject: cst.CSTNode | None,
+        with_start: bool,
+    ) -> OriginTrace:
+        """Trace a finding, by its own context or that of its place.
+
+        Args:
+            place: of the finding.
+            context: of the finding, None for that of the place.
+            subject: the expression of its array, if it has one.
+            with_start: whether to look for the start of the context.
+        """
+        context = context or context_of(place, self._module.is_test)
+        flow = [] if subject is None else self._of_value(subject, place)
+        return OriginTrace(context, flow, self._of_context(context, place) if with_start else [])
+
+    def _of_value(self, node: cst.CSTNode, place: FactPlace) -> list[Stop]:
         """The origins of an expression's value, the earliest stop first."""
         stops: list[Stop] = []
         at: _At | None = _At(node, place.statement, place.function, place.loop_names)
@@ -116,7 +137,7 @@ class Origins:
             self._stops[key] = binding_stop(binding, maybe=maybe)
         return self._stops[key]
 
-    def of_context(self, context: str, place: FactPlace) -> list[Stop]:
+    def _of_context(self, context: str, place: FactPlace) -> list[Stop]:
         """The start of a finding's context, down to the function that contains the finding."""
         if context == "loop" and place.loop is not None:
             loop = place.loop
@@ -180,9 +201,8 @@ class Origins:
         if kind is cst.BinaryOperation or kind is cst.Comparison or kind is cst.Call:
             fact = self._facts_in(at.function).get(id(node))
             if isinstance(fact, (BinaryFact, CompareFact)):
-                if as_array(fact.left) is not None:
-                    return fact.left_node
-                return fact.right_node if as_array(fact.right) is not None else None
+                sides = (fact.left, fact.right)
+                return next((one.node for one in sides if one.array is not None), None)
             if isinstance(fact, CallFact):
                 return _source(fact)
         return None
@@ -346,7 +366,7 @@ def _source(fact: CallFact) -> cst.BaseExpression | None:
     """The array that a call's result is derived from: the receiver, or the first array argument."""
     callee = fact.callee
     if isinstance(callee, BoundMember):
-        if as_array(callee.owner) is not None:
+        if fact.array is not None:
             return fact.receiver_node
         if not isinstance(callee.owner, LibraryObject):
             return None

@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.reaching import Reaching
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

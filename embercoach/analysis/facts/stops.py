@@ -31,6 +31,14 @@ class Stop(NamedTuple):
     span: tuple[int, int] | None = None
 
 
+class OriginTrace(NamedTuple):
+    """The context of a finding, the origins of its array and the start of the context."""
+
+    context: str
+    flow: list[Stop]
+    start: list[Stop]
+
+
 def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
     """The stop of a binding; ``maybe`` if it is one of several that may apply."""
     verb = "may be" if maybe else "is"

@@ -1,4 +1,4 @@
-"""Walks over the syntax trees of Python. They are slow: for the few places that need them."""
+"""Dotted names in the syntax trees of Python, and walks of these, which are slow."""
 
 from __future__ import annotations
 
@@ -36,6 +36,24 @@ _IN_THE_TEXT = {
     "Parameters": ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
     "TypeAlias": ("name", "type_parameters", "value"),
 }
+#: Longer chains are not paths: each link of a chain asks for the path that ends there.
+MOST_PARTS = 32
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """``"self.cache.keys"`` for a chain of names, None for anything else."""
+    if type(node) is cst.Name:
+        return node.value
+    if type(node) is cst.Attribute and type(node.value) is cst.Name:  # most of them
+        return f"{node.value.value}.{node.attr.value}"
+    parts: list[str] = []
+    while type(node) is cst.Attribute and len(parts) < MOST_PARTS:
+        parts.append(node.attr.value)
+        node = node.value
+    if type(node) is not cst.Name:
+        return None
+    parts.append(node.value)
+    return ".".join(reversed(parts))
 
 
 @cache

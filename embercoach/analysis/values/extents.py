@@ -6,13 +6,12 @@ import ast
 
 import libcst as cst
 
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import INT, Number, Sequence, Value
 from embercoach.analysis.values.spectra import Axes, Extent, Length, Role
 
-Operand = tuple[Value, cst.BaseExpression]
+ExpressionValue = tuple[Value, cst.BaseExpression]
 
 
 def axis_length(array: str, axis: int, rank: int | None = None) -> Number:
@@ -61,7 +60,9 @@ def role_of(value: Value) -> Role | None:
     return None if array is None else array.role
 
 
-def is_length(operand: Operand, length: Length | None, axes: Axes, paths: frozenset[str]) -> bool:
+def is_length(
+    operand: ExpressionValue, length: Length | None, axes: Axes, paths: frozenset[str]
+) -> bool:
     """Return whether an operand is the length of a transform, or one over it.
 
     length: what the transform was given; without it the length is that of the input's ``axes``.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember, DType, LibraryObject, Symbol, Value
+from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
 from embercoach.analysis.values.promotion import COMPLEX
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import Report, check
@@ -36,17 +35,12 @@ WHOLE = frozenset({None, "bool", *COMPLEX})
 @check("COMPLEX-001")
 def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.sigmoid(z)``, ``nn.SiLU()(z)``."""
-    callee = fact.callee
-    if isinstance(callee, Symbol) and callee.name.startswith("mlx."):
-        entry, name = mlx_api.lookup(callee.name), callee.name
-    elif isinstance(callee, LibraryObject):
-        entry, name = mlx_api.member(callee.cls, "__call__"), callee.cls
-    else:
+    entry, callee = fact.entry, fact.callee
+    if entry is None or not entry.real_only or not isinstance(callee, Symbol | LibraryObject):
         return
-    if entry is None or not entry.real_only:
-        return
-    for param, argument in match(entry, fact.arguments):
-        if param.name in entry.real_only and _is_complex(argument.value):
+    for param, argument in fact.matched:
+        if param.name in entry.real_only and _is_complex(as_array(argument.value)):
+            name = callee.name if isinstance(callee, Symbol) else callee.cls
             yield from _unsupported(fact, module, f"`{_shown(name)}`")
             return
 
@@ -54,14 +48,14 @@ def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("COMPLEX-001")
 def unsupported_operator(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``z % 2``, ``z & mask``."""
-    if fact.operator in METHODS and (_is_complex(fact.left) or _is_complex(fact.right)):
+    if fact.operator in METHODS and (_is_complex(fact.left.array) or _is_complex(fact.right.array)):
         yield from _operator(fact, module, fact.operator)
 
 
 @check("COMPLEX-001")
 def unsupported_inversion(fact: InvertFact, module: Module) -> Iterator[Report]:
     """``~z``."""
-    if _is_complex(fact.value):
+    if _is_complex(as_array(fact.value)):
         yield from _operator(fact, module, "~")
 
 
@@ -85,17 +79,11 @@ def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
 @check("COMPLEX-002", of=(".astype", "mlx.core.astype"))
 def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``z.astype(mx.float32)``."""
-    callee = fact.callee
-    if isinstance(callee, BoundMember) and callee.name == "astype":
-        value, dtype = callee.owner, fact.argument(0, "dtype")
-    elif isinstance(callee, Symbol) and callee.name == "mlx.core.astype":
-        first = fact.argument(0, "a")
-        if first is None:
-            return
-        value, dtype = first.value, fact.argument(1, "dtype")
-    else:
-        return
-    if not _is_complex(value) or dtype is None or not isinstance(dtype.value, DType):
+    array, dtype = fact.array, fact.argument(0, "dtype")
+    if fact.symbol is not None:
+        first, dtype = fact.argument(0, "a"), fact.argument(1, "dtype")
+        array = None if first is None else as_array(first.value)
+    if not _is_complex(array) or dtype is None or not isinstance(dtype.value, DType):
         return
     if dtype.value.name not in WHOLE:
         yield Report.at(
@@ -109,10 +97,9 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("COMPLEX-003", of=REAL_TRANSFORMS)
 def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fft.rfft(z)``."""
-    assert isinstance(fact.callee, Symbol)
     argument = fact.argument(0, "a")
-    if argument is not None and _is_complex(argument.value):
-        short = fact.callee.name.rpartition(".")[2]
+    if argument is not None and _is_complex(as_array(argument.value)):
+        short = (fact.symbol or "").rpartition(".")[2]
         yield Report.at(
             fact,
             "COMPLEX-003",
@@ -121,8 +108,7 @@ def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-def _is_complex(value: Value) -> bool:
-    array = as_array(value)
+def _is_complex(array: Array | None) -> bool:
     return array is not None and array.dtype in COMPLEX
 
 

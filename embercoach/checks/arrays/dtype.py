@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
+from embercoach.analysis.facts.facts import Operand
 from embercoach.analysis.values.joins import any_item, as_array, as_numpy
-from embercoach.analysis.values.lattice import Array, Numpy, Sequence, Symbol, Value
+from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.graph_break import pull
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +27,17 @@ ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 def strong_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x * mx.array(0.5)`` for a half-precision ``x``."""
     if fact.operator in ARITHMETIC:
-        yield from _strong(fact, module, (fact.left, fact.left_node), (fact.right, fact.right_node))
+        yield from _strong(fact, module, fact.left, fact.right)
 
 
 @check("DTYPE-001", "DTYPE-004", of=("mlx.core.",))
 def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.multiply(x, mx.array(0.5))`` for a half-precision ``x``."""
-    assert isinstance(fact.callee, Symbol)
-    entry = mlx_api.lookup(fact.callee.name)
+    entry = fact.entry
     if entry is None or entry.dtype_rule not in ("promote", "float"):
         return
     operands: list[Operand] = []
-    for param, argument in match(entry, fact.arguments):
+    for param, argument in fact.matched:
         if not entry.dtype_from or param.name in entry.dtype_from:
             operands.extend(_operands(argument))
     for first, second in combinations(operands, 2):
@@ -52,25 +49,14 @@ def _operands(argument: Argument) -> list[Operand]:
     value, node = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:
         if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):
-            return [(v, e.value) for v, e in zip(value.items, node.elements, strict=True)]
+            return [Operand.of(v, e.value) for v, e in zip(value.items, node.elements, strict=True)]
         return []
-    return [(value, node)]
-
-
-def _elementwise(fact: CallFact) -> mlx_api.ApiEntry | None:
-    if isinstance(fact.callee, Symbol) and fact.callee.name.startswith("mlx.core."):
-        entry = mlx_api.lookup(fact.callee.name)
-        if entry is not None and entry.elementwise:
-            return entry
-    return None
-
-
-Operand = tuple[Value, cst.BaseExpression]
+    return [Operand.of(value, node)]
 
 
 def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
-    for (value, _), (other, other_node) in ((left, right), (right, left)):
-        array, constant = as_array(value), as_array(other)
+    for operand, other in ((left, right), (right, left)):
+        array, constant = operand.array, other.array
         if array is None or constant is None or not constant.literal:
             continue
         if constant.dtype != "float32":
@@ -79,39 +65,38 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
             yield Report.at(
                 fact,
                 "DTYPE-001",
-                node=other_node,
+                node=other.node,
                 message=f"float32 constant promotes a {array.dtype} array to float32",
                 help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
-                change=_with_dtype(module, other_node, value, left, right),
-                subject=other_node,
+                change=_with_dtype(module, other.node, operand.node),
+                subject=other.node,
             )
         elif array.dtype is None and constant.scalar and not array.literal:
             yield Report.at(
                 fact,
                 "DTYPE-004",
-                node=other_node,
+                node=other.node,
                 message="float32 scalar array promotes half-precision operands to float32",
                 help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
-                change=_with_dtype(module, other_node, value, left, right),
-                subject=other_node,
+                change=_with_dtype(module, other.node, operand.node),
+                subject=other.node,
             )
 
 
 def _with_dtype(
-    module: Module, constant: cst.BaseExpression, value: Value, left: Operand, right: Operand
+    module: Module, constant: cst.BaseExpression, subject: cst.BaseExpression
 ) -> ProposedFix | None:
     """Replace ``mx.array(0.5)`` by ``mx.array(0.5, dtype=x.dtype)``, if both are names."""
-    node = left[1] if left[0] is value else right[1]
+    node = subject
     while isinstance(node, cst.Attribute):
         node = node.value
     if not isinstance(node, cst.Name) or not isinstance(constant, cst.Call):
         return None
-    subject = left[1] if left[0] is value else right[1]
-    dtype = f"{code_of(module, subject)}.dtype"
+    dtype = f"{module.parsed.code(subject)}.dtype"
     if not isinstance(constant.func, cst.Attribute) or constant.func.attr.value != "array":
         return None
-    function = code_of(module, constant.func)
-    first = code_of(module, constant.args[0].value)
+    function = module.parsed.code(constant.func)
+    first = module.parsed.code(constant.args[0].value)
     text = f"{function}({first}, dtype={dtype})"
     return ProposedFix("Give the constant the array's dtype", False, ((constant, text),))
 
@@ -119,15 +104,15 @@ def _with_dtype(
 @check("DTYPE-002")
 def numpy_truncation(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``int_array * np.float32(0.5)`` is all zeros."""
-    array, numpy = as_array(fact.left), as_numpy(fact.right)
+    array, numpy = fact.left.array, fact.right.numpy
     if array is not None and numpy is not None:
-        yield from _truncation(fact, module, array, numpy, fact.right_node)
+        yield from _truncation(fact, module, array, numpy, fact.right.node)
 
 
 @check("DTYPE-002", of=("mlx.core.",))
 def numpy_truncation_in_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.add(int_array, np.array([0.5]))``."""
-    if _elementwise(fact) is None or len(fact.arguments) < 2:
+    if fact.entry is None or not fact.entry.elementwise or len(fact.arguments) < 2:
         return
     values = [(a.value, a.node) for a in fact.arguments[:2]]
     for (value, _), (other, node) in (values, values[::-1]):
@@ -157,17 +142,17 @@ def _truncation(
 @check("DTYPE-003")
 def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``np.float32(0.5) * x``: the result is a NumPy array."""
-    numpy = as_numpy(fact.left)
-    if numpy is None or not numpy.scalar or as_array(fact.right) is None:
+    numpy = fact.left.numpy
+    if numpy is None or not numpy.scalar or fact.right.array is None:
         return
     yield pull(
         fact,
         "DTYPE-003",
         module,
         f"NumPy scalar left of `{fact.operator}`",
-        value=fact.right,
+        value=fact.right.value,
         help="Put the array first, or make the number a Python float (math.sqrt, float(...))",
-        subject=fact.right_node,
+        subject=fact.right.node,
     )
 
 

@@ -13,7 +13,6 @@ from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import SCALAR
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,14 +71,14 @@ def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
 def _target(fact: BinaryFact) -> cst.Subscript | None:
     """The elements that are updated: of ``a[i] += v``, or of ``a[i] = a[i] + v``."""
     if fact.in_place:
-        return fact.left_node if isinstance(fact.left_node, cst.Subscript) else None
+        return fact.left.node if isinstance(fact.left.node, cst.Subscript) else None
     statement = fact.place.statement
     if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
         return None
     target = statement.targets[0].target
     if len(statement.targets) != 1 or not isinstance(target, cst.Subscript):
         return None
-    return target if target.deep_equals(fact.left_node) else None
+    return target if target.deep_equals(fact.left.node) else None
 
 
 @lru_cache(maxsize=2)
@@ -147,7 +146,7 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
     if fact.operator not in "+-":
         return False
     scope = scope_of(module, fact.place.function)
-    added = resolve_name(Expression(fact.right_node, scope)).node
+    added = resolve_name(Expression(fact.right.node, scope)).node
     if isinstance(added, (cst.Integer, cst.Float)):
         return True
     if isinstance(added, cst.Call) and _called(added) in FILLED:
@@ -171,7 +170,7 @@ def _with_at(
     if not isinstance(target.value, cst.Name):
         return None
     name = target.value.value
-    indices = ", ".join(code_of(module, element.slice) for element in target.slice)
-    value = code_of(module, fact.right_node)
+    indices = ", ".join(module.parsed.code(element.slice) for element in target.slice)
+    value = module.parsed.code(fact.right.node)
     text = f"{name} = {name}.at[{indices}].{method}({value})"
     return ProposedFix("Accumulate with .at", False, ((fact.place.statement, text),))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.values.extents import Operand, is_length, measures, role_of
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.extents import ExpressionValue, is_length, measures, role_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.spectra import Length, Signal, Spectrum
@@ -73,10 +73,10 @@ class _Scaling:
 
     fact: Fact
     operator: str
-    left: Operand
-    right: Operand
+    left: ExpressionValue
+    right: ExpressionValue
 
-    def factor_of(self, signal: Signal) -> tuple[Operand, Operand] | None:
+    def factor_of(self, signal: Signal) -> tuple[ExpressionValue, ExpressionValue] | None:
         """The signal, if it is scaled here, and the factor or divisor."""
         if _is_of(self.left, signal):
             return self.left, self.right
@@ -85,15 +85,15 @@ class _Scaling:
         )
 
 
-def _is_of(operand: Operand, signal: Signal) -> bool:
+def _is_of(operand: ExpressionValue, signal: Signal) -> bool:
     role = role_of(operand[0])
     return isinstance(role, Signal) and role.node is signal.node
 
 
 def _scaling(fact: Fact) -> _Scaling | None:
     if isinstance(fact, BinaryFact) and fact.operator in ("*", "/"):
-        left, right = (fact.left, fact.left_node), (fact.right, fact.right_node)
-        return _Scaling(fact, fact.operator, left, right)
+        sides = ((one.value, one.node) for one in (fact.left, fact.right))
+        return _Scaling(fact, fact.operator, *sides)
     if isinstance(fact, CallFact) and isinstance(fact.callee, Symbol):
         operator = OPERATORS.get(fact.callee.name)
         first, second = fact.positional(0), fact.positional(1)
@@ -202,7 +202,7 @@ def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
     return measures(extent, spectrum.axes, spectrum.paths)
 
 
-def _is_length_of(operand: Operand, signal: Signal, name: str | None = None) -> bool:
+def _is_length_of(operand: ExpressionValue, signal: Signal, name: str | None = None) -> bool:
     """Test whether an operand is the length of the signal, which may have a name itself."""
     spectrum = signal.spectrum
     paths = spectrum.paths if name is None else spectrum.paths | {name}

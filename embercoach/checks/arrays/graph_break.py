@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.values.joins import any_item, as_array, definite_array, holds_arrays
+from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
     BoundMember,
@@ -18,7 +18,6 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +96,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.item()``."""
     callee = fact.callee
     assert isinstance(callee, BoundMember)
-    if as_array(callee.owner) is not None and fact.receiver_node is not None:
+    if fact.array is not None and fact.receiver_node is not None:
         yield pull(
             fact,
             "GRAPH-BREAK-001",
@@ -183,11 +182,11 @@ _FORMS = {
 def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``v in x``, ``x in [arrays]``, ``x == None``."""
     if fact.operator in ("in", "not in"):
-        inside = fact.right
+        inside = fact.right.value
         if isinstance(inside, Dict) or (isinstance(inside, Sequence) and inside.kind == "set"):
             return  # arrays hash by identity: nothing is compared
         array = definite_array(inside) or (
-            as_array(fact.left) if isinstance(inside, Sequence) else None
+            fact.left.array if isinstance(inside, Sequence) else None
         )
         if array is None and not (
             isinstance(inside, Sequence) and definite_array(any_item(inside))
@@ -199,11 +198,11 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             "GRAPH-BREAK-006",
             module,
             f"`{fact.operator}` on an mx.array",
-            value=inside if in_array else fact.left,
+            value=inside if in_array else fact.left.value,
             help="Use mx.any(x == v), or a Python set of host values",
-            subject=fact.right_node if in_array else fact.left_node,
+            subject=fact.right.node if in_array else fact.left.node,
         )
-    elif fact.operator in ("==", "!=") and NONE in (fact.left, fact.right):
+    elif fact.operator in ("==", "!=") and NONE in (fact.left.value, fact.right.value):
         instead = "is None" if fact.operator == "==" else "is not None"
         yield Report.at(
             fact,
@@ -216,9 +215,9 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
 
 def _none_change(fact: CompareFact, module: Module, instead: str) -> ProposedFix | None:
     """Not a safe fix: code that raised for arrays now takes the other branch."""
-    if fact.right is not NONE or len(fact.node.comparisons) != 1:
+    if fact.right.value is not NONE or len(fact.node.comparisons) != 1:
         return None
-    text = f"{code_of(module, fact.left_node)} {instead}"
+    text = f"{module.parsed.code(fact.left.node)} {instead}"
     return ProposedFix(f"Use `{instead}`", False, ((fact.node, text),))
 
 
@@ -266,7 +265,7 @@ def _context_without_pull(fact: CallFact, module: Module) -> str:
     return context_of(fact.place, module.is_test, value=NONE)
 
 
-@check("GRAPH-BREAK-008")
+@check("GRAPH-BREAK-008", of=(*TEXT, *LOGGERS, "."))
 def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``print(x)``, ``str(x)``, ``"{}".format(x)``, ``logging.info("%s", x)``."""
     name = fact.symbol

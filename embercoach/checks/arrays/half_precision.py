@@ -48,9 +48,8 @@ def overflow_in_arithmetic(fact: BinaryFact, module: Module) -> Iterator[Report]
     if fact.operator not in "+-*/":
         return
     for value, other in ((fact.left, fact.right), (fact.right, fact.left)):
-        array = as_array(value)
-        if array is not None and array.dtype in HALF:
-            yield from _overflow(fact, other, array.dtype)
+        if value.array is not None and value.array.dtype in HALF:
+            yield from _overflow(fact, other.value, value.array.dtype)
 
 
 @check("DTYPE-006", of=("mlx.core.where", "mlx.core.full_like", *ARITHMETIC))
@@ -163,9 +162,9 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if fact.operator != "+" or not fact.place.loops:
         return
     name = _updated(fact)
-    array = as_array(fact.left)
+    array = fact.left.array
     result = None if array is None else array.dtype
-    other = as_array(fact.right)
+    other = fact.right.array
     if other is not None:
         result = promotion.promote(result, other.dtype)
     if name is None or result not in HALF or array is None:
@@ -186,9 +185,9 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 def _updated(fact: BinaryFact) -> str | None:
     """The name that ``x += v`` or ``x = x + v`` updates."""
-    if not isinstance(fact.left_node, cst.Name):
+    if not isinstance(fact.left.node, cst.Name):
         return None
-    name = fact.left_node.value
+    name = fact.left.node.value
     if fact.in_place:
         return name
     statement = fact.place.statement

@@ -12,7 +12,7 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
-from embercoach.analysis.values.joins import any_item, as_array, as_numpy
+from embercoach.analysis.values.joins import any_item, as_array
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -44,7 +44,7 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
     assert isinstance(callee, BoundMember)
-    if as_array(callee.owner) is not None:
+    if fact.array is not None:
         yield pull(
             fact,
             "HOST-PULL-001",
@@ -122,17 +122,17 @@ def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
 @check("HOST-PULL-004")
 def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``ndarray * x``: NumPy converts the mx.array and keeps the result."""
-    numpy = as_numpy(fact.left)
-    if numpy is None or as_array(fact.right) is None or numpy.scalar:
+    numpy = fact.left.numpy
+    if numpy is None or fact.right.array is None or numpy.scalar:
         return
     yield pull(
         fact,
         "HOST-PULL-004",
         module,
         f"NumPy array left of `{fact.operator}`",
-        value=fact.right,
+        value=fact.right.value,
         help="Put the mx.array first, or convert the NumPy array once with mx.array(...)",
-        subject=fact.right_node,
+        subject=fact.right.node,
     )
 
 
@@ -226,19 +226,17 @@ def _pull_inside(argument: Argument) -> cst.CSTNode | None:
     return None if computes else node
 
 
-@check("HOST-PULL-008")
+@check("HOST-PULL-008", of=(".item", "builtins.int", "builtins.float", "builtins.bool"))
 def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x[i].item()`` with the loop's own ``i``, ``for v in x: v.item()``."""
     callee = fact.callee
     subject: cst.BaseExpression | None = None
-    value: Value | None = None
-    if isinstance(callee, BoundMember) and callee.name == "item":
+    value: Value = UNKNOWN
+    if isinstance(callee, BoundMember):
         subject, value = fact.receiver_node, callee.owner
-    elif fact.symbol in ("builtins.int", "builtins.float", "builtins.bool") and fact.arguments:
+    elif fact.arguments:
         subject, value = fact.arguments[0].node, fact.arguments[0].value
-    if subject is None or value is None or as_array(value) is None:
-        return
-    if not _is_element(subject, fact):
+    if subject is None or not _is_element(subject, fact) or as_array(value) is None:
         return
     yield pull(
         fact,

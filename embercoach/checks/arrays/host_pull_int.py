@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.values.joins import as_array, options
-from embercoach.analysis.values.lattice import BoundMember, Kernel, Sequence, Str, Value
+from embercoach.analysis.values.lattice import Kernel, Sequence, Str, Value
 from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.registry import Report, check
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
-@check("HOST-PULL-009", "HOST-PULL-012")
+@check("HOST-PULL-009", "HOST-PULL-012", of=("builtins.range", "mlx.", "."))
 def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.zeros((n,))``, ``x.reshape(n, -1)``, ``range(n)`` with an array ``n``."""
     name = fact.symbol
@@ -31,16 +29,8 @@ def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
             if as_array(argument.value) is not None:
                 yield _int_report(fact, module, argument, "`range()`")
         return
-    if name is not None and name.startswith("mlx."):
-        entry = mlx_api.lookup(name)
-    elif isinstance(callee, BoundMember) and as_array(callee.owner) is not None:
-        entry = mlx_api.array_member(callee.name)
-    else:
-        return
-    if entry is None:
-        return
     shown = f"`mx.{name.removeprefix('mlx.core.')}()`" if name else f"`.{callee.name}()`"  # type: ignore[attr-defined]
-    for param, argument in match(entry, fact.arguments):
+    for param, argument in fact.matched:
         if name == "mlx.core.arange" and as_array(argument.value) is not None:
             yield Report.at(
                 fact,

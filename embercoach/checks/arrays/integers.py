@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, DType
 from embercoach.analysis.values.promotion import FLOATING, UNSIGNED
 from embercoach.checks.registry import Report, check
@@ -31,8 +31,8 @@ def unsigned_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``image - 128`` of a uint8 ``image``."""
     if fact.operator != "-":
         return
-    left, right = as_array(fact.left), as_array(fact.right)
-    number = as_number(fact.right)
+    left, right = fact.left.array, fact.right.array
+    number = fact.right.number
     dtype = None if left is None else left.dtype
     if left is None or dtype not in UNSIGNED or left.scalar:
         return
@@ -41,7 +41,7 @@ def unsigned_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if right is None and (number is None or number.kind != "int" or not number.const):
         return
     scope = scope_of(module, fact.place.function)
-    source = resolve_name(Expression(fact.left_node, scope)).node
+    source = resolve_name(Expression(fact.left.node, scope)).node
     if isinstance(source, cst.BinaryOperation) or _is_guarded(fact, module):
         return
     yield Report.at(
@@ -49,7 +49,7 @@ def unsigned_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
         "DTYPE-010",
         message=f"a negative difference of {dtype} arrays wraps to a large number",
         help="Cast first: `x.astype(mx.int32)`, or `mx.float32` for images",
-        subject=fact.left_node,
+        subject=fact.left.node,
     )
 
 

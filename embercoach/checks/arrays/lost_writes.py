@@ -13,7 +13,6 @@ from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +44,7 @@ def chained_write(fact: StoreFact, module: Module) -> Iterator[Report]:
 @check("INDEX-002")
 def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``row = a[0]; row += 1``."""
-    name = fact.left_node
+    name = fact.left.node
     if fact.in_place and isinstance(name, cst.Name) and _is_unread_part(name.value, fact, module):
         yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=name)
 
@@ -119,8 +118,8 @@ def _in_one(node: cst.Subscript, place: FactPlace, module: Module) -> ProposedFi
         _is_whole(element.slice, place) for element in inner.slice
     ):
         return None
-    indices = [code_of(module, element.slice) for element in (*inner.slice, *node.slice)]
-    text = f"{code_of(module, inner.value)}[{', '.join(indices)}]"
+    indices = [module.parsed.code(element.slice) for element in (*inner.slice, *node.slice)]
+    text = f"{module.parsed.code(inner.value)}[{', '.join(indices)}]"
     return ProposedFix("Index in one step", False, ((node, text),))
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import LocalCall
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence

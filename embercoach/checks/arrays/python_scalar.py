@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact
-from embercoach.analysis.values.joins import as_array, as_number, options
-from embercoach.analysis.values.lattice import Array, BoundMember, Number, Symbol, Unknown, Value
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
+from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.lattice import Array, BoundMember, Number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import code_of, is_shown, mlx_alias
+from embercoach.checks.source_text import is_shown, mlx_alias
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -51,20 +49,19 @@ MOST_QUOTED = 40
 @check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002")
 def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x * 0.5``, ``1 - x``, ``x += 1``."""
-    pair = _array_and_number(fact.left, fact.right)
+    pair = _array_and_number(fact)
     if pair is None or fact.operator not in FUNCTIONS:
         return
-    array, _ = pair
     code = "PYTHON-SCALAR-001" if fact.in_place else "PYTHON-SCALAR-002"
     place = "assignment to an mx.array" if fact.in_place else "mx.array arithmetic"
     operator = f"{fact.operator}=" if fact.in_place else fact.operator
-    array_node = fact.left_node if as_array(fact.left) is not None else fact.right_node
+    array_node = (fact.left if fact.left.array is not None else fact.right).node
     yield Report.at(
         fact,
         code,
         message=f"Python number in {place} (`{operator}`)",
         help=HELP.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
-        change=_operator_change(fact, module, array),
+        change=_operator_change(fact, module, pair),
         subject=array_node,
     )
 
@@ -72,18 +69,18 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
 @check("PYTHON-SCALAR-004")
 def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``x > 0``."""
-    pair = _array_and_number(fact.left, fact.right)
+    pair = _array_and_number(fact)
     if pair is None or fact.operator not in COMPARISONS:
         return
-    array_node = fact.left_node if as_array(fact.left) is not None else fact.right_node
+    array_node = (fact.left if fact.left.array is not None else fact.right).node
     change = None
     if len(fact.node.comparisons) == 1:
         change = _rewrite(
             module,
             fact.node,
             COMPARISONS[fact.operator],
-            (fact.left_node, fact.left),
-            (fact.right_node, fact.right),
+            fact.left,
+            fact.right,
             pair,
         )
     yield Report.at(
@@ -96,19 +93,14 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("PYTHON-SCALAR-003")
+@check("PYTHON-SCALAR-003", of=("mlx.", "."))
 def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.maximum(x, 1e-7)``, ``mx.where(c, x, 0.0)``."""
-    entry = None
-    if isinstance(fact.callee, Symbol) and fact.callee.name.startswith("mlx."):
-        entry = mlx_api.lookup(fact.callee.name)
-    elif isinstance(fact.callee, BoundMember) and as_array(fact.callee.owner) is not None:
-        entry = mlx_api.array_member(fact.callee.name)
+    entry, matched = fact.entry, fact.matched
     if entry is None or not entry.elementwise:
         return
-    if not any(as_array(value) is not None for value in _values(fact)):
+    if fact.array is None and all(as_array(a.value) is None for a in fact.arguments):
         return
-    matched = [*match(entry, fact.arguments)]
     numbers = [
         (a.node, number)
         for p, a in matched
@@ -117,14 +109,14 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     if not numbers:
         return
     # The dtype of a condition does not affect the other operands.
-    operands = [(a.node, a.value) for p, a in matched if p.name != "condition"]
+    operands = [Operand.of(a.value, a.node) for p, a in matched if p.name != "condition"]
     if fact.receiver_node is not None and isinstance(fact.callee, BoundMember):
-        operands.append((fact.receiver_node, fact.callee.owner))
-    certain = all(_is_certain(value) for _, value in operands)
+        operands.append(Operand.of(fact.callee.owner, fact.receiver_node))
+    certain = all(operand.is_certain for operand in operands)
     arrays = [
-        (node, array if certain else _vague(array))
-        for node, value in operands
-        if (array := as_array(value)) is not None
+        (operand.node, operand.array if certain else _vague(operand.array))
+        for operand in operands
+        if operand.array is not None
     ]
     name = entry.name.rpartition(".")[2]
     yield Report.at(
@@ -135,14 +127,6 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         change=_argument_change(module, name, arrays, numbers),
         subject=arrays[-1][0] if arrays else None,
     )
-
-
-def _values(fact: CallFact) -> Iterator[Value]:
-    """The receiver and the arguments of a call."""
-    if isinstance(fact.callee, BoundMember):
-        yield fact.callee.owner
-    for argument in fact.arguments:
-        yield argument.value
 
 
 def _argument_change(
@@ -164,8 +148,8 @@ def _argument_change(
     outcomes = [_keeps_value(array, number, name) for _, number in numbers]
     if None in outcomes:
         return None
-    dtype = f"{code_of(module, reference)}.dtype"
-    edits = [(n, f"{mx}.array({code_of(module, n)}, dtype={dtype})") for n, _ in numbers]
+    dtype = f"{module.parsed.code(reference)}.dtype"
+    edits = [(n, f"{mx}.array({module.parsed.code(n)}, dtype={dtype})") for n, _ in numbers]
     safe = all(outcomes) and not any(is_shown(module, node) for node, _ in numbers)
     return ProposedFix("Make the number an array of the same dtype", safe, tuple(edits))
 
@@ -194,32 +178,25 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 def _scalars_of(fact: Fact) -> Iterator[Number]:
     if isinstance(fact, (BinaryFact, CompareFact)):
-        pair = _array_and_number(fact.left, fact.right)
+        pair = _array_and_number(fact)
         if pair is not None:
             yield pair[1]
-    elif isinstance(fact, CallFact) and isinstance(fact.callee, Symbol):
-        if not fact.callee.name.startswith("mlx.core."):
-            return
-        entry = mlx_api.lookup(fact.callee.name)
-        if entry is None or not entry.elementwise:
+    elif isinstance(fact, CallFact) and (fact.symbol or "").startswith("mlx.core."):
+        if fact.entry is None or not fact.entry.elementwise:
             return
         if any(as_array(a.value) is not None for a in fact.arguments):
             numbers = (as_number(argument.value) for argument in fact.arguments)
             yield from (number for number in numbers if number is not None)
 
 
-def _array_and_number(left: Value, right: Value) -> tuple[Array, Number] | None:
-    array, number = as_array(left), as_number(right)
+def _array_and_number(fact: BinaryFact | CompareFact) -> tuple[Array, Number] | None:
+    left, right = fact.left, fact.right
+    array, number = left.array, right.number
     if array is None:
-        array, number = as_array(right), as_number(left)
+        array, number = right.array, left.number
     if array is None or number is None:
         return None
-    return (array if _is_certain(left) and _is_certain(right) else _vague(array)), number
-
-
-def _is_certain(value: Value) -> bool:
-    """Test whether the value is known on every path."""
-    return not any(isinstance(option, Unknown) for option in options(value))
+    return (array if left.is_certain and right.is_certain else _vague(array)), number
 
 
 def _vague(array: Array) -> Array:
@@ -227,19 +204,19 @@ def _vague(array: Array) -> Array:
     return replace(array, dtype=None)
 
 
-def _operator_change(fact: BinaryFact, module: Module, array: Array) -> ProposedFix | None:
-    pair = _array_and_number(fact.left, fact.right)
-    assert pair is not None
+def _operator_change(
+    fact: BinaryFact, module: Module, pair: tuple[Array, Number]
+) -> ProposedFix | None:
     if fact.in_place:
-        return _in_place_change(fact, module, array, pair[1])
+        return _in_place_change(fact, module, *pair)
     return _rewrite(
         module,
         fact.node,
         FUNCTIONS[fact.operator],
-        (fact.left_node, fact.left),
-        (fact.right_node, fact.right),
+        fact.left,
+        fact.right,
         pair,
-        keeps=fact.operator != "/" or array.dtype in FLOATING,
+        keeps=fact.operator != "/" or pair[0].dtype in FLOATING,
     )
 
 
@@ -248,16 +225,16 @@ def _in_place_change(
 ) -> ProposedFix | None:
     """``x *= mx.array(0.5, dtype=x.dtype)``: still in place, so aliases see it."""
     mx = mlx_alias(module)
-    if mx is None or as_array(fact.left) is None or not _is_simple(fact.left_node):
+    if mx is None or fact.left.array is None or not _is_simple(fact.left.node):
         return None
     keeps = _keeps_value(array, number, FUNCTIONS[fact.operator])
     if keeps is None:
         return None
-    dtype = f"{code_of(module, fact.left_node)}.dtype"
-    text = f"{mx}.array({code_of(module, fact.right_node)}, dtype={dtype})"
+    dtype = f"{module.parsed.code(fact.left.node)}.dtype"
+    text = f"{mx}.array({module.parsed.code(fact.right.node)}, dtype={dtype})"
     safe = keeps and (fact.operator != "/" or array.dtype in FLOATING)
     return ProposedFix(
-        "Make the number an array of the same dtype", safe, ((fact.right_node, text),)
+        "Make the number an array of the same dtype", safe, ((fact.right.node, text),)
     )
 
 
@@ -265,23 +242,23 @@ def _rewrite(
     module: Module,
     node: cst.CSTNode,
     function: str,
-    left: tuple[cst.BaseExpression, Value],
-    right: tuple[cst.BaseExpression, Value],
+    left: Operand,
+    right: Operand,
     pair: tuple[Array, Number],
     keeps: bool = True,
 ) -> ProposedFix | None:
     """``mx.function(left, right)`` with the number as an array; None if that isn't possible."""
     mx = mlx_alias(module)
-    reference = left[0] if as_array(left[1]) is not None else right[0]
+    reference = (left if left.array is not None else right).node
     same = _keeps_value(*pair, function)
     if mx is None or same is None or not _is_simple(reference):
         return None
-    dtype = f"{code_of(module, reference)}.dtype"
+    dtype = f"{module.parsed.code(reference)}.dtype"
     operands = [
-        code_of(module, n)
-        if as_array(v) is not None
-        else f"{mx}.array({code_of(module, n)}, dtype={dtype})"
-        for n, v in (left, right)
+        module.parsed.code(one.node)
+        if one.array is not None
+        else f"{mx}.array({module.parsed.code(one.node)}, dtype={dtype})"
+        for one in (left, right)
     ]
     text = f"{mx}.{function}({', '.join(operands)})"
     safe = keeps and same and not _has_comment(module, node) and not is_shown(module, node)
@@ -321,7 +298,7 @@ def _fits(dtype: str, const: object) -> bool:
 
 def _has_comment(module: Module, node: cst.CSTNode) -> bool:
     """Test whether it contains a comment, which the rewritten expression would lose."""
-    if "#" not in code_of(module, node):
+    if "#" not in module.parsed.code(node):
         return False
     from libcst import matchers
 
@@ -336,4 +313,4 @@ def _is_simple(node: cst.CSTNode) -> bool:
 
 
 def _shown(module: Module, node: cst.BaseExpression) -> str:
-    return quoted(code_of(module, node), MOST_QUOTED) if _is_simple(node) else "x"
+    return quoted(module.parsed.code(node), MOST_QUOTED) if _is_simple(node) else "x"

@@ -36,8 +36,8 @@ class _Update(NamedTuple):
 @check("INDEX-004", "INDEX-005")
 def operator_in_place(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x += v``."""
-    if fact.in_place and as_array(fact.left) is not None:
-        yield from _shared(fact, fact.left_node, module)
+    if fact.in_place and fact.left.array is not None:
+        yield from _shared(fact, fact.left.node, module)
 
 
 @check("INDEX-004", "INDEX-005")

@@ -80,14 +80,14 @@ def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
     if fact.operator not in "/-" or not isinstance(fact.node, cst.BinaryOperation):
         return
     scope = scope_of(module, fact.place.function)
-    left = _called(Expression(fact.left_node, scope), module)
+    left = _called(Expression(fact.left.node, scope), module)
     if left is None or left.name not in EXP:
         return
     if fact.operator == "-":
-        if _is_one(fact.right_node):
+        if _is_one(fact.right.node):
             yield _inexact(fact, "exp(x) - 1", "mx.expm1(x)")
         return
-    right = _called(Expression(fact.right_node, scope), module)
+    right = _called(Expression(fact.right.node, scope), module)
     if right is None or right.name not in SUM:
         return
     summed = _called(right.array, module)

@@ -25,7 +25,7 @@ def writes_to_inputs(code: MetalCode) -> Iterator[MetalReport]:
 
     found: dict[str, dict[tuple[str, int], InputWrite]] = {}
     for kernel in code.kernels:
-        for write in input_writes(kernel.program, code.text, code.header):
+        for write in input_writes(kernel.program):
             places = found.setdefault(write.variable.name, {})
             places.setdefault((write.spot.text, write.spot.place.start), write)
     for places in found.values():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input
     from embercoach.metal.inspections.parameter_uses import ParameterUse
-    from embercoach.metal.program.nodes import Spot
+    from embercoach.metal.program.nodes import Variable
 
 FIXED = ("device", "constant")
 
@@ -57,7 +57,7 @@ def _space(
 ) -> Iterator[Report]:
     """Pointers of a fixed address space that an input goes into."""
     for use in uses:
-        space = _written_space(use, kernel)
+        space = _written_space(use)
         if space is None:
             continue
         wrong = next((g for g in given if g.address_space not in (None, space)), None)
@@ -122,7 +122,7 @@ def _other(space: str) -> str:
 def _taker(use: ParameterUse) -> str:
     if use.declared is None:
         return "cast"
-    if use.declared.text == "header" or use.taker != _pointer_name(use):
+    if use.declared.spot.text == "header" or use.taker != _pointer_name(use):
         return f"parameter of `{use.taker}`"
     return f"pointer `{use.taker}`"
 
@@ -141,22 +141,16 @@ def _space_help(use: ParameterUse) -> str:
     return "Index the input itself, or cast the elements"
 
 
-def _written_space(use: ParameterUse, kernel: Contracted) -> str | None:
+def _written_space(use: ParameterUse) -> str | None:
     """The address space that a pointer is declared for in so many words."""
     if use.manner != "address" or use.space not in FIXED:
         return None
-    if use.declared is None:
-        return use.space
-    return use.space if _is_explicit(use.declared, kernel) else None
+    return use.space if use.declared is None or _is_explicit(use.declared) else None
 
 
-def _is_explicit(declared: Spot, kernel: Contracted) -> bool:
-    text = kernel.above if declared.text == "header" else kernel.body
-    start = declared.place.start
-    return any(
-        d.place.start == start and d.pointer and d.address_space in FIXED and not d.dimensions
-        for d in text.declarations
-    )
+def _is_explicit(pointer: Variable) -> bool:
+    target = pointer.target
+    return target is not None and target.space in FIXED and not pointer.type.dimensions
 
 
 # Scalars and arrays

@@ -18,7 +18,6 @@ from embercoach.analysis.facts.scopes import (
 from embercoach.checks.contract.kernel_inputs import is_shape_generic, uses_of_inputs
 from embercoach.checks.programs.contracted import contracted
 from embercoach.checks.registry import Report, check
-from embercoach.checks.source_text import code_of
 from embercoach.metal.contract import shape_names
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _reason(
     """Return why an expression in a function may be a strided array."""
     size = resolve_name(Expression(node, scope_of(module, function)))
     if _is_view(size.node):
-        return f"`{code_of(module, node)}` is a view"
+        return f"`{module.parsed.code(node)}` is a view"
     if function is None or not isinstance(size.node, cst.Name):
         return None
     name = size.node.value

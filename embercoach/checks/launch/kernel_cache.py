@@ -10,8 +10,7 @@ import libcst as cst
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import FunctionVisit
 from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import around, children, names_below
+from embercoach.analysis.syntax.trees import around, children, dotted, names_below
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.registry import Report, check
 

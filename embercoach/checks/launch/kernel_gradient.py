@@ -19,8 +19,7 @@ from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import by_parameter
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import SCOPES, children, target_names, walk
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     DType,

@@ -13,7 +13,6 @@ from embercoach.analysis.facts.scopes import Expression, display, items, scope_a
 from embercoach.analysis.facts.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.registry import Report, check
-from embercoach.checks.source_text import code_of
 from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _example(axis: _Axis, module: Module) -> str:
     node = axis.written.node
     if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
         return ", or groups times threads per group where a group works together"
-    by = code_of(module, node)
+    by = module.parsed.code(node)
     return f", or `groups * {by}` where a group works together"
 
 

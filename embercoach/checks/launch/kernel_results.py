@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.call_results import match
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, FactPlace
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
-from embercoach.analysis.values.joins import as_array, options
+from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import Kernel, Value
 from embercoach.checks.registry import Report, check
 
@@ -100,19 +98,15 @@ class _Lists:
             yield from self._members(root, place._replace(statement=root, function=function))
 
     def _in_arithmetic(self, fact: BinaryFact) -> Iterator[tuple[FactPlace, cst.CSTNode, str]]:
-        sides = ((fact.left_node, fact.right), (fact.right_node, fact.left))
-        for node, other in sides:
-            if fact.in_place and node is fact.left_node:
+        for one, other in ((fact.left, fact.right), (fact.right, fact.left)):
+            if fact.in_place and one is fact.left:
                 continue
-            if self.holds(node, fact.place.function) and as_array(other) is not None:
-                yield fact.place, node, "arithmetic with an array raises ValueError"
+            if self.holds(one.node, fact.place.function) and other.array is not None:
+                yield fact.place, one.node, "arithmetic with an array raises ValueError"
                 return
 
     def _as_argument(self, fact: CallFact) -> Iterator[tuple[FactPlace, cst.CSTNode, str]]:
-        entry = mlx_api.lookup(fact.symbol or "")
-        if entry is None:
-            return
-        for param, argument in match(entry, fact.arguments):
+        for param, argument in fact.matched:
             if param.accepts in ARRAYS_ALONE and self.holds(argument.node, fact.place.function):
                 name = (fact.symbol or "").replace("mlx.core.", "mx.")
                 yield (

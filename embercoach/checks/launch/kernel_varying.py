@@ -19,8 +19,13 @@ from embercoach.analysis.facts.scopes import (
     scope_of,
 )
 from embercoach.analysis.facts.symbolic import symbolic
-from embercoach.analysis.syntax.dotted_paths import dotted
-from embercoach.analysis.syntax.trees import around, children, statements_below, target_names
+from embercoach.analysis.syntax.trees import (
+    around,
+    children,
+    dotted,
+    statements_below,
+    target_names,
+)
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.launch.kernel_cache import runs_once

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from embercoach.checks.programs.kernel_budgets import budget_of
 from embercoach.checks.programs.launches import configurations, kernel_of, launches_of
 from embercoach.checks.programs.metal_checks import MetalKernel
+from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.lowering_state import SignatureNames
     from embercoach.metal.program.nodes import Variable
-    from embercoach.metal.work_budget import WorkBudget
 
 
 class _Planned:
-    """The kernels of one file that were planned so far."""
+    """The kernels of one file that were planned so far, and the work that they may take."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
+        self.budget = WorkBudget.of(source)
         #: By the identity of their definition, which stays while it is kept here.
         self.kernels: dict[int, tuple[Definition, tuple[MetalKernel, ...]]] = {}
         #: By the identity of their program: those that are launched alike are followed once.
@@ -44,18 +44,28 @@ class _Planned:
 _planned: WeakKeyDictionary[Module, _Planned] = WeakKeyDictionary()
 
 
+def budget_of(module: Module) -> WorkBudget:
+    """Return the budget that the kernels of a module share."""
+    return _planned_of(module).budget
+
+
+def _planned_of(module: Module) -> _Planned:
+    planned = _planned.get(module)
+    if planned is None:
+        _planned.clear()
+        planned = _planned[module] = _Planned(module.source)
+    return planned
+
+
 def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...]:
     """The programs of a kernel: its types follow the templates and dtypes of its launches.
 
     Empty where the names of inputs or outputs, or some of the texts, are unknown.
     """
-    planned = _planned.get(module)
-    if planned is None:
-        _planned.clear()
-        planned = _planned[module] = _Planned()
+    planned = _planned_of(module)
     known = planned.kernels.get(id(definition))
     if known is None:
-        kernels = _kernels_of(definition, module, budget_of(module))
+        kernels = _kernels_of(definition, module, planned.budget)
         known = definition, tuple(map(planned.share_traces, kernels))
         planned.kernels[id(definition)] = known
     return known[1]

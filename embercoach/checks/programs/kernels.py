@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact, FactPlace
 from embercoach.analysis.values import strings
-from embercoach.analysis.values.lattice import NONE, Function, Kernel, Sequence, Str, Symbol, Value
+from embercoach.analysis.values.lattice import NONE, Function, Kernel, Sequence, Str, Value
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
 
 if TYPE_CHECKING:
@@ -118,16 +118,7 @@ def _is_passed(launch: cst.Call, function: FunctionInfo | None) -> bool:
 
 def is_definition(fact: CallFact) -> bool:
     """Return whether a call is one of ``mx.fast.metal_kernel``."""
-    return isinstance(fact.callee, Symbol) and fact.callee.name == METAL_KERNEL
-
-
-def has_kernel(fact: Fact) -> bool:
-    """Return whether a fact defines, launches or returns a kernel."""
-    if not isinstance(fact, CallFact):
-        return False
-    if isinstance(fact.callee, Function):
-        return next(iter(kernels_held(fact.result)), None) is not None
-    return is_definition(fact) or bool(launched(fact))
+    return fact.symbol == METAL_KERNEL
 
 
 def launched(fact: CallFact) -> tuple[Kernel, ...]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.stops import Stop
 from embercoach.checks.file_reports import LineOffsets
-from embercoach.checks.programs.kernel_budgets import budget_of
-from embercoach.checks.programs.kernel_plans import kernels_of
+from embercoach.checks.programs.kernel_plans import budget_of, kernels_of
 from embercoach.checks.programs.kernels import (
     definitions,
     header_of,

@@ -136,10 +136,10 @@ def _of_run(
     from dataclasses import replace
 
     from embercoach.cli.baseline_filter import guards, judge
-    from embercoach.cli.config_warnings import idle_patterns, warn
+    from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
     from embercoach.cli.flow import UserError
     from embercoach.cli.progress import progress_of
-    from embercoach.cli.run_origin import origin_of, problems_of
+    from embercoach.cli.run_origin import origin_of
     from embercoach.config import ConfigError, Configurations
     from embercoach.engine.checkouts import Plan
     from embercoach.report import json_report

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from embercoach.config.exclusion import patterns_of, start_of_walk, steps
 from embercoach.engine.discovery.gitignore import Ignored, ignored_in
-from embercoach.engine.languages import NOTEBOOK, SUFFIXES, language_of, relevant
+from embercoach.engine.languages import (
+    NOTEBOOK,
+    SUFFIXES,
+    language_of,
+    may_hold_directives,
+    relevant,
+)
 from embercoach.finding import PlacedError
 from embercoach.project_files import boundary
 from embercoach.safe_read import is_inside, read_bytes
@@ -101,7 +107,7 @@ def _at(path: str, scope: ConfigurationScope, ignored: Ignored | None, top: str)
 
 def _unread(path: str, settings: Settings) -> Reason | None:
     """The reason why a run skips a file for its content; see `Inspector`."""
-    from embercoach.engine.suppression.suppressions import may_hold_directives, read_directives
+    from embercoach.engine.suppression.suppressions import read_directives
     from embercoach.fixes.source_file import decode
 
     try:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import tokenize
     from collections.abc import Iterator
 
-__all__ = ["CODES", "Directive", "Item", "may_hold_directives", "read_directives", "read_lines"]
-_MARKER = re.compile(rb"(?i:noqa|embercoach)")
+__all__ = ["CODES", "Directive", "Item", "read_directives", "read_lines"]
 LAST_LINE = 1 << 31
 _OF_FILES: frozenset[Kind] = frozenset({"ignore-file", "skip-file"})
 
@@ -39,11 +38,6 @@ _STRING_END = {getattr(token, name, -1) for name in ("FSTRING_END", "TSTRING_END
 _FOREIGN = re.compile(r"[A-Za-z]+[0-9]+\Z")
 #: What a code or a family of ours looks like: ``DTYPE-001``, ``GRAPH-BREAK``, ``DTYPE``.
 _OURS = re.compile(r"[A-Z]+(?:-[A-Z]+)*(?:-[0-9]+)?\Z")
-
-
-def may_hold_directives(data: bytes) -> bool:
-    """Return whether a file may contain suppressions and must be tokenized."""
-    return _MARKER.search(data) is not None
 
 
 def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive, ...]:

@@ -173,7 +173,8 @@ class Machine:
         For reads alone: what many threads write where they are cut off may well be the same.
         """
         for symbol, factor in offset.terms if depth < _MAX_CUTS else ():
-            if symbol.operation in _CHOOSING:
+            # A call with another number of arguments has its name's namespaces before them.
+            if symbol.operation in _CHOOSING and isinstance(symbol.operands[0], LaneValue):
                 rest = value_of(
                     offset.offsets, tuple(t for t in offset.terms if t[0] is not symbol)
                 )

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
         MetalFunction,
         Program,
         Spot,
-        Text,
         Variable,
     )
     from embercoach.metal.program.walk import Node
-    from embercoach.metal.written.body import MetalText
 
 _READ_ONLY = frozenset({"input", "metadata"})
 # Atomic functions that write nothing.
@@ -71,32 +69,15 @@ class _Origin:
     pointer: str = ""
 
 
-def input_writes(program: Program, body: MetalText, header: MetalText) -> Iterator[InputWrite]:
-    """Every write to an input in the body of a kernel, in order.
-
-    Args:
-        program: the kernel.
-        body: the facts of its body.
-        header: the facts of its header.
-    """
+def input_writes(program: Program) -> Iterator[InputWrite]:
+    """Every write to an input in the body of a kernel, in order."""
     if program.body is not None:
-        writing = _writing_pointers(body, "body") | _writing_pointers(header, "header")
-        yield from _Writes(program.body, writing).found()
-
-
-def _writing_pointers(text: MetalText, name: Text) -> frozenset[tuple[Text, int]]:
-    """The declarations of writable pointers to device memory."""
-    return frozenset(
-        (name, d.place.start)
-        for d in text.declarations
-        if d.pointer and not d.fixed and d.address_space == "device" and d.type not in ("", "auto")
-    )
+        yield from _Writes(program.body).found()
 
 
 class _Writes:
-    def __init__(self, body: Node, writing: frozenset[tuple[Text, int]]) -> None:
+    def __init__(self, body: Node) -> None:
         self.body = body
-        self.writing = writing
         self.pointers: dict[Variable, _Origin | None] = {}
 
     def found(self) -> Iterator[InputWrite]:
@@ -111,12 +92,9 @@ class _Writes:
 
     def _declared(self, node: Declare) -> Iterator[InputWrite]:
         origin = self.pointers.get(node.variable)
-        if origin is not None and not origin.cast and self._may_write(node.variable):
+        if origin is not None and not origin.cast and _may_write(node.variable):
             name = node.variable.name
             yield InputWrite(origin.variable, "declared", False, name, node.variable.spot)
-
-    def _may_write(self, pointer: Variable) -> bool:
-        return (pointer.spot.text, pointer.spot.place.start) in self.writing
 
     def _hold(self, variable: Variable, value: Expression | None) -> None:
         """Note what a local pointer or reference points to; nothing if it may be several things."""
@@ -187,9 +165,7 @@ class _Writes:
         for index, parameter in enumerate(function.parameters[: len(node.arguments)]):
             # What a template's pointer may do follows from its argument: only what it does counts.
             writes = (
-                _writes_through(function, parameter)
-                if function.template
-                else self._may_write(parameter)
+                _writes_through(function, parameter) if function.template else _may_write(parameter)
             )
             if parameter.type.pointer and writes:
                 yield from self._handed(node, index, "call")
@@ -199,6 +175,12 @@ class _Writes:
         origin = self._origin(argument)
         if origin is not None:
             yield InputWrite(origin.variable, way, origin.cast, node.name, argument.spot)
+
+
+def _may_write(pointer: Variable) -> bool:
+    """Return whether a variable is declared as a writable pointer to device memory."""
+    target = pointer.target
+    return target is not None and target.space == "device" and not target.constant
 
 
 def _writes_through(function: MetalFunction, pointer: Variable) -> bool:

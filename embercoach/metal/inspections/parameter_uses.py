@@ -50,7 +50,7 @@ class ParameterUse:
         index: of an element, the expression between the brackets.
         space: of an address, the space that the pointer which takes it is declared for.
         taker: the name of that pointer, or of the function with such a parameter.
-        declared: where that pointer is declared.
+        declared: that pointer, None for a cast.
         node: the element, or the use itself.
         path: the nodes around ``node``.
     """
@@ -63,7 +63,7 @@ class ParameterUse:
     index: Expression | None = None
     space: str | None = None
     taker: str = ""
-    declared: Spot | None = None
+    declared: Variable | None = None
 
 
 def parameter_uses(program: Program) -> Iterator[ParameterUse]:
@@ -125,10 +125,9 @@ def _ended(
     taken = _taken(current, parent)
     if taken is not None:
         pointer, taker = taken
-        declared = pointer.spot if pointer is not None else None
         space = _space(parent) if pointer is None else pointer.type.space
         return ParameterUse(
-            variable, "address", spot, name, (*around, parent), offset, space, taker, declared
+            variable, "address", spot, name, (*around, parent), offset, space, taker, pointer
         )
     manner: Manner = "number" if _wants_number(current, parent) else "unclear"
     return ParameterUse(variable, manner, spot, name, (*around, parent))

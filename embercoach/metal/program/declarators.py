@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embercoach.metal.program.tree import SyntaxNode
 
 _NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
@@ -100,11 +102,24 @@ def unpack(part: SyntaxNode | None) -> Declarator:
     return found
 
 
-def unpack_initialized(part: SyntaxNode) -> tuple[Declarator, SyntaxNode | None]:
+def unpack_initialized(
+    part: SyntaxNode, value: SyntaxNode | None = None
+) -> tuple[Declarator, SyntaxNode | None]:
     """A declarator with its initial value: of ``a = 1`` that of ``a``, and ``1``."""
     if part.kind == "init_declarator":
         return unpack(part.get("declarator") or part), part.get("value")
-    return unpack(part), None
+    return unpack(part), value
+
+
+def attribute_parts(part: SyntaxNode) -> Iterator[SyntaxNode]:
+    """The ``attribute_declaration`` parts of a declaration and its declarators."""
+    pending = [part]
+    while pending:
+        for child in pending.pop().parts:
+            if child.kind == "attribute_declaration":
+                yield child
+            elif child.kind.endswith("_declarator"):
+                pending.append(child)
 
 
 def _inner(part: SyntaxNode, kind: str) -> SyntaxNode | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program import typing
-from embercoach.metal.program.declarators import unpack
+from embercoach.metal.program.declarators import unpack, unpack_initialized
 from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.lower_calls import made
 from embercoach.metal.program.lower_expressions import initial_value
@@ -34,10 +34,8 @@ def declaration(work: Lowering, part: SyntaxNode) -> list[Statement]:
         found += work.statement(written)
     for declarator in part.all("declarator"):
         # Only in a condition the value is the declaration's own.
-        inner, initial = declarator, part.get("value")
-        if declarator.kind == "init_declarator":
-            inner, initial = declarator.get("declarator") or declarator, declarator.get("value")
-        found += _declared(work, part, unpack(inner), initial, declarator)
+        parts, initial = unpack_initialized(declarator, part.get("value"))
+        found += _declared(work, part, parts, initial, declarator)
     return found
 
 
@@ -158,7 +156,7 @@ def _variable(
     whole: SyntaxNode | None = None,
 ) -> Declare:
     name = declarator.name or part
-    constant = typing.is_fixed(work, declarator) if kind.pointer else typing.is_constant(work, part)
+    constant = typing.is_constant(work, part, declarator, kind)
     variable = Variable(
         work.word(name),
         "constant" if work.at_file_scope or part.kind == "field_declaration" else "local",
@@ -166,6 +164,7 @@ def _variable(
         work.spot(name),
         constant=constant,
         loops=work.loops,
+        target=typing.target(work, part, declarator),
     )
     work.declare(variable.name, variable)
     if constant and value is not None and not kind.dimensions:

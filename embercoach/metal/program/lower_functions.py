@@ -64,7 +64,8 @@ def make_function(
         {},
     ]
     work.scopes += around
-    entry = work.is_entry(part) or not ENTRY_QUALIFIERS.isdisjoint(_attributes(work, part))
+    marks = [mark.name for mark in work.parsed.declared_marks(part)]
+    entry = not ENTRY_QUALIFIERS.isdisjoint((*work.parsed.qualifiers_in(part), *marks))
     parameters, defaults = _parameters(work, parts.function)
     base = typing.written_type(work, part)
     result = typing.shaped(work, base, replace(parts, function=None))
@@ -141,7 +142,8 @@ def _parameter(work: Lowering, part: SyntaxNode, parts: Declarator) -> Variable:
     kind = typing.shaped(work, typing.written_type(work, part), parts)
     if kind.dimensions and not kind.reference:
         kind = decayed(kind)
-    attribute = next((a for a in _attributes(work, part) if a in ATTRIBUTES), "")
+    marks = work.parsed.declared_marks(part)
+    attribute = next((mark.name for mark in marks if mark.name in ATTRIBUTES), "")
     name = parts.name or part
     variable = Variable(
         work.word(parts.name) if parts.name is not None else "",
@@ -149,26 +151,12 @@ def _parameter(work: Lowering, part: SyntaxNode, parts: Declarator) -> Variable:
         kind if kind.space or kind == UNKNOWN else replace(kind, space="thread"),
         work.spot(name),
         attribute=attribute,
-        constant=typing.is_fixed(work, parts) if kind.pointer else typing.is_constant(work, part),
+        constant=typing.is_constant(work, part, parts, kind),
+        target=typing.target(work, part, parts),
     )
     if variable.name:
         work.declare(variable.name, variable)
     return variable
-
-
-def _attributes(work: Lowering, part: SyntaxNode) -> list[str]:
-    """The names in ``[[...]]`` of a parameter."""
-    found: list[str] = []
-    pending = [part]
-    while pending:
-        current = pending.pop()
-        for child in current.parts:
-            if child.kind == "attribute":
-                name = child.get("name")
-                found.append(work.word(name or child))
-            elif child.kind == "attribute_declaration" or child.kind.endswith("_declarator"):
-                pending.append(child)
-    return found
 
 
 def named_lambda(work: Lowering, name: SyntaxNode, part: SyntaxNode) -> list[Statement]:

@@ -26,7 +26,6 @@ from embercoach.metal.program.nodes import (
     Variable,
 )
 from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
-from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
 from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_number
 
 if TYPE_CHECKING:
@@ -165,14 +164,6 @@ class Lowering:
     def spot(self, part: SyntaxNode) -> Spot:
         """The place of a part."""
         return self.parsed.spot(part.start, part.end)
-
-    def space(self, part: SyntaxNode) -> str | None:
-        """The address space among the children of a part."""
-        return next((w for w in self.parsed.qualifiers_in(part) if w in ADDRESS_SPACES), None)
-
-    def is_entry(self, part: SyntaxNode) -> bool:
-        """Return whether a function is marked as an entry point."""
-        return any(word in ENTRY_QUALIFIERS for word in self.parsed.qualifiers_in(part))
 
     # Rules
 

@@ -38,6 +38,18 @@ class Spot(NamedTuple):
     place: TextSpan
 
 
+class Target(NamedTuple):
+    """The target of a pointer or reference, as its declaration writes it.
+
+    Attributes:
+        space: its address space, None where none is written.
+        constant: it is ``const``, or ``auto``, which may be.
+    """
+
+    space: str | None
+    constant: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable:
     """A variable, one object for each declaration.
@@ -48,6 +60,7 @@ class Variable:
         attribute: for the kind ``attribute`` Metal's name of it (``thread_position_in_grid``).
         constant: declared ``const``, ``constexpr`` or ``constant``.
         loops: how many loops of its function the declaration is in.
+        target: of what the texts declare with ``*`` or ``&``.
     """
 
     name: str
@@ -57,6 +70,7 @@ class Variable:
     attribute: str = ""
     constant: bool = False
     loops: int = 0
+    target: Target | None = None
 
 
 # Expressions

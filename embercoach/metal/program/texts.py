@@ -7,10 +7,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from embercoach.metal.preprocessor.preprocessing import Expanded
+from embercoach.metal.program.declarators import attribute_parts
 from embercoach.metal.program.nodes import Opaque, Spot
 from embercoach.metal.program.tree import plain_tree
-from embercoach.metal.syntax import line_starts, parse_body, parse_unit
-from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.syntax import ADDRESS_SPACES, line_starts, parse_body, parse_unit
+from embercoach.metal.text_facts import AttributeMark, TextSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -110,6 +111,34 @@ class Parsed:
         """Metal's qualifiers among the children of a part."""
         found = (self.qualifiers.get(child.start) for child in part.parts)
         return tuple(word for word in found if word is not None)
+
+    def space(self, part: SyntaxNode) -> str | None:
+        """The address space among a declaration's own specifiers."""
+        return next((word for word in self.qualifiers_in(part) if word in ADDRESS_SPACES), None)
+
+    def is_constant(self, part: SyntaxNode) -> bool:
+        """Return whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
+        return any(
+            child.kind == "type_qualifier" and self.word(child) in ("const", "constexpr")
+            for child in part.parts
+        )
+
+    def attribute_marks(self, part: SyntaxNode) -> Iterator[AttributeMark]:
+        """The attributes of one ``attribute_declaration``."""
+        for child in part.inner:
+            if child.kind != "attribute":
+                continue
+            name = child.get("name")
+            arguments = next((c for c in child.parts if c.kind == "argument_list"), None)
+            yield AttributeMark(
+                self.word(name or child),
+                None if arguments is None else self.word(arguments)[1:-1].strip(),
+                self.place(part),
+            )
+
+    def declared_marks(self, part: SyntaxNode) -> list[AttributeMark]:
+        """The attributes of a declaration and its declarators."""
+        return [mark for found in attribute_parts(part) for mark in self.attribute_marks(found)]
 
     @property
     def faults(self) -> tuple[TextSpan, ...]:

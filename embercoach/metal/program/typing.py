@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.folding import fold_int
-from embercoach.metal.program.nodes import Variable
+from embercoach.metal.program.nodes import Target, Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
 
 if TYPE_CHECKING:
@@ -15,20 +15,26 @@ if TYPE_CHECKING:
     from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.tree import SyntaxNode
 
-_CONST = frozenset({"const", "constexpr"})
 
-
-def is_fixed(work: Lowering, declarator: Declarator) -> bool:
+def _is_fixed(work: Lowering, declarator: Declarator) -> bool:
     """Return whether a pointer itself is ``const``, not only its elements."""
     inside = () if declarator.star is None else declarator.star.parts
     return any(part.kind == "type_qualifier" and work.word(part) == "const" for part in inside)
 
 
-def is_constant(work: Lowering, part: SyntaxNode) -> bool:
-    """Return whether a declaration is ``const`` or ``constexpr``, or in constant memory."""
-    return work.space(part) == "constant" or any(
-        child.kind == "type_qualifier" and work.word(child) in _CONST for child in part.parts
-    )
+def is_constant(work: Lowering, part: SyntaxNode, declarator: Declarator, kind: Type) -> bool:
+    """Return whether a variable is ``const`` or ``constexpr``, or in constant memory."""
+    if kind.pointer:
+        return _is_fixed(work, declarator)
+    return work.parsed.space(part) == "constant" or work.parsed.is_constant(part)
+
+
+def target(work: Lowering, part: SyntaxNode, declarator: Declarator) -> Target | None:
+    """The target of a pointer or reference, None for other variables."""
+    if not declarator.is_address:
+        return None
+    is_deduced = work.words(part.get("type")) in ("", "auto")
+    return Target(work.parsed.space(part), is_deduced or work.parsed.is_constant(part))
 
 
 def written_type(work: Lowering, part: SyntaxNode, initial: Type | None = None) -> Type:
@@ -40,7 +46,7 @@ def written_type(work: Lowering, part: SyntaxNode, initial: Type | None = None) 
         initial: the type of the initial value, which ``auto`` takes.
     """
     base = specified(work, part.get("type"), initial)
-    space = work.space(part)
+    space = work.parsed.space(part)
     return base if space is None else replace(base, space=space)
 
 

@@ -19,7 +19,6 @@ from embercoach.metal.written.array_sizes import size_names
 from embercoach.metal.written.language import foreign_parts
 from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
-from embercoach.metal.written.specifiers import attribute_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.text_facts import (
         AttributeMark,
-        AttributeUse,
         Declaration,
         Foreign,
         PreprocessorLine,
@@ -49,6 +47,7 @@ class MetalText:
             of something else than Metal's library, or a macro that builds names.
         free: uses of names that neither the text nor what is around it declares. Names of
             Metal's library and of MLX's signature are among them.
+        attribute_uses: those of thread attributes, where a name may be anything as well.
         macros: those of the text and of what is around it.
         numbers: integers written in the text, the sizes of arrays left out.
         foreign: C++ that Metal has not.
@@ -66,7 +65,7 @@ class MetalText:
     directives: tuple[PreprocessorLine, ...] = ()
     marks: tuple[AttributeMark, ...] = ()
     macros: Macros = field(default_factory=Macros)
-    attribute_uses: tuple[AttributeUse, ...] = ()
+    attribute_uses: tuple[Use, ...] = ()
     numbers: frozenset[int] = frozenset()
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
@@ -159,7 +158,7 @@ def _refused(text: str, problem: str) -> MetalText:
 
 def _marks(parsed: Parsed) -> Iterator[AttributeMark]:
     for part in parsed.of_kinds("attribute_declaration"):
-        yield from attribute_marks(parsed, part)
+        yield from parsed.attribute_marks(part)
 
 
 def _numbers(parsed: Parsed) -> Iterator[int]:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
 from embercoach.metal.text_facts import (
-    AttributeUse,
     Declaration,
     PreprocessorLine,
     Use,
     WrittenCall,
 )
 from embercoach.metal.written import naming, specifiers
-from embercoach.metal.written.naming import Scope, Scopes, Visible
+from embercoach.metal.written.naming import NameScope, Scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +38,7 @@ class NestingError(Exception):
     """The text nests deeper than is followed."""
 
 
-class _Context(NamedTuple):
+class _ResolutionContext(NamedTuple):
     """The surroundings of a part.
 
     Attributes:
@@ -47,7 +46,7 @@ class _Context(NamedTuple):
         quiet: a name may be anything here.
     """
 
-    scope: Scope
+    scope: NameScope
     nesting: int
     quiet: bool
 
@@ -71,10 +70,9 @@ class _Names:
         self.parsed = parsed
         self.found = Scopes(macros)
         self._outer = outer
-        self._file = Scope()
+        self._file = NameScope()
         self._is_unit = parsed.tree.kind == "translation_unit"
         self._free: list[tuple[SyntaxNode, str, UseKind]] = []
-        self._declared: set[SyntaxNode] = set()
         self._callees: set[SyntaxNode] = set()
         self._components: dict[SyntaxNode, SyntaxNode] = {}
         #: Names that can be neither a constant nor a type.
@@ -85,12 +83,12 @@ class _Names:
         #: Declarators of functions that have a body, which sees the parameters.
         self._defined: set[SyntaxNode] = set()
         #: Of parts with a scope the names that are declared somewhere in it.
-        self._inside: dict[SyntaxNode, dict[str, Visible]] = {}
+        self._inside: dict[SyntaxNode, dict[str, list[tuple[int, Declaration | None]]]] = {}
         self._open: set[SyntaxNode] = set()
 
     def resolved(self) -> Scopes:
         """The names, with the uses that are free."""
-        first = _Context(self._file, 0, quiet=False)
+        first = _ResolutionContext(self._file, 0, quiet=False)
         pending = [(part, first) for part in reversed(self.parsed.tree.parts)]
         while pending:
             part, context = pending.pop()
@@ -100,7 +98,7 @@ class _Names:
         self._settle()
         return self.found
 
-    def _entered(self, part: SyntaxNode, context: _Context) -> _Context:
+    def _entered(self, part: SyntaxNode, context: _ResolutionContext) -> _ResolutionContext:
         """Note what a part declares or uses; return the context of its children."""
         kind, (scope, nesting, quiet) = part.kind, context
         if kind in _NESTED:
@@ -114,11 +112,11 @@ class _Names:
             self._use(part, scope, quiet=quiet)
         if kind in naming.SCOPES or (kind in FUNCTIONS and part not in self._defined):
             is_template = kind == "template_declaration"
-            scope = Scope(scope.depth + 1, scope, is_template, part in self._open)
+            scope = NameScope(scope.depth + 1, scope, is_template, part in self._open)
             scope.names |= self._inside.get(part, {})
         if kind in naming.CONDITIONS:
             quiet = quiet or not specifiers.is_include_guard(self.parsed, part)
-        return _Context(scope, nesting, quiet or part in self._quiet)
+        return _ResolutionContext(scope, nesting, quiet or part in self._quiet)
 
     def _followed(self, part: SyntaxNode) -> Sequence[SyntaxNode]:
         """The children of a part that hold names to look up."""
@@ -140,26 +138,24 @@ class _Names:
             self._variables.update(part.all(role))
         return part.parts
 
-    def _use(self, part: SyntaxNode, scope: Scope | None, *, quiet: bool) -> None:
+    def _use(self, part: SyntaxNode, scope: NameScope | None, *, quiet: bool) -> None:
         """Look a name up, and note it where nothing declares it."""
-        if part in self._declared:
-            return
+        if part.start in self.found.bindings:
+            return  # it is declared here
         name = self.parsed.word(part)
         while scope is not None:
-            visible = scope.names.get(name)
-            while visible is not None and visible.since > part.start:
-                visible = visible.before
-            if visible is not None:
-                if visible.declaration is not None:
-                    self.found.bindings[part.start] = visible.declaration
-                return
+            for since, declaration in reversed(scope.names.get(name, ())):
+                if since <= part.start:
+                    if declaration is not None:
+                        self.found.bindings[part.start] = declaration
+                    return
             if scope.is_open:
                 return
             scope = scope.outer
         if name in ATTRIBUTES:
             member = self._components.get(part)
             component = None if member is None else self.parsed.word(member)
-            use = AttributeUse(name, component, self.parsed.place(part))
+            use = Use(name, "value", self.parsed.place(part), component=component)
             self.found.attribute_uses.append(use)
         if not quiet and name not in self._outer and self.parsed.holds(part):
             kind: UseKind = "call" if part in self._callees else naming.USED[part.kind]
@@ -180,7 +176,7 @@ class _Names:
 
     # Rules
 
-    def call(self, part: SyntaxNode, scope: Scope) -> None:
+    def call(self, part: SyntaxNode, scope: NameScope) -> None:
         """A call; a macro may declare what it is given, from there on."""
         callee, arguments = part.get("function"), part.get("arguments")
         if callee is None or arguments is None:
@@ -195,17 +191,17 @@ class _Names:
             self._quiet.add(arguments)
             for inner in arguments.below():
                 if inner.kind in naming.NAMES:
-                    scope.names.setdefault(self.parsed.word(inner), Visible(None, arguments.end))
+                    scope.names.setdefault(self.parsed.word(inner), [(arguments.end, None)])
 
-    def template_function(self, part: SyntaxNode, _scope: Scope) -> None:
+    def template_function(self, part: SyntaxNode, _scope: NameScope) -> None:
         """``f<T>``."""
         self._callees.update(part.all("name"))
 
-    def declaration(self, part: SyntaxNode, scope: Scope) -> None:
+    def declaration(self, part: SyntaxNode, scope: NameScope) -> None:
         """Variables and fields, in the order of their declarators."""
         value = part.get("value") or part.get("default_value")
         for declarator in part.all("declarator"):
-            parts, initial = unpack_initialized(declarator)
+            parts, initial = unpack_initialized(declarator, value)
             kind: DeclarationKind = "field" if part.kind == "field_declaration" else "local"
             if self._is_unit and scope.lasting is self._file:
                 kind = "constant" if parts.function is None else "function"
@@ -213,10 +209,9 @@ class _Names:
                 self._function(part, parts)
             if len(parts.names) > 1:
                 kind = "binding"
-            given = initial if declarator.kind == "init_declarator" else value
-            self._declare(kind, scope, part, parts, given)
+            self._declare(kind, scope, part, parts, initial)
 
-    def function_definition(self, part: SyntaxNode, scope: Scope) -> None:
+    def function_definition(self, part: SyntaxNode, scope: NameScope) -> None:
         """A function: its name outside, its parameters and body inside."""
         parts = unpack(part.get("declarator"))
         self._function(part, parts)
@@ -232,12 +227,12 @@ class _Names:
         if made is not None and all(map(self.parsed.holds, parts.names)):
             self.found.functions.append(made)
 
-    def parameter(self, part: SyntaxNode, scope: Scope) -> None:
+    def parameter(self, part: SyntaxNode, scope: NameScope) -> None:
         """A parameter of a function, a lambda or a template."""
         kind: DeclarationKind = "template" if scope.template else "parameter"
         self._declare(kind, scope, part, unpack(part.get("declarator")))
 
-    def named(self, part: SyntaxNode, scope: Scope) -> None:
+    def named(self, part: SyntaxNode, scope: NameScope) -> None:
         """Declare the one name of a part, which is visible after it."""
         role, kind = naming.NAMED[part.kind]
         name = part.get(role)
@@ -248,24 +243,24 @@ class _Names:
             since = part.start if kind in ("type", "namespace") else part.end
             self._declare_name(name, kind, scope, owner, since=since)
 
-    def class_specifier(self, part: SyntaxNode, scope: Scope) -> None:
+    def class_specifier(self, part: SyntaxNode, scope: NameScope) -> None:
         """A struct, class or union; its members are visible in the whole of it."""
         name, body = part.get("name"), part.get("body")
         if name is not None and name.kind == "type_identifier":
             self._declare_name(name, "type", scope)
         if body is not None:
             members = map(self.parsed.word, specifiers.member_names(body))
-            self._inside[body] = dict.fromkeys(members, Visible(None, body.start))
+            self._inside[body] = {member: [(body.start, None)] for member in members}
             self._members.update(body.parts)
             if part.has("base_class_clause"):
                 self._open.add(body)
 
-    def typedef(self, part: SyntaxNode, scope: Scope) -> None:
+    def typedef(self, part: SyntaxNode, scope: NameScope) -> None:
         """``typedef type A``."""
         for declarator in part.all("declarator"):
             self._declare("alias", scope, part, unpack(declarator))
 
-    def using_declaration(self, part: SyntaxNode, scope: Scope) -> None:
+    def using_declaration(self, part: SyntaxNode, scope: NameScope) -> None:
         """``using namespace n`` and ``using n::name``."""
         target = next(iter(part.inner), None)
         if target is None:
@@ -278,7 +273,7 @@ class _Names:
         if name is not None:
             self._declare_name(name, "alias", scope)
 
-    def include(self, part: SyntaxNode, _scope: Scope) -> None:
+    def include(self, part: SyntaxNode, _scope: NameScope) -> None:
         """``#include``."""
         path = part.get("path")
         if path is not None:
@@ -286,14 +281,14 @@ class _Names:
             place = self.parsed.stretch(part.start, path.end)
             self.found.directives.append(PreprocessorLine("include", self.parsed.word(path), place))
 
-    def range_loop(self, part: SyntaxNode, scope: Scope) -> None:
+    def range_loop(self, part: SyntaxNode, scope: NameScope) -> None:
         """``for (auto v : values)``, whose variable is visible in the body alone."""
-        body, inner = part.get("body"), Scope(scope.depth + 1, scope)
+        body, inner = part.get("body"), NameScope(scope.depth + 1, scope)
         since = part.end if body is None else body.start
         self._declare("local", inner, part, unpack(part.get("declarator")), since=since)
         self._inside[part] = inner.names
 
-    def function_expression(self, part: SyntaxNode, _scope: Scope) -> None:
+    def function_expression(self, part: SyntaxNode, _scope: NameScope) -> None:
         """A lambda expression."""
         self._defined.update(part.all("declarator"))
 
@@ -302,7 +297,7 @@ class _Names:
     def _declare(
         self,
         kind: DeclarationKind,
-        scope: Scope,
+        scope: NameScope,
         owner: SyntaxNode,
         parts: Declarator,
         value: SyntaxNode | None = None,
@@ -316,7 +311,7 @@ class _Names:
         self,
         name: SyntaxNode,
         kind: DeclarationKind,
-        scope: Scope,
+        scope: NameScope,
         owner: SyntaxNode | None = None,
         parts: Declarator | None = None,
         value: SyntaxNode | None = None,
@@ -341,25 +336,22 @@ class _Names:
             kind=kind,
             place=parsed.place(name),
             type=specifiers.type_words(parsed, owner) if owner else "",
-            address_space=specifiers.address_space(parsed, owner) if owner else None,
+            address_space=parsed.space(owner) if owner else None,
             pointer=parts.is_address if parts else False,
             dimensions=tuple(parsed.word(d) for d in parts.dimensions if d) if parts else (),
             value=parsed.word(value) if value else None,
             depth=scope.depth,
-            fixed=specifiers.is_fixed(parsed, owner) if owner else False,
         )
         if since is None:
             since = name.end if parts is None else parts.end
-        before = scope.names.get(declaration.name)
-        scope.names[declaration.name] = Visible(declaration, since, before)
+        scope.names.setdefault(declaration.name, []).append((since, declaration))
         if parsed.holds(name):
             self.found.declarations.append(declaration)
-        self._declared.add(name)
         self.found.bindings[name.start] = declaration
         self.found.origins[declaration] = owner, value
 
 
-_RULES: Mapping[str, Callable[[_Names, SyntaxNode, Scope], None]] = {
+_RULES: Mapping[str, Callable[[_Names, SyntaxNode, NameScope], None]] = {
     "call_expression": _Names.call,
     "template_function": _Names.template_function,
     "declaration": _Names.declaration,

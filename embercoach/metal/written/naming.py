@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.text_facts import (
-        AttributeUse,
         Declaration,
         DeclarationKind,
         PreprocessorLine,
@@ -88,36 +87,25 @@ OF_VARIABLES = {
 }
 
 
-class Visible(NamedTuple):
-    """A declaration, None where it is not known, and the byte from which on it is visible.
-
-    Attributes:
-        before: the one that the scope had before.
-    """
-
-    declaration: Declaration | None
-    since: int
-    before: Visible | None = None
-
-
 @dataclass(slots=True, eq=False)
-class Scope:
+class NameScope:
     """A part whose names are visible in it alone.
 
     Attributes:
-        names: those that are declared in it.
+        names: the declarations of each name, None where one is not known, each after the byte from
+            which on it is visible.
         is_open: any name may be declared here, as in a class whose bases are not followed.
         template: holds template parameters; what a template declares lands outside.
     """
 
     depth: int = 0
-    outer: Scope | None = None
+    outer: NameScope | None = None
     template: bool = False
     is_open: bool = False
-    names: dict[str, Visible] = field(default_factory=dict)
+    names: dict[str, list[tuple[int, Declaration | None]]] = field(default_factory=dict)
 
     @property
-    def lasting(self) -> Scope:
+    def lasting(self) -> NameScope:
         """The scope in which what is declared here can live."""
         scope = self
         while scope.template and scope.outer is not None:
@@ -142,7 +130,7 @@ class Scopes:
         default_factory=dict
     )
     free: list[Use] = field(default_factory=list)
-    attribute_uses: list[AttributeUse] = field(default_factory=list)
+    attribute_uses: list[Use] = field(default_factory=list)
     calls: list[WrittenCall] = field(default_factory=list)
     functions: list[WrittenFunction] = field(default_factory=list)
     directives: list[PreprocessorLine] = field(default_factory=list)

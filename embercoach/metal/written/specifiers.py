@@ -1,12 +1,12 @@
-"""Specifiers, attributes and signatures of declarations, as they are written."""
+"""Types and signatures of declarations, as they are written."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program.declarators import FUNCTIONS, unpack
-from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
-from embercoach.metal.text_facts import AttributeMark, WrittenFunction, WrittenParameter
+from embercoach.metal.program.declarators import unpack
+from embercoach.metal.syntax import ENTRY_QUALIFIERS
+from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,25 +14,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.program.tree import SyntaxNode
-
-_PARAMETERS = frozenset(
-    {"parameter_declaration", "optional_parameter_declaration", "variadic_parameter_declaration"}
-)
-
-
-def address_space(parsed: Parsed, part: SyntaxNode) -> str | None:
-    """The address space among a declaration's own specifiers."""
-    return next((word for word in parsed.qualifiers_in(part) if word in ADDRESS_SPACES), None)
-
-
-def is_fixed(parsed: Parsed, part: SyntaxNode) -> bool:
-    """Return whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
-    return any(
-        child.kind == "type_qualifier"
-        and child.start not in parsed.qualifiers
-        and parsed.word(child) in ("const", "constexpr")
-        for child in part.parts
-    )
 
 
 def type_words(parsed: Parsed, part: SyntaxNode) -> str:
@@ -43,41 +24,15 @@ def type_words(parsed: Parsed, part: SyntaxNode) -> str:
     return "" if kind is None else " ".join(parsed.word(kind).split())
 
 
-def attribute_marks(parsed: Parsed, part: SyntaxNode) -> Iterator[AttributeMark]:
-    """The ``[[...]]`` attributes of one ``attribute_declaration``."""
-    for child in part.inner:
-        if child.kind != "attribute":
-            continue
-        name = child.get("name")
-        arguments = next((c for c in child.parts if c.kind == "argument_list"), None)
-        yield AttributeMark(
-            parsed.word(name or child),
-            None if arguments is None else parsed.word(arguments)[1:-1].strip(),
-            parsed.place(part),
-        )
-
-
-def attribute_parts(part: SyntaxNode) -> Iterator[SyntaxNode]:
-    """The ``attribute_declaration`` parts of a declaration and its declarators."""
-    pending = [part]
-    while pending:
-        for child in pending.pop().parts:
-            if child.kind == "attribute_declaration":
-                yield child
-            elif child.kind.endswith("_declarator") and child.kind not in FUNCTIONS:
-                pending.append(child)
-
-
 def _parameter(parsed: Parsed, part: SyntaxNode) -> WrittenParameter:
     parts = unpack(part.get("declarator"))
     name = parts.names[0] if parts.names else None
-    marks = [m for found in attribute_parts(part) for m in attribute_marks(parsed, found)]
     return WrittenParameter(
         name="" if name is None else parsed.word(name),
         type=type_words(parsed, part),
-        address_space=address_space(parsed, part),
+        address_space=parsed.space(part),
         pointer=parts.is_address,
-        attributes=tuple(marks),
+        attributes=tuple(parsed.declared_marks(part)),
         place=parsed.place(name or part),
     )
 
@@ -93,7 +48,7 @@ def function(
         mark.name
         for child in part.parts
         if child.kind == "attribute_declaration"
-        for mark in attribute_marks(parsed, child)
+        for mark in parsed.attribute_marks(child)
     }
     words = [w for w in (*parsed.qualifiers_in(part), *sorted(marks)) if w in ENTRY_QUALIFIERS]
     listed = declarator.function.get("parameters")
@@ -104,7 +59,7 @@ def function(
         parameters=tuple(
             _parameter(parsed, child)
             for child in ([] if listed is None else listed.inner)
-            if child.kind in _PARAMETERS
+            if child.kind.endswith("parameter_declaration")
         ),
         place=parsed.place(name),
         extent=parsed.place(part),

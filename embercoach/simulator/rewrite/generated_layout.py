@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program.declarators import unpack
+from embercoach.metal.program.declarators import attribute_parts, unpack
 from embercoach.metal.program.texts import Parsed, as_written
-from embercoach.metal.written.specifiers import attribute_marks, attribute_parts, is_fixed
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def _parameters(signature: Parsed) -> tuple[LaunchParameter, ...]:
 
 def _parameter(signature: Parsed, part: SyntaxNode) -> LaunchParameter:
     declarator, kind = part.get("declarator"), part.get("type")
-    marks = [mark for found in attribute_parts(part) for mark in attribute_marks(signature, found)]
+    marks = signature.declared_marks(part)
     names = unpack(declarator).names
     if kind is None or len(names) != 1 or len(marks) != 1:
         raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
@@ -169,7 +168,7 @@ def _parameter(signature: Parsed, part: SyntaxNode) -> LaunchParameter:
         type=signature.word(element or kind),
         space=spaces[0] if spaces else "",
         declarator=form,
-        is_const=is_fixed(signature, part),
+        is_const=signature.is_constant(part),
         is_atomic=element is not None,
         index=int(mark.arguments or "") if is_buffer else None,
         attribute="" if is_buffer else mark.name,

@@ -37,7 +37,7 @@ def read(case: Case) -> list[str]:
     values = known_values(program, dict(case.template))
     header = read_unit(case.header)
     body = read_body(case.source, header)
-    spots = [write.spot for write in input_writes(program, body, header)]
+    spots = [write.spot for write in input_writes(program)]
     spots += [found.spot for found in half_sums(program, values)]
     spots += [found.spot for found in promotions(program)]
     spots += [found.spot for found in settled_comparisons(program, values)]
