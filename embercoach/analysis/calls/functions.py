@@ -15,7 +15,6 @@ from embercoach.analysis.calls.parameters import (
     annotated_result,
     canonical_values,
     closure_of,
-    default_dtypes,
     is_vague,
     parameter_value,
     plain,
@@ -73,9 +72,7 @@ def call_function(
     Callers are evidence of what parameters hold, and edges of the call graph.
     """
     frame.work.left -= len(info.parameters) // PARAMETERS_A_STEP
-    values = _bind(info, bound, arguments)
-    if not any(argument.star for argument in arguments):
-        values.update(default_dtypes(info, values))
+    values = constants.with_default_dtypes(info, _bind(info, bound, arguments), arguments)
     if frame.record:
         if frame.info is not None:
             frame.info.calls.add(info)

@@ -34,8 +34,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 
 MAX_PIECES = 64
@@ -134,7 +132,7 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
         return SETTING
     default: Value = UNKNOWN
     if parameter.default is not None:
-        default = _quiet_default(info, parameter.default)
+        default = quiet_default(info, parameter.default)
     return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
 
 
@@ -163,19 +161,10 @@ def _is_none(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name) and node.value == "None"
 
 
-def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+def quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+    """Return the value of a default, without the facts of its evaluation."""
     frame = Frame(info.module, None, closure_of(info), record=False)
     return plain(evaluate(frame, node))
-
-
-def default_dtypes(info: FunctionInfo, given: Collection[str]) -> Iterator[tuple[str, Value]]:
-    """The dtypes that parameters have by default in a call that does not pass them."""
-    for parameter in info.parameters:
-        default = parameter.default
-        if parameter.name not in given and type(default) is cst.Attribute:
-            value = _quiet_default(info, default)
-            if type(value) is DType:
-                yield parameter.name, value
 
 
 def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
@@ -195,7 +184,7 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
         if evidence is None:
             evidence = _assumed(info, parameter, index)
         elif parameter.default is not None and parameter.annotation is None:
-            evidence = join(evidence, _quiet_default(info, parameter.default))
+            evidence = join(evidence, quiet_default(info, parameter.default))
         values.append(parameter_value(info, parameter, evidence))
     return tuple(values)
 

@@ -10,7 +10,7 @@ from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence
+from embercoach.analysis.values.lattice import BoundMember, Instance, LibraryObject, Sequence
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -76,9 +76,11 @@ def _is_by_mode(value: Value, depth: int) -> bool:
     return False
 
 
-@check("NN-006", of=(".update",))
+@check("NN-006", of=(".",))
 def trained_in_evaluation_mode(fact: CallFact, module: Module) -> Iterator[Report]:
     """``optimizer.update(model, gradients)`` in a loop that calls ``model.eval()`` alone."""
+    if not isinstance(fact.callee, BoundMember) or fact.callee.name != "update":
+        return
     given = fact.positional(0)
     name = None if given is None else dotted(given.node)
     if name is None or len(fact.arguments) != 2 or fact.place.function is None:
