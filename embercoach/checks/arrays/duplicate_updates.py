@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact
     from embercoach.analysis.project.module import Module
 
+#: Nodes of an expression that are looked at.
+MOST_NODES = 200
 #: Methods of ``x.at[index]`` by operator.
 METHODS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 #: Functions of NumPy, MLX and Python that compute indices without repetitions.
@@ -99,7 +102,11 @@ def _may_repeat(index: IndexFact, module: Module) -> bool:
     source = resolve_name(Expression(index.node, scope)).node
     if isinstance(source, cst.Subscript):
         return False  # perhaps a single index
-    calls = {_called(node): node for node in walk(source) if isinstance(node, cst.Call)}
+    calls = {
+        _called(node): node
+        for node in islice(walk(source), MOST_NODES)
+        if isinstance(node, cst.Call)
+    }
     if not UNIQUE.isdisjoint(calls):
         return False
     if _lists_numbers(source) and not _lists_twice(source):
@@ -118,7 +125,7 @@ def _repeats(index: IndexFact, module: Module) -> bool:
     source = resolve_name(Expression(index.node, scope)).node
     if _lists_numbers(source):
         return _lists_twice(source)
-    nodes = list(walk(source))
+    nodes = list(islice(walk(source), MOST_NODES))
     if any(isinstance(node, cst.Call) and _called(node) in REPEATING for node in nodes):
         return True
     operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
@@ -134,7 +141,9 @@ def _lists_numbers(source: cst.CSTNode) -> bool:
 
 def _lists_twice(source: cst.CSTNode) -> bool:
     """Return whether a number is written twice in an expression."""
-    numbers = [node.value for node in walk(source) if isinstance(node, cst.Integer)]
+    numbers = [
+        node.value for node in islice(walk(source), MOST_NODES) if isinstance(node, cst.Integer)
+    ]
     return len(set(numbers)) < len(numbers)
 
 

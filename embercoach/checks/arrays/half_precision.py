@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 #: Whole numbers up to this one are exact.
 WHOLE = {"float16": 2048, "bfloat16": 256}
+#: Bindings of an accumulator that are looked at: the first ones come before the loop.
+MOST_BINDINGS = 16
 FILLING = ("mlx.core.array", "mlx.core.full")
 ARITHMETIC = ("mlx.core.add", "mlx.core.subtract", "mlx.core.multiply", "mlx.core.divide")
 ATTENTION = "mlx.core.fast.scaled_dot_product_attention"
@@ -170,7 +172,7 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if name is None or result not in HALF or array is None:
         return
     reaching = scope_of(module, fact.place.function).reaching
-    held = [] if reaching is None else reaching.bindings.get(name, [])
+    held = [] if reaching is None else reaching.bindings.get(name, [])[:MOST_BINDINGS]
     calls = calls_of(module)
     starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
     if not any(_is_scalar_start(start) for start in starts if start is not None):

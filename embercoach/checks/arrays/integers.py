@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember, DType
+from embercoach.analysis.values.lattice import DType
 from embercoach.analysis.values.promotion import FLOATING, UNSIGNED
 from embercoach.checks.registry import Report, check
 
@@ -71,11 +71,10 @@ def float_index(fact: IndexFact, module: Module) -> Iterator[Report]:
         yield from _float_index(fact, fact.node, fact.index)
 
 
-@check("INDEX-006", of=("mlx.core.take", "mlx.core.take_along_axis", ".take"))
+@check("INDEX-006", of=("mlx.core.take", "mlx.core.take_along_axis"))
 def float_take(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.take(x, i / 2)``."""
-    place = 0 if isinstance(fact.callee, BoundMember) else 1
-    indices = fact.argument(place, "indices")
+    indices = fact.argument(1, "indices")
     if indices is not None:
         yield from _float_index(fact, indices.node, indices.value)
 

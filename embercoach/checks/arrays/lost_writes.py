@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 VIEWS = frozenset(
     ["reshape", "transpose", "squeeze", "flatten", "swapaxes", "moveaxis", "diagonal", "view"]
 )
+#: A name with more bindings is not looked at.
+MOST_BINDINGS = 64
 MESSAGE = "a part of an mx.array is a copy: the write is lost"
 HELP = "Write to the array itself: `a[i, j] = v`"
 
@@ -72,7 +74,11 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
     reaching = scope_of(module, function).reaching
     bindings = () if reaching is None else reaching.bindings.get(name, ())
     held = [binding for binding in bindings if binding.kind != "updated"]
-    if not held or not all(_binds_part(binding, place, module) for binding in held):
+    if (
+        not held
+        or len(bindings) > MOST_BINDINGS
+        or not all(_binds_part(binding, place, module) for binding in held)
+    ):
         return False
     return name in _unread(module, function)
 
@@ -85,7 +91,7 @@ def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _unread(module: Module, function: FunctionInfo) -> frozenset[str]:
     """The names of a function that are only bound, written to and updated."""
     written: set[int] = set()

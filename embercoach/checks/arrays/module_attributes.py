@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,7 +10,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import evaluated, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence
@@ -75,15 +76,20 @@ def _is_built(fact: AttributeFact) -> bool:
 
 
 def _is_frozen(owner: ClassInfo, name: str) -> bool:
-    """Return whether a class or a base freezes all parameters, or that one."""
-    for cls in lineage(owner):
-        for node in walk(cls.node):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-                if node.func.attr.value == "freeze":
-                    return True
-            elif isinstance(node, cst.SimpleString) and node.evaluated_value == name:
-                return True
-    return False
+    """Return whether a class or a base freezes parameters, or mentions that one in a string."""
+    return any(not _texts(cls).isdisjoint(("", name)) for cls in lineage(owner))
+
+
+@lru_cache(maxsize=8)
+def _texts(cls: ClassInfo) -> frozenset[str]:
+    """The strings in a class; the empty one if it calls ``freeze``."""
+    found: set[str] = set()
+    for node in walk(cls.node):
+        if isinstance(node, cst.SimpleString):
+            found.add(str(evaluated(node)) or '""')
+        elif isinstance(node, cst.Attribute) and node.attr.value == "freeze":
+            found.add("")
+    return frozenset(found)
 
 
 def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:

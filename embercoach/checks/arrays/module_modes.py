@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -16,7 +17,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import ClassInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
@@ -26,6 +27,8 @@ BY_MODE = ("mlx.nn.Dropout", "mlx.nn.BatchNorm")
 NAMES = ("Dropout", "BatchNorm")
 #: How deep layers are searched for others.
 DEEPEST = 4
+#: Loops of a function that are looked at.
+MOST_LOOPS = 32
 
 
 @check("NN-005")
@@ -85,14 +88,8 @@ def trained_in_evaluation_mode(fact: CallFact, module: Module) -> Iterator[Repor
     name = None if given is None else dotted(given.node)
     if name is None or len(fact.arguments) != 2 or fact.place.function is None:
         return
-    for loop in walk(fact.place.function.node.body, (cst.BaseExpression,)):
-        if not isinstance(loop, (cst.For, cst.While)):
-            continue
-        calls = [node for node in walk(loop) if isinstance(node, cst.Call)]
-        if fact.node not in calls:
-            continue
-        modes = {dotted(node.func) for node in calls}
-        if f"{name}.eval" in modes and f"{name}.train" not in modes:
+    for calls, modes in _loops(fact.place.function):
+        if fact.node in calls and f"{name}.eval" in modes and f"{name}.train" not in modes:
             yield Report.at(
                 fact,
                 "NN-006",
@@ -100,3 +97,14 @@ def trained_in_evaluation_mode(fact: CallFact, module: Module) -> Iterator[Repor
                 help="Call `model.train()` at the start of each round",
             )
             return
+
+
+@lru_cache(maxsize=4)
+def _loops(function: FunctionInfo) -> list[tuple[frozenset[cst.Call], frozenset[str | None]]]:
+    """The calls in each loop of a function, and the dotted names of what they call."""
+    found: list[tuple[frozenset[cst.Call], frozenset[str | None]]] = []
+    for loop in walk(function.node.body, (cst.BaseExpression,)):
+        if isinstance(loop, (cst.For, cst.While)) and len(found) < MOST_LOOPS:
+            calls = frozenset(node for node in walk(loop) if isinstance(node, cst.Call))
+            found.append((calls, frozenset(dotted(call.func) for call in calls)))
+    return found

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
+#: Copies of a name that are looked at.
+MOST_COPIES = 16
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
 
 
@@ -79,7 +81,7 @@ def _aliases(update: _Update, name: str, module: Module) -> Iterator[tuple[str, 
     here = reaching.before(statement, name)
     if not here:
         return
-    for binding in _copies(module, update.fact.place.function).get(name, ()):
+    for binding in _copies(module, update.fact.place.function).get(name, ())[:MOST_COPIES]:
         if reaching.before(statement, binding.name) == (binding,) and (
             _objects(reaching.before(binding.statement, name)) == _objects(here)
         ):
@@ -98,7 +100,7 @@ def _objects(bindings: tuple[Binding, ...] | None) -> tuple[Binding, ...]:
     return tuple(binding for binding in bindings or () if binding.kind != "updated")
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _copies(module: Module, function: FunctionInfo | None) -> dict[str, list[Binding]]:
     """The bindings ``y = x`` of a scope, by ``x``."""
     reaching = scope_of(module, function).reaching
@@ -162,7 +164,7 @@ class _Reads(NamedTuple):
         return self.branches[id(statement)].items()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _reads(module: Module, function: FunctionInfo | None) -> _Reads:
     root = module.tree if function is None else function.node.body
     reads = _Reads({}, {}, {}, {})
@@ -305,6 +307,7 @@ def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
     return [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
 
 
+@lru_cache(maxsize=64)
 def _call_with_later_read(function: FunctionInfo, name: str, module: Module) -> LocalCall | None:
     """A call after which the caller reads the array that it passed."""
     for call in _calls(module).get(function, ()):

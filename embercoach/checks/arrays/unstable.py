@@ -26,6 +26,8 @@ SIGMOID = frozenset(["mlx.core.sigmoid", "mlx.nn.sigmoid"])
 EXP = frozenset(["mlx.core.exp"])
 SUM = frozenset(["mlx.core.sum"])
 MAX = frozenset(["mlx.core.max", "mlx.core.maximum", "mlx.core.stop_gradient"])
+#: Bindings of a name that are looked at.
+MOST_BINDINGS = 64
 #: How many calls of functions with one expression are followed.
 MOST_CALLS = 3
 
@@ -182,7 +184,7 @@ def _is_shifted(expression: Expression, module: Module) -> bool:
     if isinstance(node, cst.Name):
         found = expression.scope.find(node.value)
         reaching = None if found is None else found[0].reaching
-        held = () if reaching is None else reaching.bindings.get(node.value, ())
+        held = () if reaching is None else reaching.bindings.get(node.value, [])[:MOST_BINDINGS]
         return any(binding.kind == "updated" or _subtracts(binding.value) for binding in held)
     return _subtracts(node)
 
