@@ -92,7 +92,9 @@ CONVERSIONS = frozenset(
     | {"frombuffer", "copy", "asarray_chkfinite"}
 )
 #: Functions whose result is a NumPy scalar where their arguments are Python numbers.
-_INT_RESULTS = frozenset({"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount"})
+_INT_RESULTS = frozenset(
+    {"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount", "flatnonzero"}
+)
 _LISTS = frozenset(["split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"])
 _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid", "split"})
 
@@ -166,10 +168,10 @@ def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls
 
 def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
-    if short in _FLAT:
-        kind = _result_kind(short, arguments)
-        return Numpy(kind, False, pulls, "int64" if kind == "int" else "float64", True)
     kind = _result_kind(short, arguments)
+    if short in _FLAT or (short in _DRAWN and len(arguments) == _DRAWN[short]):
+        dtype = _DTYPES.get(kind or "") if short in _FLAT else None
+        return Numpy(kind, False, pulls, dtype, True)
     return Numpy(kind, short in _UFUNCS, pulls, "float64" if kind == "float" else None)
 
 
@@ -182,13 +184,26 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
     if name.startswith("numpy.testing."):
         return NONE
     kind = _array_kind(short, arguments)
+    flat = short in _FLAT or (short in CONVERSIONS and _is_flat(arguments))
     dtype = _dtype_argument(arguments)
     if dtype is None and kind == "int" and short in CONVERSIONS and len(arguments) == 1:
         dtype = "int64" if isinstance(arguments[0].value, Sequence) else None
-    return Numpy(kind, False, pulls, dtype, short in _FLAT)
+    return Numpy(kind, False, pulls, dtype, flat)
 
 
-_FLAT = frozenset({"arange", "linspace", "logspace"})
+def _is_flat(arguments: tuple[Argument, ...]) -> bool:
+    """Return whether the first argument is a list of numbers."""
+    value = arguments[0].value if arguments else UNKNOWN
+    if not isinstance(value, Sequence) or value.kind not in ("list", "tuple"):
+        return False
+    return isinstance(any_item(value), Number)
+
+
+#: The dtypes of ranges of numbers.
+_DTYPES = {"int": "int64", "float": "float64"}
+#: Functions whose result is one-dimensional, of so many numbers.
+_DRAWN = {"permutation": 1, "choice": 2}
+_FLAT = frozenset({"arange", "linspace", "logspace", "flatnonzero"})
 _UFUNCS = frozenset(
     [
         "sqrt",
@@ -232,7 +247,7 @@ def _result_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | No
         return "float" if "float" in kinds else "int"
     if short in ("zeros", "ones", "empty", "linspace", "eye") or short in _UFUNCS:
         return "float"
-    return None
+    return "int" if short in _DRAWN else None
 
 
 def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | None:

@@ -10,7 +10,7 @@ from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
-from embercoach.analysis.facts.facts import AttributeFact, StoreFact
+from embercoach.analysis.facts.facts import AttributeFact, LibraryWrite, StoreFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
 from embercoach.analysis.values.inheritance import is_layer
@@ -23,6 +23,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Sequence,
     Str,
+    Symbol,
     Union,
     Value,
 )
@@ -52,10 +53,19 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     owner = evaluate(frame, target.value)
     name = target.attr.value
     mutation.record(frame, owner, name, value)
-    if frame.record and type(owner) is Instance and is_layer(owner.info):
+    if type(owner) is Symbol:
+        _note_write(frame, target, f"{owner.name}.{name}")
+    elif frame.record and type(owner) is Instance and is_layer(owner.info):
         frame.add(AttributeFact(target, frame.place(), owner.info, name, value))
     if path is not None:
         frame.assign_path(path, value)
+
+
+def _note_write(
+    frame: Frame, target: cst.BaseExpression, symbol: str, *, is_item: bool = False
+) -> None:
+    if frame.record and symbol.startswith("mlx."):
+        frame.add(LibraryWrite(target, frame.place(), symbol, is_item))
 
 
 def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> None:
@@ -102,7 +112,9 @@ def _element_of_any(frame: Frame, value: Value) -> Value:
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     base = evaluate(frame, target.value)
     evaluate(frame, target)  # for the facts of its indices
-    if frame.record and as_array(base) is not None:
+    if type(base) is Symbol:
+        _note_write(frame, target, base.name, is_item=True)
+    elif frame.record and as_array(base) is not None:
         frame.add(StoreFact(target, frame.place(), base, value))
     if type(base) is Array and base.role is not None:
         fourier.touch(frame, target, value)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import IndexFact
+from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
@@ -18,8 +18,9 @@ from embercoach.checks.registry import ProposedFix, Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import BinaryFact
+    from embercoach.analysis.facts.facts import BinaryFact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Array
 
 #: Nodes of an expression that are looked at.
 MOST_NODES = 200
@@ -84,16 +85,31 @@ def _target(fact: BinaryFact) -> cst.Subscript | None:
     return target if target.deep_equals(fact.left.node) else None
 
 
+class ArrayIndex(NamedTuple):
+    """An array that is an index of another."""
+
+    node: cst.BaseExpression
+    array: Array
+    place: FactPlace
+
+
 @lru_cache(maxsize=2)
-def array_indices(module: Module) -> dict[cst.CSTNode, IndexFact]:
-    """The arrays that are indices in a file, by their nodes."""
-    return {f.node: f for f in module.facts() if isinstance(f, IndexFact) and f.form == "index"}
+def array_indices(module: Module) -> dict[cst.CSTNode, ArrayIndex]:
+    """The arrays that are indices of arrays in a file, by their nodes."""
+    found: dict[cst.CSTNode, ArrayIndex] = {}
+    for fact in module.facts():
+        if isinstance(fact, ArrayIndexFact):
+            for node, value in filter(None, fact.indices):
+                array = as_array(value)
+                if array is not None:
+                    found[node] = ArrayIndex(node, array, fact.place)
+    return found
 
 
-def _may_repeat(index: IndexFact, module: Module) -> bool:
+def _may_repeat(index: ArrayIndex, module: Module) -> bool:
     """Return whether an index is an array of which nothing shows that its elements differ."""
-    array = as_array(index.index)
-    if array is None or array.dtype == "bool" or array.shape == SCALAR:
+    array = index.array
+    if array.dtype == "bool" or array.shape == SCALAR:
         return False
     name = index.node.value if isinstance(index.node, cst.Name) else None
     if name is not None and (name in index.place.array_names or "mask" in name):
@@ -119,7 +135,7 @@ def _takes_axis(node: cst.Call) -> bool:
     return any(arg.keyword is not None and arg.keyword.value == "axis" for arg in node.args)
 
 
-def _repeats(index: IndexFact, module: Module) -> bool:
+def _repeats(index: ArrayIndex, module: Module) -> bool:
     """Return whether an index array is made in a way that repeats numbers."""
     scope = scope_of(module, index.place.function)
     source = resolve_name(Expression(index.node, scope)).node

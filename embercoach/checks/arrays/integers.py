@@ -16,7 +16,13 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, IndexFact, StoreFact
+    from embercoach.analysis.facts.facts import (
+        ArrayIndexFact,
+        BinaryFact,
+        CallFact,
+        Fact,
+        StoreFact,
+    )
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
@@ -65,10 +71,10 @@ def _is_guarded(fact: Fact, module: Module) -> bool:
 
 
 @check("INDEX-006")
-def float_index(fact: IndexFact, module: Module) -> Iterator[Report]:
+def float_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
     """``x[i / 2]``."""
-    if fact.form == "index" and as_array(fact.base) is not None:
-        yield from _float_index(fact, fact.node, fact.index)
+    for node, value in filter(None, fact.indices):
+        yield from _float_index(fact, node, value)
 
 
 @check("INDEX-006", of=("mlx.core.take", "mlx.core.take_along_axis"))
