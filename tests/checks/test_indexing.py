@@ -44,8 +44,8 @@ ONE_FINDING = [
     ("004", "xs = [mx.zeros(3)] * n\nxs[0] += v\nreturn xs"),
     ("004", "xs = n * [mx.zeros(3)]\nxs[0][1] = v\nreturn xs"),
     ("004", "old = a\nfor _ in range(n):\n    a += v\nreturn a - old"),
-    ("006", "return a[mx.arange(4) / 2]"),
-    ("006", "return a[:, mx.linspace(0, 1, 3)]"),
+    ("006", "return mx.take(a, mx.arange(4) / 2)"),
+    ("006", "return mx.take_along_axis(a, indices=mx.linspace(0, 1, 3), axis=0)"),
     ("006", "return mx.take(a, mx.floor(mx.array([0.5])))"),
 ]
 
@@ -85,7 +85,8 @@ SILENT = [
     "n += 1\nm = n\nm += 1\nreturn n",
     "xs = [mx.zeros(3) for _ in range(n)]\nxs[0] += v\nreturn xs",
     "xs = [n] * 3\nxs[0] += 1\nreturn xs",
-    "return a[mx.arange(4) // 2]",
+    "return a[mx.arange(4) / 2]",  # API-005
+    "return mx.take(a, mx.arange(4) // 2)",
     "return a[v]",
     "return a[mx.linspace(0, 1, 3).astype(mx.int32)]",
 ]

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.facts.facts import (
-        ArrayIndexFact,
         BinaryFact,
         CallFact,
         Fact,
         StoreFact,
     )
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
 
 #: Functions around a difference that keep it from being negative, or take the sign into account.
 GUARDS = frozenset(["where", "maximum", "minimum", "clip", "abs", "max", "min", "select"])
@@ -70,31 +68,21 @@ def _is_guarded(fact: Fact, module: Module) -> bool:
     return False
 
 
-@check("INDEX-006")
-def float_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
-    """``x[i / 2]``."""
-    for node, value in filter(None, fact.indices):
-        yield from _float_index(fact, node, value)
-
-
-@check("INDEX-006", of=("mlx.core.take", "mlx.core.take_along_axis"))
+@check(
+    "INDEX-006", of=[f"mlx.core.{name}" for name in ("take", "take_along_axis", "put_along_axis")]
+)
 def float_take(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.take(x, i / 2)``."""
     indices = fact.argument(1, "indices")
-    if indices is not None:
-        yield from _float_index(fact, indices.node, indices.value)
-
-
-def _float_index(fact: Fact, node: cst.BaseExpression, value: Value) -> Iterator[Report]:
-    array = as_array(value)
-    if array is not None and array.dtype in FLOATING:
+    array = None if indices is None else as_array(indices.value)
+    if indices is not None and array is not None and array.dtype in FLOATING:
         yield Report.at(
             fact,
             "INDEX-006",
-            node=node,
-            message=f"a {array.dtype} array as an index raises: indices must be integers",
+            node=indices.node,
+            message=f"{array.dtype} indices raise: indices must be integers",
             help="Divide with `//`, or cast with `.astype(mx.int32)`",
-            subject=node,
+            subject=indices.node,
         )
 
 
