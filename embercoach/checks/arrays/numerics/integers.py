@@ -96,7 +96,7 @@ def wide_write(fact: StoreFact, module: Module) -> Iterator[Report]:
 
 
 def _has_array_index(fact: StoreFact, module: Module) -> bool:
-    from embercoach.checks.arrays.duplicate_updates import array_indices
+    from embercoach.checks.arrays.updates.duplicate_updates import array_indices
 
     found = array_indices(module)
     given = (e.slice.value for e in fact.node.slice if isinstance(e.slice, cst.Index))
