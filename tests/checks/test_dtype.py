@@ -62,6 +62,42 @@ ONE_FINDING = [
     ("006", "mx.array(3.4e38, dtype=mx.bfloat16)"),
     ("006", "mx.full((3,), -1e9, dtype=mx.float16)"),
     ("006", "mx.full((3,), 1e5, mx.float16)"),
+    ("006", "h - 1e9"),
+    ("006", "-1e9 * h"),
+    ("006", "h / 1e6"),
+    ("006", "h.astype(mx.bfloat16) - 3.4e38"),
+    ("006", "mx.where(y, h, -1e9)"),
+    ("006", "mx.where(y, -1e9, h)"),
+    ("006", "mx.add(h, -1e9)"),
+    ("006", "mx.full_like(h, -1e9)"),
+    ("006", "mx.where(y, 0.0, -1e9).astype(h.dtype)"),
+    ("006", "mx.full((3,), -1e9).astype(mx.float16)"),
+    ("007", "mx.arange(300, dtype=mx.bfloat16)"),
+    ("007", "mx.arange(x.shape[0], dtype=mx.float16)"),
+    ("007", "mx.arange(x.shape[0]).astype(mx.bfloat16)"),
+    ("007", "mx.arange(0, 3000, dtype=h.dtype)"),
+    ("007", "mx.cumsum(h, axis=0)"),
+    ("007", "h.cumsum()"),
+    ("008", "mx.put_along_axis(i.astype(mx.int64), y, i, axis=0)"),
+    ("009", "x.astype(mx.float64)"),
+    ("009", "mx.zeros((3,), dtype=mx.float64)"),
+    ("010", "x.astype(mx.uint8) - 128"),
+    ("010", "x.astype(mx.uint8) - i.astype(mx.uint8)"),
+    ("010", "mx.argmax(x, axis=-1) - 1"),
+    ("010", "mx.argsort(x) - mx.argsort(s)"),
+    ("011", "mx.log(mx.softmax(x, axis=-1))"),
+    ("011", "nn.softmax(x).log()"),
+    ("011", "mx.log(mx.sigmoid(x))"),
+    ("011", "mx.log(1 - mx.sigmoid(x))"),
+    ("011", "-mx.log(1 + mx.exp(-x))"),
+    ("011", "(x.exp() + 1).log()"),
+    ("011", "mx.log(mx.sum(mx.exp(x), axis=-1))"),
+    ("011", "mx.exp(x) / mx.exp(x).sum(axis=-1)"),
+    ("012", "mx.log(1 + x)"),
+    ("012", "mx.log(x + 1.0)"),
+    ("012", "mx.exp(x) - 1"),
+    ("013", "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask=s)"),
+    ("013", "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask=mx.zeros((3, 3)))"),
 ]
 
 
@@ -124,6 +160,46 @@ SILENT = [
     "mx.array(y, dtype=mx.float16)",
     "mx.full((3,), -1e4, dtype=mx.float16)",
     "mx.full((100000,), 1.0, dtype=mx.float16)",
+    "h - 1e4",
+    "h.astype(mx.bfloat16) - 1e9",
+    "s - 1e9",
+    "x - 1e9",
+    "mx.where(y, s, -1e9)",
+    "mx.where(y, x, -1e9)",
+    "mx.clip(h, -1e9, 1e9)",
+    "mx.maximum(h, -1e9)",
+    "mx.where(y, 0.0, -1e9)",
+    "mx.where(y, 0.0, -1e4).astype(h.dtype)",
+    "mx.arange(256, dtype=mx.bfloat16)",
+    "mx.arange(0, x.shape[0], 2, dtype=mx.float16)",
+    "mx.arange(x.shape[0], dtype=mx.float32)",
+    "mx.arange(x.shape[0], dtype=x.dtype)",
+    "mx.cumsum(s)",
+    "mx.cumsum(x)",
+    "mx.sum(h)",
+    "mx.put_along_axis(i, y, i, axis=0)",
+    "mx.zeros((3,), dtype=mx.float64, stream=y)",
+    "x.astype(mx.uint8) + 128",
+    "x.astype(mx.uint8).astype(mx.int32) - 128",
+    "x.astype(mx.uint8) - i",
+    "255 - x.astype(mx.uint8)",
+    "mx.where(y, mx.argmax(x) - 1, 0)",
+    "mx.maximum(x.astype(mx.uint8) - 1, 0)",
+    "x.shape[0] - mx.argmax(x) - 1",
+    "x - 1",
+    "i - 1",
+    "mx.log(x)",
+    "mx.log(mx.softmax(x) + 1e-9)",
+    "mx.log(mx.exp(x - x.max()).sum())",
+    "mx.exp(x - x.max()) / mx.exp(x - x.max()).sum()",
+    "mx.log(2 + x)",
+    "mx.log(mx.sum(x))",
+    "mx.exp(x) - 2",
+    "mx.logsumexp(x)",
+    "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask=h)",
+    "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask=y)",
+    "mx.fast.scaled_dot_product_attention(s, s, s, scale=1.0, mask=s)",
+    "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask='causal')",
 ]
 
 
@@ -157,6 +233,57 @@ def test_columns_point_at_the_constant() -> None:
     assert (finding.column, finding.end_column) == (16, 29)
     (finding,) = findings(function("return i * np.float32(0.5)"), FAMILY)
     assert (finding.column, finding.end_column) == (16, 31)
+
+
+STATEMENTS = [
+    (["006"], "h[y] = -1e9"),
+    ([], "h[y] = -1e4"),
+    ([], "s[y] = -1e9"),
+    (["007"], "t = mx.array(0.0, dtype=mx.bfloat16)\nfor v in y:\n    t += v.astype(mx.bfloat16)"),
+    (["007"], "t = mx.array(0, dtype=mx.float16)\nfor _ in range(y):\n    t = t + 1"),
+    ([], "t = mx.array(0.0)\nfor v in y:\n    t += v.astype(mx.bfloat16)"),
+    ([], "t = mx.array(0, dtype=mx.float16)\nt = t + 1"),
+    ([], "for v in y:\n    h = h + v.astype(mx.float16)"),
+    (["008"], "t = mx.array(np.arange(9))\nt[i] = 1"),
+    (["008"], "t = mx.array(np.array([1, 2]))\nt[i] += 1"),
+    ([], "t = mx.array(np.arange(9), dtype=mx.int32)\nt[i] = 1"),
+    ([], "t = mx.array(np.arange(9))\nt[0] = 1"),
+    ([], "t = mx.array(np.random.permutation(9))\nreturn x[t]"),
+    (["011"], "p = mx.softmax(x)\nq = mx.log(p)\nreturn p, q"),
+    (["011"], "e = mx.exp(x)\nreturn e / e.sum()"),
+    ([], "x = x - x.max()\ne = mx.exp(x)\nreturn e / e.sum()"),
+]
+
+
+@pytest.mark.parametrize(("expected", "body"), STATEMENTS)
+def test_statements(expected: list[str], body: str) -> None:
+    assert codes(function(body), FAMILY) == [f"{FAMILY}-{number}" for number in expected]
+
+
+@pytest.mark.parametrize(
+    "call", ["run()", "run(mx.float16)", "run(dtype=mx.float16)", "run(dtype=mx.zeros(1, T).dtype)"]
+)
+def test_dtypes_flow_through_defaults_calls_and_attributes(call: str) -> None:
+    program = """
+T = mx.float16
+
+class Mask:
+    def __init__(self):
+        self.dtype = mx.float16
+
+    def make(self, n):
+        return mx.full((n, n), -1e9, dtype=self.dtype)
+
+def run(dtype=mx.float16):
+    x = mx.zeros((2, 2), dtype=dtype)
+    return blocked(x) + Mask().make(2)
+
+def blocked(scores):
+    return mx.where(scores > 0, scores, -1e9)
+
+result = CALL
+"""
+    assert codes(program.replace("CALL", call), FAMILY) == [f"{FAMILY}-006"] * 2
 
 
 CONTEXTS = {

@@ -1,11 +1,13 @@
-"""Calls of functions that make the texts of kernels: which constants they are given."""
+"""Constants that calls of functions pass: for the texts of kernels, and dtypes by default."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.calls.kernel_objects import holds_kernel
-from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain
+from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain, quiet_default
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.values.joins import options
@@ -14,6 +16,7 @@ from embercoach.analysis.values.strings import has_unknown
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.facts.facts import Argument
 
 
 def may_make_text(frame: Frame, info: FunctionInfo, annotated: Value) -> bool:
@@ -28,6 +31,17 @@ def matter(frame: Frame, info: FunctionInfo, result: Value) -> bool:
     if not (info.module.mentions_kernels or frame.module.mentions_kernels):
         return False
     return holds_kernel(result) or any(map(has_unknown, options(result)))
+
+
+def with_default_dtypes(
+    info: FunctionInfo, given: dict[str, Value], arguments: tuple[Argument, ...]
+) -> dict[str, Value]:
+    """The values of parameters in a call, with the dtypes that others have by default."""
+    defaults = {p.name: p.default for p in info.parameters if type(p.default) is cst.Attribute}
+    if not defaults or any(argument.star for argument in arguments):
+        return given
+    values = {n: quiet_default(info, node) for n, node in defaults.items() if n not in given}
+    return {**given, **{n: value for n, value in values.items() if type(value) is DType}}
 
 
 def closure_at(frame: Frame, info: FunctionInfo) -> Frame | None:

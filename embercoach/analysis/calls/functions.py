@@ -72,7 +72,7 @@ def call_function(
     Callers are evidence of what parameters hold, and edges of the call graph.
     """
     frame.work.left -= len(info.parameters) // PARAMETERS_A_STEP
-    values = _bind(info, bound, arguments)
+    values = constants.with_default_dtypes(info, _bind(info, bound, arguments), arguments)
     if frame.record:
         if frame.info is not None:
             frame.info.calls.add(info)

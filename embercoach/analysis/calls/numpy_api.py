@@ -168,9 +168,11 @@ def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls
 
 def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
+    kind = _result_kind(short, arguments)
     if short in _FLAT or (short in _DRAWN and len(arguments) == _DRAWN[short]):
-        return Numpy(_result_kind(short, arguments), False, pulls, None, True)
-    return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
+        dtype = _DTYPES.get(kind or "") if short in _FLAT else None
+        return Numpy(kind, False, pulls, dtype, True)
+    return Numpy(kind, short in _UFUNCS, pulls, "float64" if kind == "float" else None)
 
 
 def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
@@ -183,7 +185,10 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
         return NONE
     kind = _array_kind(short, arguments)
     flat = short in _FLAT or (short in CONVERSIONS and _is_flat(arguments))
-    return Numpy(kind, False, pulls, _dtype_argument(arguments), flat)
+    dtype = _dtype_argument(arguments)
+    if dtype is None and kind == "int" and short in CONVERSIONS and len(arguments) == 1:
+        dtype = "int64" if isinstance(arguments[0].value, Sequence) else None
+    return Numpy(kind, False, pulls, dtype, flat)
 
 
 def _is_flat(arguments: tuple[Argument, ...]) -> bool:
@@ -194,6 +199,8 @@ def _is_flat(arguments: tuple[Argument, ...]) -> bool:
     return isinstance(any_item(value), Number)
 
 
+#: The dtypes of ranges of numbers.
+_DTYPES = {"int": "int64", "float": "float64"}
 #: Functions whose result is one-dimensional, of so many numbers.
 _DRAWN = {"permutation": 1, "choice": 2}
 _FLAT = frozenset({"arange", "linspace", "logspace", "flatnonzero"})

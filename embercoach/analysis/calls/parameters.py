@@ -21,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     Array,
     Class,
     Dict,
+    DType,
     Instance,
     Number,
     Numpy,
@@ -131,14 +132,14 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
         return SETTING
     default: Value = UNKNOWN
     if parameter.default is not None:
-        default = _quiet_default(info, parameter.default)
+        default = quiet_default(info, parameter.default)
     return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
 
 
 def _refines(given: Value, annotated: Value) -> bool:
     """Return whether the caller's value is more precise than the annotation."""
     kinds = {type(o) for o in options(annotated)}
-    return type(given) in kinds and type(given) in (Array, Sequence, Dict, Str, type(NONE))
+    return type(given) in kinds and type(given) in (Array, Sequence, Dict, DType, Str, type(NONE))
 
 
 def _traced(value: Value) -> Value:
@@ -160,7 +161,8 @@ def _is_none(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name) and node.value == "None"
 
 
-def _quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+def quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+    """Return the value of a default, without the facts of its evaluation."""
     frame = Frame(info.module, None, closure_of(info), record=False)
     return plain(evaluate(frame, node))
 
@@ -182,7 +184,7 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
         if evidence is None:
             evidence = _assumed(info, parameter, index)
         elif parameter.default is not None and parameter.annotation is None:
-            evidence = join(evidence, _quiet_default(info, parameter.default))
+            evidence = join(evidence, quiet_default(info, parameter.default))
         values.append(parameter_value(info, parameter, evidence))
     return tuple(values)
 

@@ -10,15 +10,17 @@ from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
-from embercoach.analysis.facts.facts import LibraryWrite
+from embercoach.analysis.facts.facts import AttributeFact, ItemStoreFact, LibraryWrite
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import any_item, join, join_all, options
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
     Array,
     Dict,
+    Instance,
     Sequence,
     Str,
     Symbol,
@@ -58,9 +60,12 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     mutation.note_store(frame, target, value)
     path = dotted(target)
     owner = evaluate(frame, target.value)
-    mutation.record(frame, owner, target.attr.value, value)
+    name = target.attr.value
+    mutation.record(frame, owner, name, value)
     if type(owner) is Symbol:
-        _note_write(frame, target, f"{owner.name}.{target.attr.value}")
+        _note_write(frame, target, f"{owner.name}.{name}")
+    elif frame.record and type(owner) is Instance and is_layer(owner.info):
+        frame.add(AttributeFact(target, frame.place(), owner.info, name, value))
     if path is not None:
         frame.assign_path(path, value)
 
@@ -119,6 +124,8 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     evaluate(frame, target)  # for the facts of its indices
     if type(base) is Symbol:
         _note_write(frame, target, base.name, is_item=True)
+    elif frame.record and as_array(base) is not None:
+        frame.add(ItemStoreFact(target, frame.place(), base, value))
     if type(base) is Array and base.role is not None:
         fourier.touch(frame, target, value)
     path = dotted(target.value)

@@ -15,6 +15,7 @@ from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.joins import any_item, join, with_shape
@@ -103,6 +104,9 @@ def _augmented(frame: Frame, node: cst.AugAssign) -> bool:
     target: Any = node.target
     value = operators.binary(frame, node, symbol, left, right, target, node.value, True)
     if isinstance(node.target, cst.Subscript):
+        if frame.record and node.target in frame.module.array_parts:
+            base = evaluate(frame, node.target.value)
+            frame.add(ItemStoreFact(node.target, frame.place(), base, value, in_place=True))
         fourier.touch(frame, node.target, None)
         return True
     assign(frame, node.target, value)

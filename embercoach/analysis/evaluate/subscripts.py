@@ -11,7 +11,14 @@ from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import any_item, as_array, join_all, with_pulls, with_shape
+from embercoach.analysis.values.joins import (
+    any_item,
+    as_array,
+    join_all,
+    options,
+    with_pulls,
+    with_shape,
+)
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -64,6 +71,8 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
             indices.append(None)
             assert isinstance(part, cst.Slice)
             _bounds(frame, part, base)
+    if frame.record:
+        _note_part(frame, node, base)
     if array is not None:
         if frame.record and type(base) is Array:
             frame.add(ArrayIndexFact(node, frame.place(), array, tuple(indices)))
@@ -76,6 +85,14 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         evidence.show_array(frame, node.value, base)
         return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))
+
+
+def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:
+    """Note the parts of what is certainly an array: each is a copy."""
+    if all(type(option) is Array or option is NONE for option in options(base)):
+        frame.module.array_parts.add(node)
+    else:
+        frame.module.array_parts.discard(node)
 
 
 def _bounds(frame: Frame, part: cst.Slice, base: Value) -> None:

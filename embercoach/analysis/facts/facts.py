@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
@@ -313,6 +313,26 @@ class IndexFact(Fact):
     base: Value
     index: Value
     form: Literal["index", "slice"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ItemStoreFact(Fact):
+    """``base[...] = value`` of an array; ``in_place`` for an augmented assignment."""
+
+    node: cst.Subscript
+    base: Value
+    value: Value
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AttributeFact(Fact):
+    """``owner.name = value`` for an instance of a class that is derived from ``mlx.nn.Module``."""
+
+    node: cst.Attribute
+    owner: ClassInfo
+    name: str
+    value: Value
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

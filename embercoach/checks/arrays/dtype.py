@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts.facts import Operand
-from embercoach.analysis.values.joins import any_item, as_array, as_number, as_numpy
-from embercoach.analysis.values.lattice import Array, DType, Numpy, Sequence
+from embercoach.analysis.values.joins import any_item, as_array, as_numpy
+from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.graph_break import pull
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
-#: The smallest value that rounds to infinity: half a step above the largest finite one.
-LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
@@ -175,28 +172,3 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
             message="`mx.array()` of a list of NumPy scalars raises a ValueError",
             help="Use mx.array(np.array(values)), or Python numbers (.tolist())",
         )
-
-
-@check("DTYPE-006", of=("mlx.core.array", "mlx.core.full"))
-def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.array(-3.4e38, dtype=mx.float16)`` is -inf."""
-    if len(fact.arguments) < 2:
-        return
-    index = 1 if fact.symbol == "mlx.core.full" else 0
-    value = fact.positional(index)
-    dtype = fact.argument(index + 1, "dtype")
-    if value is None or dtype is None or not isinstance(dtype.value, DType):
-        return
-    number = as_number(value.value)
-    largest = LARGEST.get(dtype.value.name or "")
-    if number is None or largest is None or not isinstance(number.const, (int, float)):
-        return
-    const = number.const
-    if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
-        return
-    yield Report.at(
-        fact,
-        "DTYPE-006",
-        message=f"{const:g} overflows {dtype.value.name} and becomes infinite",
-        help="Use mx.finfo(dtype).min or .max",
-    )

@@ -1,0 +1,1 @@
+"""Checks of the attributes and modes of modules."""

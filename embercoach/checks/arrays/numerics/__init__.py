@@ -1,0 +1,1 @@
+"""Checks of ranges, digits and whole numbers of dtypes."""

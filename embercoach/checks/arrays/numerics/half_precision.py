@@ -1,0 +1,227 @@
+"""DTYPE-006, 007 and 013: numbers and arrays that do not fit the range or the digits of a half."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.values import promotion
+from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.lattice import SCALAR, BoundMember, DType, Symbol
+from embercoach.analysis.values.promotion import HALF
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, ItemStoreFact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+#: The smallest value that rounds to infinity: half a step above the largest finite one.
+LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
+#: Whole numbers up to this one are exact.
+WHOLE = {"float16": 2048, "bfloat16": 256}
+#: Bindings of an accumulator that are looked at: the first ones come before the loop.
+MOST_BINDINGS = 16
+FILLING = ("mlx.core.array", "mlx.core.full")
+ARITHMETIC = ("mlx.core.add", "mlx.core.subtract", "mlx.core.multiply", "mlx.core.divide")
+ATTENTION = "mlx.core.fast.scaled_dot_product_attention"
+
+
+@check("DTYPE-006", of=FILLING)
+def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.array(-3.4e38, dtype=mx.float16)`` is -inf."""
+    assert isinstance(fact.callee, Symbol)
+    index = 1 if fact.callee.name == "mlx.core.full" else 0
+    value = fact.positional(index)
+    dtype = fact.argument(index + 1, "dtype")
+    if value is not None and dtype is not None and isinstance(dtype.value, DType):
+        yield from _overflow(fact, value.value, dtype.value.name)
+
+
+@check("DTYPE-006")
+def overflow_in_arithmetic(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``h - 1e9`` for a float16 ``h``."""
+    if fact.operator not in "+-*/":
+        return
+    for value, other in ((fact.left, fact.right), (fact.right, fact.left)):
+        if value.array is not None and value.array.dtype in HALF:
+            yield from _overflow(fact, other.value, value.array.dtype)
+
+
+@check("DTYPE-006", of=("mlx.core.where", "mlx.core.full_like", *ARITHMETIC))
+def overflow_in_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.where(mask, h, -1e9)``."""
+    arguments = fact.arguments[1:] if fact.symbol == "mlx.core.where" else fact.arguments
+    arrays = (as_array(a.value) for a in arguments)
+    dtypes = {array.dtype for array in arrays if array is not None}
+    if len(dtypes) == 1:
+        for argument in arguments:
+            yield from _overflow(fact, argument.value, next(iter(dtypes)))
+
+
+@check("DTYPE-006")
+def overflow_in_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``h[mask] = -1e9``."""
+    array = as_array(fact.base)
+    if array is not None and not fact.in_place:
+        yield from _overflow(fact, fact.value, array.dtype)
+
+
+@check("DTYPE-006", of=(".astype",))
+def overflow_in_cast(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.where(mask, 0.0, -1e9).astype(mx.float16)``."""
+    if not fact.arguments or not isinstance(fact.arguments[0].value, DType):
+        return
+    if fact.receiver_node is None:
+        return
+    scope = scope_of(module, fact.place.function)
+    source = resolve_name(Expression(fact.receiver_node, scope)).node
+    made = calls_of(module).get(source)
+    if made is not None and made.symbol in ("mlx.core.where", *FILLING):
+        for argument in made.arguments:
+            yield from _overflow(fact, argument.value, fact.arguments[0].value.name)
+
+
+def _overflow(fact: Fact, value: Value, dtype: str | None) -> Iterator[Report]:
+    number = as_number(value)
+    largest = LARGEST.get(dtype or "")
+    if number is None or largest is None or not isinstance(number.const, (int, float)):
+        return
+    const = number.const
+    if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
+        return
+    yield Report.at(
+        fact,
+        "DTYPE-006",
+        message=f"{const:g} overflows {dtype} and becomes infinite",
+        help="Use mx.finfo(dtype).min or .max",
+        replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
+    )
+
+
+@check("DTYPE-007", of=("mlx.core.arange",))
+def half_range(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.arange(n, dtype=mx.bfloat16)``."""
+    dtype = fact.keyword("dtype")
+    if dtype is None and len(fact.arguments) == 4:
+        dtype = fact.positional(3)
+    if dtype is not None and isinstance(dtype.value, DType):
+        yield from _counted(fact, fact, dtype.value.name)
+
+
+@check("DTYPE-007", of=(".astype",))
+def half_range_by_cast(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.arange(n).astype(mx.bfloat16)``."""
+    dtype = fact.arguments[0].value if fact.arguments else None
+    made = None if fact.receiver_node is None else calls_of(module).get(fact.receiver_node)
+    if isinstance(dtype, DType) and made is not None and made.symbol == "mlx.core.arange":
+        yield from _counted(fact, made, dtype.name)
+
+
+def _counted(fact: Fact, made: CallFact, dtype: str | None) -> Iterator[Report]:
+    """Report a range of whole numbers that may go past those that a half can represent."""
+    largest = WHOLE.get(dtype or "")
+    bounds = [as_number(a.value) for a in made.arguments if a.keyword is None][:3]
+    if largest is None or not bounds or len(bounds) == 3:
+        return
+    stop = bounds[-1]
+    if stop is None or stop.kind != "int":
+        return
+    if isinstance(stop.const, int) and stop.const <= largest + 1:
+        return
+    yield Report.at(
+        fact,
+        "DTYPE-007",
+        message=f"{dtype} rounds whole numbers above {largest}",
+        help="Count in int32 or float32, and cast the result",
+    )
+
+
+@check("DTYPE-007", of=("mlx.core.cumsum", ".cumsum"))
+def half_cumsum(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.cumsum(h)`` of a half, whose sum does not grow past its digits."""
+    given = fact.positional(0)
+    value = fact.receiver if isinstance(fact.callee, BoundMember) else given and given.value
+    array = None if value is None else as_array(value)
+    if array is not None and array.dtype in HALF and fact.keyword("dtype") is None:
+        yield Report.at(
+            fact,
+            "DTYPE-007",
+            message=f"`cumsum` accumulates in {array.dtype}: large sums stop growing",
+            help="Use `mx.cumsum(x.astype(mx.float32))`",
+        )
+
+
+@check("DTYPE-007")
+def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``total += loss`` in a loop, where ``total`` is a half of one element."""
+    if fact.operator != "+" or not fact.place.loops:
+        return
+    name = _updated(fact)
+    array = fact.left.array
+    result = None if array is None else array.dtype
+    other = fact.right.array
+    if other is not None:
+        result = promotion.promote(result, other.dtype)
+    if name is None or result not in HALF or array is None:
+        return
+    reaching = scope_of(module, fact.place.function).reaching
+    held = [] if reaching is None else reaching.bindings.get(name, [])[:MOST_BINDINGS]
+    calls = calls_of(module)
+    starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
+    if not any(_is_scalar_start(start) for start in starts if start is not None):
+        return
+    yield Report.at(
+        fact,
+        "DTYPE-007",
+        message=f"accumulator in {result}: it stops growing at {WHOLE[result]} times its step",
+        help="Accumulate in float32: `mx.array(0.0)`, and cast each value",
+    )
+
+
+def _updated(fact: BinaryFact) -> str | None:
+    """The name that ``x += v`` or ``x = x + v`` updates."""
+    if not isinstance(fact.left.node, cst.Name):
+        return None
+    name = fact.left.node.value
+    if fact.in_place:
+        return name
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
+        return None
+    targets = [t.target for t in statement.targets]
+    return name if any(isinstance(t, cst.Name) and t.value == name for t in targets) else None
+
+
+def _is_scalar_start(start: CallFact) -> bool:
+    """Return whether an array of one element is made, of which the call fixes the dtype."""
+    array = as_array(start.result)
+    return array is not None and array.literal and array.shape == SCALAR
+
+
+@check("DTYPE-013", of=(ATTENTION,))
+def wide_mask(fact: CallFact, module: Module) -> Iterator[Report]:
+    """A float32 mask for half-precision queries, keys and values."""
+    mask = fact.keyword("mask")
+    given = None if mask is None else as_array(mask.value)
+    arrays = [as_array(a.value) for a in fact.arguments[:3] if a.keyword in (None, "q", "k", "v")]
+    if given is None or given.dtype != "float32" or len(arrays) < 3 or mask is None:
+        return
+    dtype: str | None = "bool"
+    for array in arrays:
+        dtype = promotion.promote(dtype, None if array is None else array.dtype)
+    if dtype in HALF:
+        yield Report.at(
+            fact,
+            "DTYPE-013",
+            node=mask.node,
+            message=f"a float32 mask for {dtype} attention raises a ValueError",
+            help="Cast it (`mask.astype(q.dtype)`), or pass a boolean mask or `mask='causal'`",
+            subject=mask.node,
+        )

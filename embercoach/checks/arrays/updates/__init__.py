@@ -1,0 +1,1 @@
+"""Checks of writes to arrays and updates in place."""

@@ -1,0 +1,201 @@
+"""INDEX-003: in-place updates through indices that may repeat."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import ArrayIndexFact
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import SCALAR
+from embercoach.checks.registry import ProposedFix, Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import BinaryFact, FactPlace
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Array
+
+#: Nodes of an expression that are looked at.
+MOST_NODES = 200
+#: Methods of ``x.at[index]`` by operator.
+METHODS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
+#: Functions of NumPy, MLX and Python that compute indices without repetitions.
+UNIQUE = frozenset(
+    [
+        *("arange", "argsort", "argpartition", "permutation", "range", "sample", "shuffle"),
+        *("where", "nonzero", "flatnonzero", "argwhere", "unique", "enumerate", "set"),
+    ]
+)
+#: Functions whose results repeat, as a rule.
+REPEATING = frozenset(
+    [
+        *("randint", "categorical", "floor", "round", "searchsorted", "digitize", "repeat", "tile"),
+        *("astype", "floor_divide", "remainder", "argmax", "argmin"),
+    ]
+)
+#: Functions whose results are filled with one number.
+FILLED = frozenset(["zeros", "zeros_like", "ones", "ones_like", "full", "full_like"])
+#: Reductions, whose results without an axis are single indices.
+SINGLE = frozenset(["argmax", "argmin", "max", "min", "sum", "item", "len", "int"])
+
+
+@check("INDEX-003")
+def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``a[index] += v``, ``a[index] = a[index] + v``."""
+    method = METHODS.get(fact.operator)
+    target = None if method is None else _target(fact)
+    if target is None or target not in module.array_parts:
+        return
+    found = array_indices(module)
+    given = (e.slice.value for e in target.slice if isinstance(e.slice, cst.Index))
+    indices = [index for node in given if (index := found.get(node)) is not None]
+    if not indices or not all(_may_repeat(index, module) for index in indices):
+        return
+    counts = _accumulates(fact, target, module)
+    if not counts and not any(_repeats(index, module) for index in indices):
+        return
+    yield Report.at(
+        fact,
+        "INDEX-003",
+        node=target,
+        message="an update through an index array counts repeated indices once",
+        help=f"Use `x = x.at[index].{method}(value)`, which accumulates",
+        change=_with_at(fact, target, str(method), module),
+        subject=target.value,
+    )
+
+
+def _target(fact: BinaryFact) -> cst.Subscript | None:
+    """The elements that are updated: of ``a[i] += v``, or of ``a[i] = a[i] + v``."""
+    if fact.in_place:
+        return fact.left.node if isinstance(fact.left.node, cst.Subscript) else None
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
+        return None
+    target = statement.targets[0].target
+    if len(statement.targets) != 1 or not isinstance(target, cst.Subscript):
+        return None
+    return target if target.deep_equals(fact.left.node) else None
+
+
+class ArrayIndex(NamedTuple):
+    """An array that is an index of another."""
+
+    node: cst.BaseExpression
+    array: Array
+    place: FactPlace
+
+
+@lru_cache(maxsize=2)
+def array_indices(module: Module) -> dict[cst.CSTNode, ArrayIndex]:
+    """The arrays that are indices of arrays in a file, by their nodes."""
+    found: dict[cst.CSTNode, ArrayIndex] = {}
+    for fact in module.facts():
+        if isinstance(fact, ArrayIndexFact):
+            for node, value in filter(None, fact.indices):
+                array = as_array(value)
+                if array is not None:
+                    found[node] = ArrayIndex(node, array, fact.place)
+    return found
+
+
+def _may_repeat(index: ArrayIndex, module: Module) -> bool:
+    """Return whether an index is an array of which nothing shows that its elements differ."""
+    array = index.array
+    if array.dtype == "bool" or array.shape == SCALAR:
+        return False
+    name = index.node.value if isinstance(index.node, cst.Name) else None
+    if name is not None and (name in index.place.array_names or "mask" in name):
+        return False
+    scope = scope_of(module, index.place.function)
+    source = resolve_name(Expression(index.node, scope)).node
+    if isinstance(source, cst.Subscript):
+        return False  # perhaps a single index
+    calls = {
+        _called(node): node
+        for node in islice(walk(source), MOST_NODES)
+        if isinstance(node, cst.Call)
+    }
+    if not UNIQUE.isdisjoint(calls):
+        return False
+    if _lists_numbers(source) and not _lists_twice(source):
+        return False
+    outer = _called(source) if isinstance(source, cst.Call) else None
+    return outer not in SINGLE or any(_takes_axis(node) for node in calls.values())
+
+
+def _takes_axis(node: cst.Call) -> bool:
+    return any(arg.keyword is not None and arg.keyword.value == "axis" for arg in node.args)
+
+
+def _repeats(index: ArrayIndex, module: Module) -> bool:
+    """Return whether an index array is made in a way that repeats numbers."""
+    scope = scope_of(module, index.place.function)
+    source = resolve_name(Expression(index.node, scope)).node
+    if _lists_numbers(source):
+        return _lists_twice(source)
+    nodes = list(islice(walk(source), MOST_NODES))
+    if any(isinstance(node, cst.Call) and _called(node) in REPEATING for node in nodes):
+        return True
+    operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
+    return any(isinstance(operator, (cst.FloorDivide, cst.Modulo)) for operator in operators)
+
+
+def _lists_numbers(source: cst.CSTNode) -> bool:
+    """Return whether an expression is ``mx.array`` of a list."""
+    if not isinstance(source, cst.Call) or _called(source) != "array" or not source.args:
+        return False
+    return isinstance(source.args[0].value, (cst.List, cst.Tuple))
+
+
+def _lists_twice(source: cst.CSTNode) -> bool:
+    """Return whether a number is written twice in an expression."""
+    numbers = [
+        node.value for node in islice(walk(source), MOST_NODES) if isinstance(node, cst.Integer)
+    ]
+    return len(set(numbers)) < len(numbers)
+
+
+def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> bool:
+    """Return whether an update counts, or adds to what was just filled with one number.
+
+    Where no index repeats, there is no need to do either.
+    """
+    if fact.operator not in "+-":
+        return False
+    scope = scope_of(module, fact.place.function)
+    added = resolve_name(Expression(fact.right.node, scope)).node
+    if isinstance(added, (cst.Integer, cst.Float)):
+        return True
+    if isinstance(added, cst.Call) and _called(added) in FILLED:
+        return True
+    start = resolve_name(Expression(target.value, scope)).node
+    return not fact.place.loops and isinstance(start, cst.Call) and _called(start) in FILLED
+
+
+def _called(node: cst.Call) -> str | None:
+    """The last name of what a call calls."""
+    function = node.func
+    if isinstance(function, cst.Attribute):
+        return function.attr.value
+    return function.value if isinstance(function, cst.Name) else None
+
+
+def _with_at(
+    fact: BinaryFact, target: cst.Subscript, method: str, module: Module
+) -> ProposedFix | None:
+    """``a = a.at[index].add(v)``, for a name."""
+    if not isinstance(target.value, cst.Name):
+        return None
+    name = target.value.value
+    indices = ", ".join(module.parsed.code(element.slice) for element in target.slice)
+    value = module.parsed.code(fact.right.node)
+    text = f"{name} = {name}.at[{indices}].{method}({value})"
+    return ProposedFix("Accumulate with .at", False, ((fact.place.statement, text),))

@@ -1,0 +1,140 @@
+"""INDEX-002: writes to parts of arrays, which are copies."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import BoundMember
+from embercoach.checks.registry import ProposedFix, Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import BinaryFact, Fact, FactPlace, ItemStoreFact
+    from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.project.module import Module
+
+#: Methods whose results are views in NumPy, and copies in MLX.
+VIEWS = frozenset(
+    ["reshape", "transpose", "squeeze", "flatten", "swapaxes", "moveaxis", "diagonal", "view"]
+)
+#: A name with more bindings is not looked at.
+MOST_BINDINGS = 64
+MESSAGE = "a part of an mx.array is a copy: the write is lost"
+HELP = "Write to the array itself: `a[i, j] = v`"
+
+
+@check("INDEX-002")
+def chained_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``a[0][1] = 7``, ``a.reshape(-1)[0] = 7``, ``row = a[0]; row[1] = 7``."""
+    base = fact.node.value
+    if _is_part(base, module):
+        change = _in_one(fact.node, fact.place, module)
+        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, change=change, subject=base)
+    elif isinstance(base, cst.Name) and _is_unread_part(base.value, fact, module):
+        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=base)
+
+
+@check("INDEX-002")
+def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``row = a[0]; row += 1``."""
+    name = fact.left.node
+    if fact.in_place and isinstance(name, cst.Name) and _is_unread_part(name.value, fact, module):
+        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=name)
+
+
+def _is_part(node: cst.CSTNode, module: Module) -> bool:
+    """Return whether an expression computes a new array that is a part or a view in NumPy."""
+    if isinstance(node, cst.Subscript):
+        return node in module.array_parts
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    if node.func.attr.value not in VIEWS:
+        return False
+    call = calls_of(module).get(node)
+    if call is None or not isinstance(call.callee, BoundMember):
+        return False
+    return as_array(call.callee.owner) is not None
+
+
+def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
+    """Return whether a name holds parts of arrays, and nothing ever reads it."""
+    place = fact.place
+    function = place.function
+    if function is None or name in function.global_names:
+        return False
+    reaching = scope_of(module, function).reaching
+    bindings = () if reaching is None else reaching.bindings.get(name, ())
+    held = [binding for binding in bindings if binding.kind != "updated"]
+    if (
+        not held
+        or len(bindings) > MOST_BINDINGS
+        or not all(_binds_part(binding, place, module) for binding in held)
+    ):
+        return False
+    return name in _unread(module, function)
+
+
+def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
+    if binding.kind == "element":
+        return binding.name in place.array_names
+    return (
+        binding.kind == "assigned" and binding.value is not None and _is_part(binding.value, module)
+    )
+
+
+@lru_cache(maxsize=8)
+def _unread(module: Module, function: FunctionInfo) -> frozenset[str]:
+    """The names of a function that are only bound, written to and updated."""
+    written: set[int] = set()
+    names: set[str] = set()
+    read: set[str] = set()
+    for node in walk(function.node):
+        targets: list[cst.CSTNode] = []
+        if isinstance(node, cst.Assign):
+            targets = [target.target for target in node.targets]
+        elif isinstance(node, (cst.AugAssign, cst.For)):
+            targets = [node.target]
+        while targets:
+            target = targets.pop()
+            if isinstance(target, cst.Tuple):
+                targets += [element.value for element in target.elements]
+            while isinstance(target, cst.Subscript):
+                target = target.value
+            if isinstance(target, cst.Name):
+                names.add(target.value)
+                written.add(id(target))
+        if isinstance(node, cst.Name) and id(node) not in written:
+            read.add(node.value)
+    return frozenset(names - read)
+
+
+def _in_one(node: cst.Subscript, place: FactPlace, module: Module) -> ProposedFix | None:
+    """``a[i][j]`` as ``a[i, j]``, if the first index is one of whole numbers."""
+    inner = node.value
+    if not isinstance(inner, cst.Subscript) or not all(
+        _is_whole(element.slice, place) for element in inner.slice
+    ):
+        return None
+    indices = [module.parsed.code(element.slice) for element in (*inner.slice, *node.slice)]
+    text = f"{module.parsed.code(inner.value)}[{', '.join(indices)}]"
+    return ProposedFix("Index in one step", False, ((node, text),))
+
+
+def _is_whole(index: cst.BaseSlice, place: FactPlace) -> bool:
+    if not isinstance(index, cst.Index):
+        return False
+    value = index.value
+    if isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Minus):
+        value = value.expression
+    if isinstance(value, cst.Name):
+        return value.value in place.loop_names and value.value not in place.array_names
+    return isinstance(value, cst.Integer)

@@ -1,0 +1,124 @@
+"""INDEX: writes to copies, repeated indices, shared arrays and floating indices."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from tests.checks.findings import codes, messages
+
+FAMILY = ("INDEX-002", "INDEX-003", "INDEX-004", "INDEX-005", "INDEX-006")
+
+
+def function(body: str) -> str:
+    """A function of arrays ``a`` and ``v``, an unknown ``u``, and a list ``rows`` of arrays."""
+    start = "def work(a: mx.array, v: mx.array, u, n: int):\n    rows = [a, v]\n"
+    return start + indent(body, "    ")
+
+
+ONE_FINDING = [
+    ("002", "a[0][1] = 7"),
+    ("002", "a[0, 1][2] = v"),
+    ("002", "a[0][1][2] = v"),
+    ("002", "a[1:][0] = v"),
+    ("002", "a[0][1] += v"),
+    ("002", "rows[0][1][2] = v"),
+    ("002", "a.reshape(-1)[0] = v"),
+    ("002", "a.transpose()[0] = v"),
+    ("002", "row = a[0]\nrow[1] = v"),
+    ("002", "row = a[0]\nrow += v"),
+    ("002", "for row in a:\n    row[0] = v"),
+    ("002", "for i in range(n):\n    row = a[i]\n    row[:] = v"),
+    ("003", "a[v.astype(mx.int32)] += u"),
+    ("003", "i = v // 2\na[i] += u"),
+    ("003", "a[mx.random.randint(0, 9, (4,))] -= u"),
+    ("003", "a[mx.array([0, 0, 1])] *= u"),
+    ("003", "a[v] += 1"),
+    ("003", "a[v] = a[v] + 1"),
+    ("003", "t = mx.zeros((9,))\nt[v] += u\nreturn t"),
+    ("004", "old = a\na += v\nreturn a - old"),
+    ("004", "old = a\na[0] = v\nreturn old"),
+    ("004", "b = a\nb += v\nreturn a + b"),
+    ("004", "for _ in range(n):\n    old = a\n    a += v\n    if u(a - old):\n        break"),
+    ("004", "xs = [mx.zeros(3)] * n\nxs[0] += v\nreturn xs"),
+    ("004", "xs = n * [mx.zeros(3)]\nxs[0][1] = v\nreturn xs"),
+    ("004", "old = a\nfor _ in range(n):\n    a += v\nreturn a - old"),
+    ("006", "return mx.take(a, mx.arange(4) / 2)"),
+    ("006", "return mx.take_along_axis(a, indices=mx.linspace(0, 1, 3), axis=0)"),
+    ("006", "return mx.take(a, mx.floor(mx.array([0.5])))"),
+]
+
+
+@pytest.mark.parametrize(("number", "body"), ONE_FINDING)
+def test_statements(number: str, body: str) -> None:
+    assert codes(function(body), FAMILY) == [f"INDEX-{number}"]
+
+
+SILENT = [
+    "a[0, 1] = 7",
+    "rows[0][1] = v",
+    "u[0][1] = 7",
+    'u["a"][0] = 7',
+    "row = a[0]\nrow[1] = v\nreturn row",
+    "row = a[0]\nrow[1] = v\na[0] = row",
+    "row = rows[0]\nrow[1] = v",
+    "a = a.at[0].add(v)",
+    "a[v] += u",
+    "a[v] = a[v] * u",
+    "a[0] += 1",
+    "a[n] += 1",
+    "a[1:] += 1",
+    "a[mx.arange(4)] += 1",
+    "a[mx.argsort(v)] += 1",
+    "i = mx.argpartition(v, 3)[:3]\na[i] += 1",
+    "a[mx.argmax(v)] += 1",
+    "a[mx.array([0, 2])] += 1",
+    "for i in v:\n    a[i] += 1",
+    "t = mx.zeros((9,))\nfor i in u:\n    t[i] += v",
+    "old = a\na = a + v\nreturn a - old",
+    "old = mx.array(a)\na += v\nreturn a - old",
+    "old = a[:]\na += v\nreturn a - old",
+    "old = a\na += v\nreturn a",
+    "old = a\nold = u\na += v\nreturn a - old",
+    "if n:\n    b = a\n    b += v\nelse:\n    b = a + v\nreturn b",
+    "n += 1\nm = n\nm += 1\nreturn n",
+    "xs = [mx.zeros(3) for _ in range(n)]\nxs[0] += v\nreturn xs",
+    "xs = [n] * 3\nxs[0] += 1\nreturn xs",
+    "return a[mx.arange(4) / 2]",  # API-005
+    "return mx.take(a, mx.arange(4) // 2)",
+    "return a[v]",
+    "return a[mx.linspace(0, 1, 3).astype(mx.int32)]",
+]
+
+
+@pytest.mark.parametrize("body", SILENT)
+def test_near_misses(body: str) -> None:
+    assert codes(function(body), FAMILY) == []
+
+
+CHANGED = """
+def changed(x):
+    x += 1
+    return x
+
+def caller():
+    w = mx.zeros((3,))
+    BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("return changed(w) - w", 1),
+        ("new = changed(w)\n    return new - w", 1),
+        ("for _ in range(3):\n        new = changed(w)\n    return new", 1),
+        ("w = changed(w)\n    return w", 0),
+        ("return changed(w)", 0),
+        ("return changed(mx.array(w)) - w", 0),
+    ],
+)
+def test_callers_of_functions_that_change_arguments(body: str, count: int) -> None:
+    found = messages(CHANGED.replace("BODY", body), "INDEX-005")
+    assert found == ["in-place update changes the caller's array passed as `x`"] * count

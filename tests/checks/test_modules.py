@@ -1,0 +1,121 @@
+"""NN: attributes of modules, and their training and evaluation modes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes, findings
+
+FAMILY = ("NN-002", "NN-003", "NN-004", "NN-005", "NN-006")
+
+
+def layer(line: str, rest: str = "") -> str:
+    """A layer whose ``__init__`` has one line."""
+    return (
+        "class Layer(nn.Module):\n    def __init__(self, n, layer):\n        super().__init__()\n"
+        f"        {line}\n{rest}"
+    )
+
+
+ONE_FINDING = [
+    ("002", "self.ids = mx.arange(n)"),
+    ("002", "self.mask = mx.tril(mx.ones((n, n)))"),
+    ("002", "self.mask = mx.triu(mx.full((n, n), -1e4), k=1)"),
+    ("002", "self.inv_freq = 1.0 / (10000 ** (mx.arange(0, n, 2) / n))"),
+    ("002", "t = mx.arange(n)\n        self.cos = mx.cos(t * 0.5)"),
+    ("002", "self.table = mx.linspace(0, 1, n)"),
+    ("002", "self.steps = mx.zeros((n,), dtype=mx.int32)"),
+    ("002", "self.flags = mx.zeros((n,), dtype=mx.bool_)"),
+    ("003", "self.layers = (nn.Linear(n, n), nn.Linear(n, n))"),
+    ("003", "self.layers = tuple(nn.Linear(n, n) for _ in range(4))"),
+    ("003", "self.layers = tuple([nn.Linear(n, n)])"),
+    ("003", "self.blocks = [(nn.Conv1d(n, n, 3), nn.ReLU()) for _ in range(4)]"),
+    ("004", "self._head = nn.Linear(n, n)"),
+    ("004", "self._layers = [nn.Linear(n, n) for _ in range(4)]"),
+]
+
+
+@pytest.mark.parametrize(("number", "line"), ONE_FINDING)
+def test_attributes(number: str, line: str) -> None:
+    assert codes(layer(line), FAMILY) == [f"NN-{number}"]
+
+
+SILENT = [
+    "self._ids = mx.arange(n)",
+    "self.weight = mx.zeros((n, n))",
+    "self.weight = mx.ones((n,))",
+    "self.weight = mx.random.normal((n, n))",
+    "self.weight = mx.random.uniform(shape=(n, n)) * mx.arange(n)",
+    "self.scale = mx.array(1.0)",
+    "self.A_log = mx.log(mx.arange(n))",
+    "self.packed = mx.zeros((n, n), dtype=mx.uint32)",
+    "self.ids = mx.arange(n)\n        self.freeze(keys=['ids'], recurse=False)",
+    "self.ids = mx.arange(n)\n        self.freeze()",
+    "self.ids = list(range(n))",
+    "self.layers = [nn.Linear(n, n), nn.Linear(n, n)]",
+    "self.acts = (nn.ReLU(), nn.GELU())",
+    "self.up = nn.Linear(n, n)\n        self.order = (self.up, layer)",
+    "self.sizes = (n, n)",
+    "self._act = nn.ReLU()",
+    "self._layer = layer",
+    "self._names = ['a']",
+]
+
+
+@pytest.mark.parametrize("line", SILENT)
+def test_near_misses(line: str) -> None:
+    assert codes(layer(line), FAMILY) == []
+
+
+def test_constants_matter_where_the_file_trains() -> None:
+    training = "step = nn.value_and_grad(Layer(4, None), lambda x: x.sum())\n"
+    (alone,) = findings(layer("self.ids = mx.arange(n)"), "NN-002")
+    (trained,) = findings(layer("self.ids = mx.arange(n)", training), "NN-002")
+    assert (alone.context, trained.context) == ("function", "differentiated")
+
+
+NET = """
+import mlx.optimizers as optim
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4), nn.LAYER(0.5)]
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def loss_fn(model, x):
+    return model(x).mean()
+
+def fit(batches):
+    model = Net()
+    optimizer = optim.SGD(0.1)
+    step = nn.value_and_grad(model, loss_fn)
+    for batch in batches:
+        FIRST
+        loss, gradients = step(model, batch)
+        optimizer.update(model, gradients)
+        mx.eval(model.parameters(), optimizer.state)
+        LAST
+    return model(batches[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer_name", "first", "last", "expected"),
+    [
+        ("Dropout", "model.train()", "pass", ["NN-005"]),
+        ("BatchNorm", "model.train()", "pass", ["NN-005"]),
+        ("LayerNorm", "model.train()", "pass", []),
+        ("Dropout", "pass", "pass", []),
+        ("Dropout", "model.train()", "model.train(False)", []),
+        ("Dropout", "pass", "model.eval()", ["NN-006"]),
+        ("Dropout", "model.train()", "model.eval()", []),
+    ],
+)
+def test_modes(layer_name: str, first: str, last: str, expected: list[str]) -> None:
+    program = NET.replace("LAYER", layer_name).replace("FIRST", first).replace("LAST", last)
+    assert codes(program, FAMILY) == expected
