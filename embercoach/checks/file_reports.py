@@ -102,8 +102,11 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
             statements[stop.quoted] = stop.statement
     for report in reports:
         statements[report.node] = report.place.statement
-        for node, _ in report.change.edits if report.change else ():
-            statements[node] = report.place.statement
+        if report.change is not None:
+            for node, _ in report.change.edits:
+                statements[node] = report.place.statement
+            for node, _ in report.change.lines_before:
+                statements[node] = node
     spans = module.parsed.spans(statements)
     lines = LineOffsets(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
@@ -167,7 +170,10 @@ def _finding(
             )
             for node, text in report.change.edits
         )
-        fix = Fix(report.change.title, report.change.safe, edits)
+        inserted = [_line_before(spans[n], text, lines) for n, text in report.change.lines_before]
+        placed = tuple(edit for edit in inserted if edit is not None)
+        if len(placed) == len(inserted):
+            fix = Fix(report.change.title, report.change.safe, (*placed, *edits))
     return Finding(
         report.code,
         span.line,
@@ -181,6 +187,15 @@ def _finding(
         tuple([steps[id(stop)] for stop in trace.flow]),
         tuple([steps[id(stop)] for stop in (*trace.start, *report.related)]),
     )
+
+
+def _line_before(span: Span, text: str, lines: LineOffsets) -> Edit | None:
+    """Insert a line before a statement that begins a line, with the statement's indentation."""
+    start = lines.offset(span.line, 0)
+    indentation = lines.source[start : start + span.column]
+    if indentation.strip(" \t") or lines.source[max(start - 4, 0) : start].rstrip("\r\n").endswith("\\"):
+        return None
+    return Edit(start, start, f"{indentation}{text}\n")
 
 
 def _within(span: Span, part: tuple[int, int] | None, lines: LineOffsets) -> Span:

@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProposedFix:
-    """A fix before positions are known: each node and the text that replaces it."""
+    """A fix before positions are known.
+
+    edits: each node and the text that replaces it.
+    lines_before: each statement and a line to insert before it.
+    """
 
     title: str
     safe: bool
     edits: tuple[tuple[cst.CSTNode, str], ...]
+    lines_before: tuple[tuple[cst.CSTNode, str], ...] = ()
 
 
 class Located(Protocol):

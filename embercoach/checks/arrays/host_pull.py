@@ -23,7 +23,8 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.arrays.graph_break import pull
-from embercoach.checks.registry import Report, check
+from embercoach.checks.arrays.hoisted_reads import element_fix, invariant_fix, iteration_fix
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -44,16 +45,32 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
     assert isinstance(callee, BoundMember)
-    if fact.array is not None:
-        yield pull(
-            fact,
-            "HOST-PULL-001",
-            module,
-            "`.tolist()`",
-            value=callee.owner,
-            help=KEEP,
-            array_node=fact.receiver_node,
+    if fact.array is None:
+        return
+    report = pull(
+        fact,
+        "HOST-PULL-001",
+        module,
+        "`.tolist()`",
+        value=callee.owner,
+        help=KEEP,
+        array_node=fact.receiver_node,
+    )
+    yield replace(report, change=_row_fix(fact, module))
+
+
+def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
+    """Read the array once where a loop reads its rows, or the same part of it."""
+    subject = fact.receiver_node
+    if not fact.place.loops or subject is None or fact.array is None:
+        return None
+    if isinstance(subject, cst.Subscript):
+        fix = element_fix(
+            module, fact.place, subject, fact.array, replaced=fact.node, is_row=True
         )
+        if fix is not None:
+            return fix
+    return invariant_fix(module, fact.place, fact.node, subject)
 
 
 @check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
@@ -238,7 +255,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         subject, value = fact.arguments[0].node, fact.arguments[0].value
     if subject is None or not _is_element(subject, fact) or as_array(value) is None:
         return
-    yield pull(
+    report = pull(
         fact,
         "HOST-PULL-008",
         module,
@@ -248,6 +265,19 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
+    yield replace(report, change=_element_fix(fact, module, subject, value))
+
+
+def _element_fix(
+    fact: CallFact, module: Module, subject: cst.BaseExpression, value: Value
+) -> ProposedFix | None:
+    array = as_array(value)
+    if isinstance(subject, cst.Name):
+        return iteration_fix(module, fact.place, subject)
+    if array is None or not isinstance(subject, cst.Subscript):
+        return None
+    replaced = fact.node if isinstance(fact.callee, BoundMember) else subject
+    return element_fix(module, fact.place, subject, array, replaced=replaced)
 
 
 def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:
