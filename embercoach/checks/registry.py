@@ -25,12 +25,15 @@ class ProposedFix:
 
     edits: each node and the text that replaces it.
     lines_before: each statement and a line to insert before it.
+    parts: parts of nodes: the statement, the node, a start and end in characters of the node's own
+        source, and the text that replaces them.
     """
 
     title: str
     safe: bool
     edits: tuple[tuple[cst.CSTNode, str], ...]
     lines_before: tuple[tuple[cst.CSTNode, str], ...] = ()
+    parts: tuple[tuple[cst.CSTNode, cst.CSTNode, tuple[int, int], str], ...] = ()
 
 
 class Located(Protocol):

@@ -56,7 +56,7 @@ def element_fix(
     ranges = {name for binder in binders for name in _range_names(binder)}
     if not all(_is_host_int(index, ranges) for index in indices):
         return None
-    before = _outermost_without(base.value, loops)
+    before: cst.CSTNode | None = _outermost_without(base.value, loops)
     if before is None and inner and isinstance(place.statement, cst.BaseSmallStatement):
         before = place.statement
     if before is None or _is_tested(before, base.value):
@@ -142,9 +142,7 @@ def _iteration(
     return ProposedFix("Iterate over one `.tolist()` of the array", False, tuple(edits))
 
 
-def _uses(
-    binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]
-) -> Iterator[cst.Name]:
+def _uses(binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]) -> Iterator[cst.Name]:
     """The uses of a loop's variables that still hold what the loop bound."""
     if isinstance(binder, cst.CompFor):
         whole = _comprehension_of(place.statement, binder)
@@ -338,20 +336,21 @@ def _loops_around(module: Module, place: FactPlace) -> tuple[cst.For | cst.While
     return _outer_loops(body).get(place.loop, ())
 
 
-def _comprehensions_around(
-    statement: cst.CSTNode, node: cst.CSTNode
-) -> list[cst.BaseComp]:
-    """The comprehensions of a statement around a node, outermost first."""
+def _comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst.BaseComp]:
+    """The comprehensions of a statement that evaluate a node repeatedly, outermost first."""
     if not isinstance(statement, cst.BaseSmallStatement):
         return []
     parents = _parents(statement)
     found: list[cst.BaseComp] = []
-    while node in parents:
-        node = parents[node]
-        if isinstance(node, (cst.Lambda, cst.FunctionDef)):
+    inner = once = node
+    while inner in parents:
+        inner, below = parents[inner], inner
+        if isinstance(inner, (cst.Lambda, cst.FunctionDef)):
             return []
-        if isinstance(node, COMPREHENSIONS):
-            found.insert(0, node)
+        if isinstance(inner, cst.CompFor) and below is inner.iter:
+            once = inner
+        if isinstance(inner, COMPREHENSIONS) and inner.for_in is not once:
+            found.insert(0, inner)
     return found
 
 

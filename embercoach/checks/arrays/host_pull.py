@@ -12,8 +12,9 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
-from embercoach.analysis.values.joins import any_item, as_array
+from embercoach.analysis.values.joins import any_item, as_array, definite_array
 from embercoach.analysis.values.lattice import (
+    SCALAR,
     UNKNOWN,
     BoundMember,
     Bytes,
@@ -65,9 +66,7 @@ def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
     if not fact.place.loops or subject is None or fact.array is None:
         return None
     if isinstance(subject, cst.Subscript):
-        fix = element_fix(
-            module, fact.place, subject, fact.array, replaced=fact.node, is_row=True
-        )
+        fix = element_fix(module, fact.place, subject, fact.array, replaced=fact.node, is_row=True)
         if fix is not None:
             return fix
     return invariant_fix(module, fact.place, fact.node, subject)
@@ -203,17 +202,41 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     inner = _pull_inside(argument)
     if inner is None:
         return
-    yield pull(
+    value = _pulled(fact, module, inner)
+    report = pull(
         fact,
         "HOST-PULL-007",
         module,
         "host round trip",
-        value=_pulled(fact, module, inner),
+        value=value,
         help="Use the array itself, mx.array(x) to copy it, or mx.stop_gradient(x) to detach it",
         pulled_by=inner,
         subject=inner,
         covers=(inner,),
     )
+    yield replace(report, change=_round_trip_fix(module, inner, value))
+
+
+def _round_trip_fix(module: Module, inner: cst.CSTNode, value: Value) -> ProposedFix | None:
+    """``mx.array(np.array(x))`` to ``mx.array(x)``: it keeps the dtype, and the gradient."""
+    array = definite_array(value)
+    if (
+        array is None
+        or not isinstance(inner, cst.Call)
+        or not isinstance(inner.func, cst.Attribute)
+    ):
+        return None
+    name = inner.func.attr.value
+    if name == "tolist" or (name == "item" and array.shape == SCALAR):
+        source = inner.func.value if not inner.args else None
+    elif name in ("array", "asarray") and len(inner.args) == 1 and not inner.args[0].star:
+        source = inner.args[0].value
+    else:
+        return None
+    if source is None:
+        return None
+    text = module.parsed.code(source)
+    return ProposedFix("Copy the array on the device", False, ((inner, text),))
 
 
 def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
