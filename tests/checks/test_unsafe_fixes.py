@@ -286,3 +286,17 @@ def test_grids_of_threadgroups() -> None:
     assert "grid=(((x.size + 255) // 256) * 256, 1, 1)" in text
     threads = KERNEL.format(index="thread_position_in_grid.x") + launch
     assert fixed(threads) == threads
+
+
+def test_barrier_flags() -> None:
+    body = KERNEL.replace(
+        "y[i] = x[i];",
+        "threadgroup float tile[64];\n        tile[i % 64] = x[i];\n"
+        "        threadgroup_barrier(mem_flags::mem_none);\n        y[i] = tile[63 - i % 64];",
+    ).format(index="thread_position_in_grid.x")
+    launch = (
+        "def f(x: mx.array):\n"
+        "    return k(inputs=[x], grid=(64, 1, 1), threadgroup=(64, 1, 1),\n"
+        "        output_shapes=[x.shape], output_dtypes=[x.dtype])\n"
+    )
+    assert fixed(body + launch) == body.replace("mem_none", "mem_threadgroup") + launch
